@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, known_names};
+use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::task::{PrecisionPolicy, Target};
 use nightshift_protocol::tunable::MAX_CONFIGURATIONS;
 
@@ -256,6 +257,9 @@ pub(crate) struct Run {
     /// Stop a run when the lower bound of its confirmed speedup reaches this
     #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) target_speedup: Option<f64>,
+    /// What that speedup is meant over: `fastest`, the fastest way to run the reference (the default), or `reference`
+    #[arg(long, value_name = "BASELINE", value_parser = target_baseline())]
+    pub(crate) target_baseline: Option<TargetBaseline>,
     /// Attempts of a run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_attempts: Option<u32>,
@@ -292,6 +296,11 @@ fn target(text: &str) -> Result<Target, String> {
         let names: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
         format!("expected one of {}", names.join(", "))
     })
+}
+
+fn target_baseline() -> impl TypedValueParser<Value = TargetBaseline> {
+    PossibleValuesParser::new(TargetBaseline::ALL.map(TargetBaseline::as_str))
+        .map(|name| TargetBaseline::ALL.into_iter().find(|baseline| baseline.as_str() == name).unwrap_or_default())
 }
 
 fn policy() -> impl TypedValueParser<Value = PrecisionPolicy> {

@@ -9,11 +9,11 @@ pub(crate) mod score;
 use chrono::{DateTime, Local};
 use nightshift_protocol::api::{RunSummary, RunView};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Bound, StopReason};
+use nightshift_protocol::baseline::{Baseline, BaselineKind, FastestBaseline, Summary};
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::plan::SubtaskLimits;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome, SanitizerRun};
 use nightshift_protocol::run::{RunStatus, StepStatus};
-use nightshift_protocol::step::FurtherBaseline;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::Answer;
 
@@ -35,18 +35,57 @@ pub(crate) fn interval(value: Interval) -> String {
     format!("{} [{:.2}, {:.2}]", factor(value.estimate), value.low, value.high)
 }
 
-/// `torch.compile: 1.52 ms, 1.31x [1.30, 1.32] of the reference as it is`.
-pub(crate) fn further_baseline(baseline: &FurtherBaseline) -> String {
-    let name = &baseline.name;
+/// `torch.compile: 1.52 ms, 1.31x [1.30, 1.32] over the reference`.
+pub(crate) fn baseline(baseline: &Baseline) -> String {
+    let name = baseline.kind.label();
     match (&baseline.measurement, &baseline.reason) {
         (Some(measured), _) => format!(
-            "{name}: {}, {} of the reference as it is",
+            "{name}: {}, {} over the reference",
             nanoseconds(measured.candidate_median_ns),
             interval(measured.speedup)
         ),
         (None, Some(reason)) => format!("{name}: not measured: {reason}"),
         (None, None) => format!("{name}: not measured"),
     }
+}
+
+/// `CUDA graph: 1.52 ms, 1.31x [1.30, 1.32] over the reference`, or that there is nothing faster than the reference.
+pub(crate) fn fastest_baseline(fastest: &FastestBaseline) -> String {
+    let time = nanoseconds(fastest.median_ns);
+    match fastest.kind {
+        BaselineKind::Reference => format!("the reference, {time}"),
+        kind => format!("{}, {time}, {} over the reference", kind.label(), interval(fastest.speedup)),
+    }
+}
+
+/// The best speedup of a run over the reference: `2.34x [2.20, 2.41]`.
+pub(crate) fn best_over_reference(run: &RunSummary) -> String {
+    run.digest.best_speedup.map_or_else(|| NONE.to_owned(), interval)
+}
+
+/// The best speedup of a run over the fastest baseline, with its name: `1.12x [1.10, 1.13] (CUDA graph)`.
+pub(crate) fn best_over_fastest(run: &RunSummary) -> String {
+    let over = run.digest.best_speedup_over_fastest.zip(run.digest.fastest_baseline);
+    over.map_or_else(
+        || NONE.to_owned(),
+        |(speedup, fastest)| format!("{} ({})", interval(speedup), fastest.kind.label()),
+    )
+}
+
+/// What the best programs of runs come to over both baselines, in one line each.
+pub(crate) fn summary_over_baselines(runs: &[&RunSummary]) -> Vec<String> {
+    let line = |name: &str, speedups: Vec<Option<Interval>>| {
+        let summary = Summary::of(&speedups)?;
+        let (solved, faster, tasks) = (summary.solved, summary.faster, summary.tasks);
+        let mean = factor(summary.geometric_mean);
+        Some(format!("over {name}: geometric mean {mean} of {solved} tasks, faster in {faster} of {tasks} (fast_1)"))
+    };
+    if runs.len() < 2 {
+        return Vec::new();
+    }
+    let over_reference = runs.iter().map(|run| run.digest.best_speedup).collect();
+    let over_fastest = runs.iter().map(|run| run.digest.best_speedup_over_fastest).collect();
+    [line("the reference", over_reference), line("the fastest baseline", over_fastest)].into_iter().flatten().collect()
 }
 
 /// What the sanitizer's checks came to: `memcheck clean, racecheck 2 errors, initcheck unavailable (not installed)`.

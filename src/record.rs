@@ -5,6 +5,7 @@ use std::path::Path;
 use nightshift_client::Client;
 use nightshift_engine::event::Event;
 use nightshift_optimizer::model::Recorder;
+use nightshift_optimizer::task_file::LIBRARY_FILE;
 use nightshift_protocol::api::RunSummary;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::model_call::ModelCallSummary;
@@ -83,7 +84,9 @@ fn write_task(bundle: &[u8], folder: &Path) -> Result<()> {
     let Some(reference) = Path::new(&bundle.spec.reference).file_name() else {
         return Err(failed(&"the task names no reference"));
     };
-    for (path, text) in [(folder.join("task.toml"), &spec), (folder.join(reference), &bundle.reference_source)] {
+    let library = bundle.library_source.iter().map(|text| (folder.join(LIBRARY_FILE), text));
+    let files = [(folder.join("task.toml"), &spec), (folder.join(reference), &bundle.reference_source)];
+    for (path, text) in files.into_iter().chain(library) {
         if !path.exists() {
             std::fs::write(&path, text).map_err(|error| failed(&error))?;
         }

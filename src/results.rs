@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use nightshift_client::Client;
-use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::api::{RunDetail, RunSummary};
 use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::run::RunStatus;
@@ -51,7 +52,13 @@ pub(crate) fn exit_code(followed: &Followed) -> ExitCode {
 /// and what the numbers rest on.
 fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Result<()> {
     let output = context.output;
-    let mut table = output.rows(&["task", "end and attempts", "speedup\n[95% interval]", "baseline\nand best", "run"]);
+    let mut table = output.rows(&[
+        "task",
+        "end and attempts",
+        "speedup over the\nreference\n[95% interval]",
+        "reference\nand best",
+        "run",
+    ]);
     for detail in details {
         let summary = &detail.summary;
         let tone = present::run_tone(summary);
@@ -64,6 +71,12 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
                 let confirmed = if summary.digest.best_confirmed { "confirmed" } else { "not confirmed" };
                 // One line each, so that a narrow terminal breaks neither.
                 let mut lines = present::interval(speedup).replacen(' ', &format!(" {confirmed}\n"), 1);
+                if let Some((over, fastest)) =
+                    summary.digest.best_speedup_over_fastest.zip(summary.digest.fastest_baseline)
+                    && fastest.kind != BaselineKind::Reference
+                {
+                    lines.push_str(&format!("\n{}\nover {}", present::interval(over), fastest.kind.label()));
+                }
                 if unverified(detail).is_some() {
                     lines.push_str("\nunverified");
                 }
@@ -86,6 +99,10 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
         ]);
     }
     output.text(&table.to_string())?;
+    let summaries: Vec<&RunSummary> = details.iter().map(|detail| &detail.summary).collect();
+    for line in present::summary_over_baselines(&summaries) {
+        output.text(&line)?;
+    }
     for line in details.iter().flat_map(troubles).chain(evidence(details)) {
         output.text(&printable(&line))?;
     }

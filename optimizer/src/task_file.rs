@@ -16,7 +16,7 @@ use nightshift_protocol::campaign::{CampaignSpec, CampaignTask, RunInput};
 use nightshift_protocol::task::{MemoryDemand, TASK_SCHEMA, TaskBundle, TaskSpec};
 
 pub use error::TaskError;
-pub use folder::{REPLIES_FOLDER, REPLY_EXTENSION, TASK_FILE, load_folder};
+pub use folder::{LIBRARY_FILE, REPLIES_FOLDER, REPLY_EXTENSION, TASK_FILE, load_folder};
 use locate::Document;
 pub use validate::{FORM_UNVERIFIED, unverified_form};
 
@@ -71,7 +71,7 @@ pub fn bundle(spec_text: &str, spec_label: &str, reference_source: String) -> Re
     if reference_source.trim().is_empty() {
         return Err(TaskError::new("task.no_reference", &spec.reference, "the reference is empty".to_owned()));
     }
-    Ok(TaskBundle { spec, reference_source })
+    Ok(TaskBundle { spec, reference_source, library_source: None })
 }
 
 /// What a run of this task in this campaign is created with: the campaign's goal over the task's over the defaults.

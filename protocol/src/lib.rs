@@ -9,6 +9,7 @@ pub mod archive;
 pub mod artifact;
 pub mod attempt;
 pub mod attempt_memory;
+pub mod baseline;
 pub mod budget;
 pub mod campaign;
 pub mod cost;

@@ -28,6 +28,17 @@ impl Interval {
             f64::INFINITY
         }
     }
+
+    /// This ratio by another one that was measured independently: where both are speedups over the same program, the speedup of
+    /// one over the other. Relative errors of independent ratios add up as the sides of a right triangle do.
+    #[must_use]
+    pub fn over(self, other: Self) -> Self {
+        let estimate = self.estimate / other.estimate;
+        let apart = |one: f64, two: f64| (one / two).ln();
+        let below = apart(self.estimate, self.low).hypot(apart(other.high, other.estimate));
+        let above = apart(self.high, self.estimate).hypot(apart(other.estimate, other.low));
+        Self { estimate, low: estimate * (-below).exp(), high: estimate * above.exp() }
+    }
 }
 
 /// One interleaved measurement.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::ArtifactHash;
 use crate::attempt::{Attempt, Bound, BuildReport, CheckReport, Diagnosis, Stage};
 use crate::attempt_memory::{AttemptMemory, Candidate, Correction, Modification};
+use crate::baseline::Baseline;
 use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
 use crate::measurement::{CostPart, Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
@@ -118,7 +119,7 @@ impl StepKind {
             Self::Check | Self::Sanitize => Needs::worker(target, DeviceUse::Shared),
             // Contexts and inputs are made ready beside others; while times are taken, the worker keeps all of its other
             // steps off the GPU.
-            Self::Tune | Self::Measure | Self::Profile if target == Target::Cuda => {
+            Self::PrepareTask | Self::Tune | Self::Measure | Self::Profile if target == Target::Cuda => {
                 Needs::worker(target, DeviceUse::Shared)
             }
             Self::PrepareTask | Self::Tune | Self::Measure | Self::Profile => {
@@ -168,24 +169,10 @@ pub struct PreparedTask {
     pub golden: Option<GoldenData>,
     /// Other ways to run the reference, beside the one that programs are compared with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub baselines: Vec<FurtherBaseline>,
+    pub baselines: Vec<Baseline>,
     /// Where the time of preparing went.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<CostPart>,
-}
-
-/// Another way to run a reference.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct FurtherBaseline {
-    /// Which one, for example `torch.compile`.
-    pub name: String,
-    /// It in the place of a program, the reference in the place of the baseline; none when it could not be measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measurement: Option<Box<Measurement>>,
-    /// Why it was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// Why the Coder is called again.

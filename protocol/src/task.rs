@@ -15,6 +15,7 @@ pub use self::memory::{
 };
 pub use self::precision::PrecisionPolicy;
 pub use self::torch::{HANDED_OVER_AS_I32, PYTHON_EXTENSION, TaskProblem, TorchSpec};
+use crate::baseline::TargetBaseline;
 use crate::needs::ComputeCapability;
 
 /// Largest number of bytes that the tensors of one shape may take together.
@@ -371,6 +372,9 @@ pub struct TaskGoal {
     /// Stop when the confirmed speedup's lower bound reaches this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_speedup: Option<f64>,
+    /// The baseline that the target is meant over; the fastest one by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_baseline: Option<TargetBaseline>,
     /// Stop after this many attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
@@ -635,4 +639,7 @@ pub struct TaskBundle {
     pub spec: TaskSpec,
     /// Text of the reference program.
     pub reference_source: String,
+    /// Text of a program that calls a library for the same work, where the folder has a `library.cu`: a baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library_source: Option<String>,
 }

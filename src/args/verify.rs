@@ -20,7 +20,8 @@ Exit codes:
 Examples:
   nightshift verify row_softmax my_softmax.cpp
   nightshift verify tasks/attention attempt1.cu attempt2.cu --against best.cu
-  nightshift verify level1/19_ReLU.py model_new.py --json";
+  nightshift verify level1/19_ReLU.py model_new.py --json
+  nightshift verify level3/5_AlexNet.py --baselines";
 
 /// `verify`.
 #[derive(Debug, Args)]
@@ -30,11 +31,15 @@ pub(crate) struct Verify {
     #[arg(value_name = "TASK")]
     pub(crate) task: String,
     /// Programs: C++ or CUDA, or for a task of PyTorch a file of Python with `ModelNew`
-    #[arg(value_name = "PROGRAM", required = true)]
+    #[arg(value_name = "PROGRAM", required_unless_present = "baselines")]
     pub(crate) programs: Vec<PathBuf>,
     /// Compare with this program instead of the reference; it has to be right itself
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
+    /// Measure every other way to run the reference on a GPU, too, and compare programs with the fastest: `torch.compile` in
+    /// three modes and a CUDA graph of a model, or the task's `library.cu`. Takes minutes for a model, once for each machine
+    #[arg(long)]
+    pub(crate) baselines: bool,
     /// How precise programs have to be, in the place of what the task says
     #[arg(long, value_name = "NAME", value_parser = super::policy())]
     pub(crate) policy: Option<PrecisionPolicy>,

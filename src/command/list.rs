@@ -90,9 +90,17 @@ fn runs(context: &Context, page: &Page<RunSummary>) -> Result<()> {
     if output.is_json() {
         return output.json(page);
     }
-    let mut table = output.table(&["run", "task", "model", "created", "status", "attempts", "best speedup"]);
+    let mut table = output.table(&[
+        "run",
+        "task",
+        "model",
+        "created",
+        "status",
+        "attempts",
+        "best over the reference",
+        "over the fastest baseline",
+    ]);
     for run in &page.items {
-        let best = run.digest.best_speedup.map_or_else(|| NONE.to_owned(), present::interval);
         table.add_row([
             output.cell(run.id.short(), Tone::Plain),
             output.cell(printable(&run.digest.task), Tone::Plain),
@@ -100,7 +108,8 @@ fn runs(context: &Context, page: &Page<RunSummary>) -> Result<()> {
             output.cell(present::minute(run.created_at), Tone::Plain),
             output.cell(printable(present::status(run)), present::run_tone(run)),
             output.cell(run.digest.attempts, Tone::Plain),
-            output.cell(best, Tone::Plain),
+            output.cell(present::best_over_reference(run), Tone::Plain),
+            output.cell(present::best_over_fastest(run), Tone::Plain),
         ]);
     }
     output.text(&table.to_string())?;

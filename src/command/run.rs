@@ -60,6 +60,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
         models,
         goal: TaskGoal {
             target_speedup: args.target_speedup,
+            target_baseline: args.target_baseline,
             max_attempts,
             max_replans: args.max_replans,
             max_variants: args.max_variants,

@@ -85,20 +85,31 @@ fn campaign(context: &Context, detail: &CampaignDetail) -> Result<()> {
     for line in limit_lines(detail) {
         output.text(&printable(&line))?;
     }
-    let mut table = output.table(&["run", "task", "status", "attempts", "best speedup [95% interval]", "confirmed"]);
+    let mut table = output.table(&[
+        "run",
+        "task",
+        "status",
+        "attempts",
+        "best over the reference [95% interval]",
+        "over the fastest baseline",
+        "confirmed",
+    ]);
     for run in &detail.runs {
-        let best = run.digest.best_speedup.map_or_else(|| NONE.to_owned(), present::interval);
         let status = present::status(run);
         table.add_row([
             output.cell(run.id.short(), Tone::Plain),
             output.cell(printable(&run.digest.task), Tone::Plain),
             output.cell(printable(status), present::run_tone(run)),
             output.cell(run.digest.attempts, Tone::Plain),
-            output.cell(best, Tone::Plain),
+            output.cell(present::best_over_reference(run), Tone::Plain),
+            output.cell(present::best_over_fastest(run), Tone::Plain),
             output.cell(if run.digest.best_confirmed { "yes" } else { NONE }, Tone::Plain),
         ]);
     }
     output.text(&table.to_string())?;
+    for line in present::summary_over_baselines(&detail.runs.iter().collect::<Vec<_>>()) {
+        output.text(&line)?;
+    }
     for run in &detail.runs {
         if let Some(reason) = present::reason(run) {
             output.text(&printable(&format!("{}: {reason}", run.digest.task)))?;
@@ -158,15 +169,19 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
     if let Some(prepared) = &detail.view.prepared {
         let machine = &prepared.machine;
         output.text(&printable(&format!(
-            "baseline when it was prepared: {} on {}, {} cores\nsandbox: {}",
+            "reference when it was prepared: {} on {}, {} cores\nsandbox: {}",
             present::nanoseconds(prepared.baseline_median_ns),
             machine.processor,
             machine.cores,
             machine.sandbox.summary(),
         )))?;
         for baseline in &prepared.baselines {
-            output.text(&printable(&present::further_baseline(baseline)))?;
+            output.text(&printable(&present::baseline(baseline)))?;
         }
+        output.text(&printable(&format!(
+            "fastest baseline: {}",
+            present::fastest_baseline(&prepared.fastest_baseline())
+        )))?;
         for warning in &prepared.warnings {
             output.text(&printable(&format!("warning: {}: {}", warning.code, warning.message)))?;
         }

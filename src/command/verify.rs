@@ -70,8 +70,13 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
             stand_against(&mut verifier, path, submission, &bundle)?;
         }
         tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers, sandbox and reference are ready");
+        if args.baselines {
+            output.note("measuring the baselines, once for this task on this machine");
+        }
+        let baselines = verifier.baselines(args.baselines).map_err(|failure| step(&failure))?;
         let programs = judge_all(&verifier, &bundle, &submissions, (builds, at_once, &cancel), output);
-        Ok(Report::new(&bundle, against.map(|(path, _)| path), verifier.machine().clone(), programs))
+        let against = against.map(|(path, _)| path);
+        Ok(Report::new(&bundle, (against, baselines), verifier.machine().clone(), programs))
     };
     let report = tokio::task::spawn_blocking(judge)
         .await

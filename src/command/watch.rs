@@ -85,8 +85,12 @@ fn print(context: &Context, run: &RunSummary) -> Result<()> {
     if context.output.is_json() {
         return context.output.json(run);
     }
-    let best =
-        run.digest.best_speedup.map_or_else(String::new, |speedup| format!(", best {}", present::interval(speedup)));
+    let best = if run.digest.best_speedup.is_some() {
+        let (over_reference, over_fastest) = (present::best_over_reference(run), present::best_over_fastest(run));
+        format!(", best {over_reference} over the reference, {over_fastest} over the fastest baseline")
+    } else {
+        String::new()
+    };
     let what = if run.status.is_final() { present::ending(run) } else { run.digest.activity.clone() };
     let attempts = present::count(usize::try_from(run.digest.attempts).unwrap_or(usize::MAX), "attempt");
     // With how to open the gate that it waits at.

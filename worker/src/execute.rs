@@ -6,6 +6,7 @@ mod examine;
 mod golden;
 mod host;
 mod kernel_cache;
+mod known;
 mod prepare;
 mod programs;
 mod step;

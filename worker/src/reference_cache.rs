@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::baseline::Baseline;
 use nightshift_protocol::profile::Profile;
-use nightshift_protocol::step::{FurtherBaseline, PreparedTask};
+use nightshift_protocol::step::PreparedTask;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -23,18 +24,45 @@ pub(crate) trait Findings: Serialize + DeserializeOwned {
     fn artifacts(&self) -> Vec<ArtifactHash>;
 }
 
-/// What is known of a reference.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct KnownReference {
-    /// Its profile.
-    pub(crate) profile: Option<Box<Profile>>,
-    /// Other ways to run it.
-    pub(crate) baselines: Vec<FurtherBaseline>,
+/// The profile of a reference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KnownProfile {
+    /// The profile.
+    pub(crate) profile: Box<Profile>,
 }
 
-impl Findings for KnownReference {
+impl KnownProfile {
+    /// Whether profiling again would find no more.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.profile.timeline.is_some()
+    }
+}
+
+impl Findings for KnownProfile {
     fn artifacts(&self) -> Vec<ArtifactHash> {
-        traces(self.profile.as_deref())
+        traces(Some(&self.profile))
+    }
+}
+
+/// Other ways to run a reference.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct KnownBaselines {
+    /// Each with its measurement, or the reason why there is none.
+    pub(crate) baselines: Vec<Baseline>,
+    /// How many were not measured because the machine failed.
+    pub(crate) faults: u32,
+}
+
+impl KnownBaselines {
+    /// Whether measuring again would find no more.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.faults == 0
+    }
+}
+
+impl Findings for KnownBaselines {
+    fn artifacts(&self) -> Vec<ArtifactHash> {
+        Vec::new()
     }
 }
 
@@ -47,12 +75,6 @@ impl Findings for PreparedTask {
 
 fn traces(profile: Option<&Profile>) -> Vec<ArtifactHash> {
     profile.and_then(|profile| profile.trace.clone()).into_iter().collect()
-}
-
-/// Whether looking again would find no more.
-pub(crate) fn is_whole(profile: Option<&Profile>, baselines: &[FurtherBaseline]) -> bool {
-    profile.is_some_and(|profile| profile.timeline.is_some())
-        && baselines.iter().all(|baseline| baseline.measurement.is_some())
 }
 
 /// A folder of findings, one entry by key.
@@ -123,27 +145,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = ReferenceCache::open(folder.path()).unwrap();
         let profile = Profile { trace: Some(ArtifactHash::of(b"trace")), ..Profile::default() };
-        let known = KnownReference { profile: Some(Box::new(profile)), baselines: Vec::new() };
-        assert_eq!(cache.get::<KnownReference>("k"), None);
+        let known = KnownProfile { profile: Box::new(profile) };
+        assert_eq!(cache.get::<KnownProfile>("k"), None);
         cache.put("k", &known, &[b"trace".to_vec()]).unwrap();
         assert_eq!(cache.get("k"), Some((known.clone(), vec![b"trace".to_vec()])));
         cache.put("k", &known, &[b"changed".to_vec()]).unwrap();
-        assert_eq!(cache.get::<KnownReference>("k"), None);
+        assert_eq!(cache.get::<KnownProfile>("k"), None);
         cache.put("k", &known, &[]).unwrap();
-        assert_eq!(cache.get::<KnownReference>("k"), None);
-        cache.put("plain", &KnownReference::default(), &[]).unwrap();
+        assert_eq!(cache.get::<KnownProfile>("k"), None);
+        cache.put("plain", &KnownBaselines::default(), &[]).unwrap();
         let again = ReferenceCache::open(folder.path()).unwrap();
-        assert_eq!(again.get("plain"), Some((KnownReference::default(), Vec::new())));
+        assert_eq!(again.get("plain"), Some((KnownBaselines::default(), Vec::new())));
         assert_eq!(again.get::<PreparedTask>("plain"), None, "an entry of the other kind is none");
     }
 
     #[test]
-    fn without_a_timeline_or_a_time_there_is_more_to_be_found() {
-        let compiled = FurtherBaseline { name: "torch.compile".to_owned(), measurement: None, reason: None };
+    fn what_a_fault_of_the_machine_left_out_is_looked_for_again() {
+        let known = KnownBaselines { baselines: Vec::new(), faults: 1 };
+        assert!(!known.is_whole() && KnownBaselines::default().is_whole());
         let whole = Profile { timeline: Some(Timeline::default()), ..Profile::default() };
-        assert!(is_whole(Some(&whole), &[]));
-        assert!(!is_whole(Some(&whole), &[compiled]));
-        assert!(!is_whole(Some(&Profile::default()), &[]));
-        assert!(!is_whole(None, &[]));
+        assert!(KnownProfile { profile: Box::new(whole) }.is_whole());
+        assert!(!KnownProfile { profile: Box::default() }.is_whole());
     }
 }

@@ -22,7 +22,7 @@ const GOLDEN: &[u8] = include_bytes!("golden/linear.safetensors");
 
 fn checked_by(golden: &[u8], program: &str) -> Result<CheckReport, StepFailure> {
     let bench = Bench::new();
-    let bundle = TaskBundle { spec: task(), reference_source: LINEAR.to_owned() };
+    let bundle = TaskBundle { spec: task(), reference_source: LINEAR.to_owned(), library_source: None };
     let task = bench.put(&serde_json::to_string(&bundle).unwrap());
     let source = bench.put(program);
     let built = bench.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false })?;

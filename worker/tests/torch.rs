@@ -109,7 +109,7 @@ fn a_weight_of_two_layers_is_handed_to_both(bench: &Bench) {
     spec.torch.as_mut().unwrap().state = states;
     spec.params = found.params.iter().map(programs::weight).collect();
     let (worker, _, _) = workbench(bench, CandidateForm::Torch);
-    let bundle = TaskBundle { spec: spec.clone(), reference_source: programs::tied("Model") };
+    let bundle = TaskBundle { spec: spec.clone(), reference_source: programs::tied("Model"), library_source: None };
     let task = worker.put(&serde_json::to_string(&bundle).unwrap());
     let prepared = worker.execute(&StepInput::PrepareTask { task }).unwrap();
     let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
@@ -141,7 +141,8 @@ fn a_mask_stays_as_the_model_makes_it(bench: &Bench) {
     (torch.state, torch.constants) = (state, found.constants);
     let (worker, _, _) = workbench(bench, CandidateForm::Torch);
     let reference_source = programs::masked("Model");
-    let task = worker.put(&serde_json::to_string(&TaskBundle { spec, reference_source }).unwrap());
+    let task =
+        worker.put(&serde_json::to_string(&TaskBundle { spec, reference_source, library_source: None }).unwrap());
     let prepared = worker.execute(&StepInput::PrepareTask { task: task.clone() }).unwrap();
     let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
     assert_eq!(prepared.warnings, [], "every weight has an effect");
@@ -173,7 +174,8 @@ fn what_algebra_cancels_may_be_left_out(bench: &Bench) {
     let reference_source =
         LINEAR.replace("return torch.relu(self.linear(x)) * self.scale", &around_its_mean("self.linear(x)"));
     let spec = TaskSpec { form: CandidateForm::Torch, ..task() };
-    let task = worker.put(&serde_json::to_string(&TaskBundle { spec, reference_source }).unwrap());
+    let task =
+        worker.put(&serde_json::to_string(&TaskBundle { spec, reference_source, library_source: None }).unwrap());
     let prepared = worker.execute(&StepInput::PrepareTask { task: task.clone() }).unwrap();
     let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
     let warnings: Vec<_> = prepared.warnings.iter().map(|warning| warning.code.as_str()).collect();
@@ -307,7 +309,8 @@ fn workbench(bench: &Bench, form: CandidateForm) -> (bench::Bench, ArtifactHash,
     let config = WorkerConfig { python: Some(bench.python.program.clone()), ..bench::config(folder.path(), None) };
     let inner = Workbench::open(&config, Box::new(store.clone())).unwrap();
     let worker = bench::Bench { inner, store, folder };
-    let bundle = TaskBundle { spec: TaskSpec { form, ..task() }, reference_source: LINEAR.to_owned() };
+    let bundle =
+        TaskBundle { spec: TaskSpec { form, ..task() }, reference_source: LINEAR.to_owned(), library_source: None };
     let task = worker.put(&serde_json::to_string(&bundle).unwrap());
     let prepared = worker.execute(&StepInput::PrepareTask { task: task.clone() }).unwrap();
     let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
@@ -434,7 +437,7 @@ fn golden_data_are_made_with_the_task(bench: &Bench) {
 fn a_task_is_prepared_once(bench: &Bench) {
     let (worker, _, first) = workbench(bench, CandidateForm::Native);
     let prepare = |spec: TaskSpec, source: &str| {
-        let bundle = TaskBundle { spec, reference_source: source.to_owned() };
+        let bundle = TaskBundle { spec, reference_source: source.to_owned(), library_source: None };
         let task = worker.put(&serde_json::to_string(&bundle).unwrap());
         let prepared = worker.execute(&StepInput::PrepareTask { task }).unwrap();
         let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };

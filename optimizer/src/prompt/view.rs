@@ -2,6 +2,7 @@
 
 use nightshift_protocol::attempt::{Attempt, Diagnosis};
 use nightshift_protocol::attempt_memory::Correction;
+use nightshift_protocol::baseline::{Baseline, BaselineKind};
 use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::measurement::{CompilerReport, LoopNote, Measurement, Profile};
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
@@ -41,6 +42,8 @@ pub(crate) struct MachineView {
     compiler: String,
     flags: String,
     baseline_ms: Option<String>,
+    baselines: Vec<String>,
+    fastest_baseline: Option<&'static str>,
     warnings: Vec<String>,
     device: Option<DeviceView>,
 }
@@ -58,10 +61,21 @@ impl MachineView {
             compiler: toolchain.version.clone(),
             flags: toolchain.flags.join(" "),
             baseline_ms: Some(prepared.baseline_median_ns).filter(|ns| *ns > 0.0).map(milliseconds),
+            baselines: prepared.baselines.iter().filter_map(baseline).collect(),
+            fastest_baseline: Some(prepared.fastest_baseline().kind)
+                .filter(|kind| *kind != BaselineKind::Reference)
+                .map(BaselineKind::label),
             warnings: prepared.warnings.iter().take(MAX_FINDINGS).map(|finding| line(&finding.message)).collect(),
             device: DeviceView::new(prepared),
         }
     }
+}
+
+/// Another way to run the reference, where it was measured.
+fn baseline(baseline: &Baseline) -> Option<String> {
+    let measured = baseline.measurement.as_ref()?;
+    let (time, speedup) = (milliseconds(measured.candidate_median_ns), significant(measured.speedup.estimate));
+    Some(format!("{}: {time} ms, {speedup} times as fast as the reference", baseline.kind.label()))
 }
 
 #[derive(Serialize)]

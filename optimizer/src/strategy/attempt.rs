@@ -189,14 +189,18 @@ fn died_while_timed(attempt: &mut Attempt, end: &ProcessEnd, findings: Vec<Findi
 
 /// The speedup that a best attempt is compared by: the published one, once a fresh process had its say.
 pub(super) fn confirmed_estimate(attempt: &Attempt) -> Option<f64> {
-    attempt.confirmation.as_ref()?;
-    attempt.speedup().map(|speedup| speedup.estimate)
+    confirmed_speedup(attempt).map(|speedup| speedup.estimate)
 }
 
-/// The speedup that targets are compared with: the lower bound of the confirmation.
-pub(super) fn confirmed_low(attempt: &Attempt) -> Option<f64> {
+/// The confirmed speedup, with its interval.
+pub(super) fn confirmed_speedup(attempt: &Attempt) -> Option<Interval> {
     attempt.confirmation.as_ref()?;
-    attempt.assured_speedup()
+    attempt.speedup()
+}
+
+/// The speedup over the reference that a subtask's target is compared with: the lower bound of the confirmation.
+pub(super) fn confirmed_low(attempt: &Attempt) -> Option<f64> {
+    confirmed_speedup(attempt).map(|speedup| speedup.low)
 }
 
 fn checked(attempt: &mut Attempt, report: CheckReport, next: AttemptStep) -> AfterStep {

@@ -1,5 +1,6 @@
 //! The limits and targets of a run: campaign over task over the defaults here.
 
+use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::task::TaskGoal;
 
 /// Attempts of a run, unless task or campaign say otherwise.
@@ -26,6 +27,7 @@ pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> T
     let own_default = super::find(strategy).map(super::Strategy::default_max_attempts);
     let limits = Limits::of(&TaskGoal {
         target_speedup: campaign.target_speedup.or(task.target_speedup),
+        target_baseline: Some(campaign.target_baseline.or(task.target_baseline).unwrap_or_default()),
         max_attempts: campaign.max_attempts.or(task.max_attempts).or(own_default),
         max_replans: campaign.max_replans.or(task.max_replans),
         replan_after_failed: campaign.replan_after_failed.or(task.replan_after_failed),
@@ -36,6 +38,7 @@ pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> T
     });
     TaskGoal {
         target_speedup: limits.target_speedup,
+        target_baseline: Some(limits.target_baseline),
         max_attempts: Some(limits.max_attempts),
         max_replans: Some(limits.max_replans),
         replan_after_failed: Some(limits.replan_after_failed),
@@ -50,6 +53,7 @@ pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> T
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Limits {
     pub(super) target_speedup: Option<f64>,
+    pub(super) target_baseline: TargetBaseline,
     pub(super) max_attempts: u32,
     pub(super) max_replans: u32,
     pub(super) replan_after_failed: u32,
@@ -62,6 +66,8 @@ impl Limits {
     pub(super) fn of(goal: &TaskGoal) -> Self {
         Self {
             target_speedup: goal.target_speedup.filter(|target| target.is_finite()),
+            // Runs from before there was a choice go on as they began.
+            target_baseline: goal.target_baseline.unwrap_or(TargetBaseline::Reference),
             max_attempts: goal.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS).clamp(1, MAX_ATTEMPTS),
             // Every plan is followed by an attempt, so more replans than attempts could never happen.
             max_replans: goal.max_replans.unwrap_or(DEFAULT_MAX_REPLANS).min(MAX_ATTEMPTS),

@@ -3,8 +3,10 @@
 
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, DecidedBy, Route, RouteDecision, Stage, StopReason};
 use nightshift_protocol::attempt_memory::Modification;
+use nightshift_protocol::baseline::{BaselineKind, TargetBaseline};
+use nightshift_protocol::step::PreparedTask;
 
-use super::attempt::{confirmed_estimate, confirmed_low};
+use super::attempt::{confirmed_estimate, confirmed_low, confirmed_speedup};
 use super::goal::Limits;
 use super::modification;
 use super::state::RunState;
@@ -87,9 +89,16 @@ impl Failure {
 
 pub(super) fn target_reached(run: &RunState, limits: &Limits) -> Option<Routed> {
     let target = limits.target_speedup?;
-    let low = confirmed_low(run.best()?)?;
+    let over_reference = confirmed_speedup(run.best()?)?;
+    let fastest = run.prepared.as_ref().map(PreparedTask::fastest_baseline);
+    let wanted = fastest
+        .filter(|fastest| limits.target_baseline == TargetBaseline::Fastest && fastest.kind != BaselineKind::Reference);
+    let (low, over) = match wanted {
+        Some(fastest) => (fastest.speedup_of(over_reference).low, format!(" over {}", fastest.kind.label())),
+        None => (over_reference.low, String::new()),
+    };
     (low >= target).then(|| {
-        let reason = format!("the confirmed speedup is at least {low:.3}x, the target is {target:.3}x");
+        let reason = format!("the confirmed speedup{over} is at least {low:.3}x, the target is {target:.3}x");
         (by_rule("target_reached", Route::Stop, reason), Next::Stop(StopReason::TargetReached))
     })
 }

@@ -27,7 +27,7 @@ use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask};
 use nightshift_protocol::signal::Gate;
-use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -164,13 +164,19 @@ pub fn initial_digest(input: &RunInput) -> RunDigest {
 impl RunState {
     fn digest(&self) -> RunDigest {
         let best = self.best();
+        let best_speedup = best.and_then(nightshift_protocol::attempt::Attempt::speedup);
+        let fastest_baseline = self.prepared.as_ref().map(PreparedTask::fastest_baseline);
         RunDigest {
             task: self.input.task_name.clone(),
             model: self.input.models.label(&self.input.model),
             scripted: self.input.models.is_scripted(&self.input.model),
             attempts: self.attempt_count(),
             best_attempt: self.best_attempt,
-            best_speedup: best.and_then(nightshift_protocol::attempt::Attempt::speedup),
+            best_speedup,
+            fastest_baseline,
+            best_speedup_over_fastest: best_speedup
+                .zip(fastest_baseline)
+                .map(|(speedup, fastest)| fastest.speedup_of(speedup)),
             best_confirmed: best.is_some_and(|best| best.confirmation.is_some()),
             stop_reason: self.stop_reason().cloned(),
             activity: self.activity(),

@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
+use nightshift_protocol::task::{Target, TaskBundle};
+
 use super::error::TaskError;
 use super::locate::{Document, line_and_column};
 use super::{
@@ -14,6 +16,8 @@ use super::{
 
 /// Name of the file that makes a folder a task.
 pub const TASK_FILE: &str = "task.toml";
+/// A program that calls a library for the work of the reference, beside it: a baseline on the `cuda` target.
+pub const LIBRARY_FILE: &str = "library.cu";
 /// Folder of the replies for playback.
 pub const REPLIES_FOLDER: &str = "replies";
 /// Ending of a reply's file.
@@ -48,7 +52,11 @@ pub fn load_folder(path: &Path) -> Result<LoadedTask, TaskError> {
         ));
     }
     let reference_source = read(&reference_path, MAX_REFERENCE_BYTES, "the reference does not exist")?;
-    let bundle = bundle(&spec_text, &spec_label, reference_source)?;
+    let library_path = folder.join(LIBRARY_FILE);
+    let has_library = spec.target == Target::Cuda && library_path.exists();
+    let library_source =
+        has_library.then(|| read(&library_path, MAX_REFERENCE_BYTES, "the file does not exist")).transpose()?;
+    let bundle = TaskBundle { library_source, ..bundle(&spec_text, &spec_label, reference_source)? };
     Ok(LoadedTask { bundle, replies: replies(&folder.join(REPLIES_FOLDER))? })
 }
 

@@ -250,7 +250,7 @@ fn no_step_on_a_gpu_waits_for_a_profiler_or_a_sanitizer() {
         // Their worker takes the device alone while it times, and while a profiler is at it.
         (StepKind::Measure, DeviceUse::Shared),
         (StepKind::Profile, DeviceUse::Shared),
-        (StepKind::PrepareTask, DeviceUse::Exclusive),
+        (StepKind::PrepareTask, DeviceUse::Shared),
     ] {
         let needs = kind.needs(Target::Cuda);
         assert_eq!((needs.device, needs.target), (device, Some(Target::Cuda)), "{kind:?}");
@@ -276,7 +276,7 @@ fn only_steps_with_a_device_ask_for_its_compute_capability() -> TestResult {
         let output = serde_json::to_value(script.answer(&order.key, &step)?)?;
         state = StrategyWorkflow.apply(Some(state), &Event::StepCompleted { key: order.key, output })?;
     }
-    assert!(asked.contains(&"worker/cuda/exclusive?cc=9.0".to_owned()), "{asked:?}");
+    assert!(asked.contains(&"worker/cuda/shared?cc=9.0".to_owned()), "{asked:?}");
     assert!(asked.contains(&"worker/cuda/none".to_owned()), "{asked:?}");
     Ok(())
 }

@@ -31,7 +31,7 @@ pub enum LiveEvent {
         reason: ResyncReason,
     },
     /// A run changed, or was created.
-    RunChanged(RunChange),
+    RunChanged(Box<RunChange>),
     /// The runs of a campaign changed their status, or what it may use did.
     CampaignChanged(CampaignChange),
     /// A worker came, went, or holds other work.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::attempt::{Attempt, StopReason};
+use crate::baseline::FastestBaseline;
 use crate::cost::RoleCost;
 use crate::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
 use crate::measurement::Interval;
@@ -75,6 +76,12 @@ pub struct RunDigest {
     pub best_attempt: Option<u32>,
     /// Its speedup.
     pub best_speedup: Option<Interval>,
+    /// The fastest way to run the reference without a new program; none before the task is prepared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fastest_baseline: Option<FastestBaseline>,
+    /// Speedup of the best correct attempt over the fastest baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_speedup_over_fastest: Option<Interval>,
     /// Whether that speedup was confirmed in a fresh process.
     pub best_confirmed: bool,
     /// Why the run ended.

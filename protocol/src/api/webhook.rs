@@ -196,9 +196,12 @@ pub struct WebhookMessage {
     /// Number of the best attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// Its speedup.
+    /// Its speedup over the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speedup: Option<Interval>,
+    /// Its speedup over the fastest way to run the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speedup_over_fastest: Option<Interval>,
     /// Code of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

@@ -206,7 +206,7 @@ impl<'a> Follower<'a> {
         };
         let about = About::Run(mark.campaign.clone(), mark.run.clone());
         let change = change(mark.run, mark.campaign, mark.last_seq, mark.status, digest, mark.awaits);
-        self.app.live.add(about, &LiveEvent::RunChanged(change));
+        self.app.live.add(about, &LiveEvent::RunChanged(Box::new(change)));
     }
 
     async fn look_for_runs(&mut self) -> Result<(), StoreError> {

@@ -174,6 +174,7 @@ fn message(event: WebhookEvent, campaign: &CampaignRecord, at: TimestampMs) -> W
         task: None,
         attempt: None,
         speedup: None,
+        speedup_over_fastest: None,
         failure: None,
         resource: None,
         used: None,
@@ -192,6 +193,7 @@ fn of_run(campaign: &CampaignRecord, mark: &RunMark, at: TimestampMs) -> Vec<Hap
             task: Some(digest.task.clone()),
             attempt: digest.best_attempt,
             speedup: digest.best_speedup,
+            speedup_over_fastest: digest.best_speedup_over_fastest,
             failure,
             ..message(event, campaign, at)
         },

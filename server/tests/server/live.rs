@@ -77,7 +77,7 @@ impl Tail {
 
     async fn until_status(&mut self, run: &RunId, status: RunStatus) -> RunChange {
         self.until(|event| match event {
-            LiveEvent::RunChanged(change) if change.run == *run && change.status == status => Some(change.clone()),
+            LiveEvent::RunChanged(change) if change.run == *run && change.status == status => Some((**change).clone()),
             _ => None,
         })
         .await

@@ -170,6 +170,8 @@ impl Workflow for ToyWorkflow {
             attempts: 0,
             best_attempt: best.then_some(3),
             best_speedup: best.then_some(Interval { estimate: 2.0, low: 1.9, high: 2.1 }),
+            fastest_baseline: None,
+            best_speedup_over_fastest: None,
             best_confirmed: best,
             stop_reason: None,
             activity: format!("{} steps done", state["done"].as_array().map_or(0, Vec::len)),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use nightshift_client::Client;
 use nightshift_protocol::api::CampaignDetail;
 use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::machine::MachineFacts;
@@ -202,7 +203,8 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
     let chosen: Vec<&Attempt> =
         if all { view.attempts.iter().collect() } else { best.or(view.attempts.last()).into_iter().collect() };
     let others = view.prepared.iter().flat_map(|prepared| &prepared.baselines);
-    let compiled = others.filter(|baseline| baseline.name == "torch.compile").find_map(|b| b.measurement.as_deref());
+    let compiled =
+        others.filter(|baseline| baseline.kind == BaselineKind::Compile).find_map(|b| b.measurement.as_deref());
     let numbers = numbers(client, (level, problem), &chosen, all).await?;
     let mut samples = Vec::new();
     for (number, attempt) in numbers.into_iter().zip(chosen) {

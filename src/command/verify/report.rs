@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::baseline::{Baseline, BaselineKind, FastestBaseline};
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::evidence::Evidence;
 use nightshift_protocol::machine::MachineFacts;
-use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{PrecisionPolicy, TaskBundle};
 use nightshift_protocol::verdict::{Finding, Severity};
@@ -41,6 +42,13 @@ pub(super) struct Report {
     /// What programs were compared with.
     against: String,
     machine: MachineFacts,
+    /// Whether the fastest baseline could be found out, and was not.
+    #[serde(skip)]
+    asks_for_baselines: bool,
+    /// Other ways to run the reference; none where they were not measured on this machine.
+    baselines: Option<Vec<Baseline>>,
+    /// The fastest way to run the reference.
+    fastest_baseline: Option<FastestBaseline>,
     programs: Vec<Program>,
 }
 
@@ -53,6 +61,8 @@ struct Program {
     verdict: Option<&'static str>,
     /// Whether it is right; none when that is not known.
     right: Option<bool>,
+    /// Its speedup over the fastest way to run the reference; none where that is not known.
+    over_fastest: Option<Interval>,
     /// Whether it is faster than what it was compared with; none when that is not known.
     faster: Option<bool>,
     evidence: Option<Evidence>,
@@ -74,15 +84,40 @@ impl Judged {
 }
 
 impl Report {
-    pub(super) fn new(task: &TaskBundle, against: Option<PathBuf>, machine: MachineFacts, judged: Vec<Judged>) -> Self {
+    pub(super) fn new(
+        task: &TaskBundle,
+        (against, baselines): (Option<PathBuf>, Option<Vec<Baseline>>),
+        machine: MachineFacts,
+        judged: Vec<Judged>,
+    ) -> Self {
+        // Another program has the place of the reference, and its speedup over the baselines is not known.
+        let asks_for_baselines = against.is_none() && baselines.is_none();
+        let baselines = baselines.filter(|_| against.is_none());
         let against = against.map_or_else(|| task.spec.reference.clone(), |path| path.display().to_string());
+        let fastest_baseline =
+            baselines.as_ref().and_then(|set| Some(FastestBaseline::of(reference_ns(set, &judged)?, set)));
         Self {
             task: task.spec.name.clone(),
             precision: task.spec.precision,
             against,
             machine,
-            programs: judged.into_iter().map(Program::of).collect(),
+            asks_for_baselines,
+            baselines,
+            fastest_baseline,
+            programs: judged.into_iter().map(|judged| Program::of(judged, fastest_baseline.as_ref())).collect(),
         }
+    }
+
+    /// What the fastest baseline is, or how to find out.
+    fn fastest_line(&self) -> Option<String> {
+        let known = self
+            .fastest_baseline
+            .as_ref()
+            .map(|fastest| format!("fastest baseline: {}", present::fastest_baseline(fastest)));
+        let unknown = self
+            .asks_for_baselines
+            .then(|| "fastest baseline: not known; `--baselines` measures the others".to_owned());
+        known.or(unknown)
     }
 
     /// Whether so many programs were judged, none of them cut short by a signal.
@@ -101,22 +136,40 @@ impl Report {
         if output.is_json() {
             return output.json(self);
         }
-        let mut table = output.table(&["program", "verdict", "speedup", "time", "compared with", "calls verified"]);
+        // Where nothing is faster than the reference, both speedups are the same.
+        let is_apart = self.fastest_baseline.is_some_and(|fastest| fastest.kind != BaselineKind::Reference);
+        let mut columns = vec!["program", "verdict", "speedup", "time", "compared with", "calls verified"];
+        if is_apart {
+            columns.insert(3, "over fastest");
+        }
+        let mut table = output.table(&columns);
         for program in &self.programs {
             // Times of a program that is not right mean nothing.
             let judgement = program.judgement.as_ref().filter(|judgement| judgement.outcome.is_correct());
             let measured = judgement.and_then(|judgement| judgement.measurement.as_ref());
             let cell = |value: Option<String>| value.unwrap_or_else(|| present::NONE.to_owned());
-            table.add_row([
+            let mut cells = vec![
                 printable(&program.file),
                 program.verdict.unwrap_or("not judged").to_owned(),
                 cell(measured.map(|measured| present::interval(measured.speedup))),
                 cell(measured.map(|measured| present::nanoseconds(measured.candidate_median_ns))),
                 cell(measured.map(|measured| present::nanoseconds(measured.baseline_median_ns))),
                 cell(measured.and_then(verified)),
-            ]);
+            ];
+            if is_apart {
+                cells.insert(3, cell(program.over_fastest.map(present::interval)));
+            }
+            table.add_row(cells);
         }
-        output.text(&table.to_string())?;
+        if !self.programs.is_empty() {
+            output.text(&table.to_string())?;
+        }
+        for baseline in self.baselines.iter().flatten() {
+            output.text(&printable(&present::baseline(baseline)))?;
+        }
+        if let Some(line) = self.fastest_line() {
+            output.text(&line)?;
+        }
         for program in &self.programs {
             for line in program.lines() {
                 output.text(&line)?;
@@ -131,13 +184,20 @@ impl Report {
     }
 }
 
+/// Median time of the reference, from a measurement that it was part of.
+fn reference_ns(baselines: &[Baseline], judged: &[Judged]) -> Option<f64> {
+    let of_programs = judged.iter().filter_map(|judged| judged.result.as_ref().ok()?.measurement.as_ref());
+    let of_baselines = baselines.iter().filter_map(|baseline| baseline.measurement.as_deref());
+    of_programs.chain(of_baselines).map(|measured| measured.baseline_median_ns).next()
+}
+
 fn verified(measured: &Measurement) -> Option<String> {
     let verification = measured.verification?;
     Some(format!("{} of {}", verification.verified_calls, verification.timed_calls))
 }
 
 impl Program {
-    fn of(judged: Judged) -> Self {
+    fn of(judged: Judged, fastest: Option<&FastestBaseline>) -> Self {
         let file = judged.program.display().to_string();
         match judged.result {
             Ok(judgement) => {
@@ -147,6 +207,11 @@ impl Program {
                     file,
                     verdict: Some(outcome.as_str()),
                     right: Some(outcome.is_correct()),
+                    over_fastest: judgement
+                        .measurement
+                        .as_ref()
+                        .filter(|_| outcome.is_correct())
+                        .and_then(|measured| Some(fastest?.speedup_of(measured.speedup))),
                     faster: outcome.is_correct().then_some(outcome == AttemptOutcome::CorrectFaster),
                     evidence: Some(evidence),
                     fault: None,
@@ -158,6 +223,7 @@ impl Program {
                 file,
                 verdict: None,
                 right: None,
+                over_fastest: None,
                 faster: None,
                 evidence: None,
                 fault: Some(failure),

@@ -123,7 +123,7 @@ fn imported(
     );
     let kept = config.cache_dir.join(IMPORTED).join(format!("{}.json", ArtifactHash::of(key.as_bytes())));
     if let Some(spec) = std::fs::read(&kept).ok().and_then(|text| serde_json::from_slice::<TaskSpec>(&text).ok()) {
-        return Ok(TaskBundle { spec, reference_source: source });
+        return Ok(TaskBundle { spec, reference_source: source, library_source: None });
     }
     output.note(&format!("{}: inspecting the model, once for this file", path.display()));
     let host = JailHost::new(config.executable.clone(), SandboxChoice::Best);
@@ -149,7 +149,7 @@ fn imported(
     if let Err(error) = keep(&kept, &spec) {
         tracing::warn!(error = %error, "what was found out about a model could not be kept");
     }
-    Ok(TaskBundle { spec, reference_source: source })
+    Ok(TaskBundle { spec, reference_source: source, library_source: None })
 }
 
 fn keep(path: &PathBuf, spec: &TaskSpec) -> std::io::Result<()> {

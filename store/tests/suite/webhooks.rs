@@ -46,6 +46,7 @@ impl Bench {
             task: Some("softmax".to_owned()),
             attempt: Some(3),
             speedup: None,
+            speedup_over_fastest: None,
             failure: None,
             resource: None,
             used: None,

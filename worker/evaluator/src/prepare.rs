@@ -132,6 +132,16 @@ fn prepare_with<M: Memory>(
             }
         }
         drop(guard);
+        if outcome.is_ok()
+            && let Some(number) = together.iter().position(|shapes| shapes.name == default.name)
+        {
+            // Other steps may be at work on the device: nothing else computes while times are taken.
+            let guard = context.lock(DeviceMode::Exclusive);
+            outcome = time_reference(memory, &mut oracle, (number, &default), seeds, on_device).map(|median_ns| {
+                facts.baseline_median_ns = median_ns;
+            });
+            drop(guard);
+        }
         match outcome {
             Ok(()) => oracle.finish(context),
             Err(Stop::Rejected { code, message }) => {
@@ -162,6 +172,21 @@ fn start<M: Memory>(
     let oracle = launched.open(context, memory, options)?;
     drop(guard);
     Ok(oracle)
+}
+
+/// Median time of one call of the reference, in nanoseconds.
+fn time_reference<M: Memory>(
+    memory: &M,
+    oracle: &mut Oracle<M>,
+    (number, shapes): (usize, &ConcreteShapes),
+    seeds: &mut SecretSeeds,
+    on_device: bool,
+) -> Result<f64, Stop> {
+    oracle.select(number)?;
+    let weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
+    oracle.reference.init(memory, Given::Drawn(&weights))?;
+    let inputs = shapes.inputs.len();
+    Ok(median_call_ns(memory, &mut oracle.reference, inputs, seeds, (on_device, TIMED_CALLS))?)
 }
 
 /// Returns the problems of a task that are known without running it.
@@ -239,11 +264,6 @@ impl<M: Memory> Examination<'_, M> {
         if is_default {
             self.look_for_constants(&first.1)?;
             self.change_tensors(&weights, &inputs, &first.1)?;
-            self.oracle.reference.init(self.memory, Given::Drawn(&weights))?;
-            let inputs = self.shapes.inputs.len();
-            let calls = (self.on_device, TIMED_CALLS);
-            self.facts.baseline_median_ns =
-                median_call_ns(self.memory, &mut self.oracle.reference, inputs, self.seeds, calls)?;
         }
         Ok(())
     }

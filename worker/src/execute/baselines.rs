@@ -1,34 +1,26 @@
-//! What is found out about a reference beside whether it can be used: its profile, and other ways to run it, measured by the
-//! protocol of programs.
+//! The set of baselines: other ways to run a reference than as it is given, measured by the protocol of programs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nightshift_evaluator::context::ExecutionContext;
 use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
-use nightshift_evaluator::prepare::{ReferenceFacts, ReferenceLibraries};
+use nightshift_evaluator::prepare::ReferenceLibraries;
 use nightshift_evaluator::trial::try_call;
 use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::baseline::{Baseline, BaselineKind};
 use nightshift_protocol::last_words::last_words;
-use nightshift_protocol::machine::MachineFacts;
-use nightshift_protocol::step::{FurtherBaseline, PreparedTask, StepFailure, StepOutput};
-use nightshift_protocol::task::{PYTHON_EXTENSION, Target, TaskBundle, TaskSpec};
-use nightshift_sandbox::process::run_in_parallel;
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::task::{CudaLibrary, PYTHON_EXTENSION, TaskBundle, TaskSpec};
+use nightshift_protocol::verdict::{Finding, Severity};
 use nightshift_toolchain::build::{Role, disk_failure};
-use serde_json::json;
 
 use super::devices::StepDevice;
-use super::golden::is_recorded;
 use super::step::{Step, secret_seeds};
-use crate::reference_cache::{Findings, KnownReference, ReferenceCache, is_whole};
+use crate::reference_cache::KnownBaselines;
 
-/// Rules by which references are examined and timed: what was found out under others is not used again. 2: default flags of `PyTorch`.
-const RULES: u32 = 2;
-
-/// What the baseline is called.
-const COMPILED: &str = "torch.compile";
-
-/// Stands behind a reference: the same model, compiled at its first call.
-const COMPILE: &str = "\n\nclass ModelNew(Model):\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args, **kwargs)\n        self.compile()\n";
+/// Stands behind a reference: the same model, recorded as a CUDA graph.
+const CUDA_GRAPH: &str = include_str!("baselines/cuda_graph.py");
 
 /// A first call may compile for so long, in milliseconds.
 const COMPILE_LIMIT_MS: u64 = 120_000;
@@ -37,154 +29,145 @@ const COMPILE_LIMIT_MS: u64 = 120_000;
 const COMPILE_MEMORY_BYTES: u64 = 16 << 30;
 
 impl Step<'_> {
-    /// What a reference does on a device. What is known of a model of `PyTorch` from before is not found out again: neither
-    /// the model nor `PyTorch` nor the device has changed then.
-    pub(super) fn known_reference(
+    /// Measures every other way to run the reference on a device. This takes minutes for a model of `PyTorch`.
+    pub(super) fn measure_baselines(
         &self,
         task: &TaskBundle,
         libraries: &ReferenceLibraries,
         context: &ExecutionContext<'_>,
         device: &StepDevice<'_>,
-        (build, facts): (&BuildReport, &ReferenceFacts),
-    ) -> Result<KnownReference, StepFailure> {
-        let key = self.reference_key(task, device);
-        if let Some(known) = self.recall(&self.bench.references, key.as_deref())? {
-            return Ok(known);
-        }
-        // Most of either is loading and compiling, on the host; on the device they take turns.
-        let (profile, compiled) = run_in_parallel(
-            || self.profile_reference(task, libraries, device, build, facts),
-            || self.compiled_baseline(task, libraries, context, device),
-        );
-        let known = KnownReference { profile: Some(Box::new(profile?)), baselines: compiled?.into_iter().collect() };
-        if is_whole(known.profile.as_deref(), &known.baselines) {
-            self.remember(&self.bench.references, key.as_deref(), &known)?;
+    ) -> Result<KnownBaselines, StepFailure> {
+        let mut known = KnownBaselines::default();
+        for kind in baseline_kinds(task) {
+            let outcome = match self.baseline_program(task, kind)? {
+                Ok(program) => self.measure_baseline(&program, task, libraries, context, device)?,
+                Err(reason) => Outcome::Unusable(reason),
+            };
+            known.faults += u32::from(matches!(outcome, Outcome::Fault(_)));
+            let (measurement, reason) = match outcome {
+                Outcome::Measured(measurement) => (Some(measurement), None),
+                Outcome::Unusable(reason) | Outcome::Fault(reason) => (None, Some(reason)),
+            };
+            known.baselines.push(Baseline { kind, measurement, reason });
         }
         Ok(known)
     }
 
-    /// What a task came to when it was prepared before: the same task with the same `PyTorch`, tools and settings, on the
-    /// same device of the same machine. None for references that are built here.
-    pub(super) fn prepared_before(
+    /// A baseline as a program that can be measured, or why there is none.
+    fn baseline_program(
         &self,
         task: &TaskBundle,
-        machine: &MachineFacts,
-    ) -> Result<Option<PreparedTask>, StepFailure> {
-        self.recall(&self.bench.prepared, self.task_key(task, machine).as_deref())
-    }
-
-    /// Keeps what a task came to, unless looking again may find more.
-    pub(super) fn keep_prepared(&self, task: &TaskBundle, prepared: &PreparedTask) -> Result<(), StepFailure> {
-        let profiled = task.spec.target == Target::Cuda && self.cuda()?.profiles;
-        if profiled && !is_whole(prepared.profile.as_deref(), &prepared.baselines) {
-            return Ok(());
+        kind: BaselineKind,
+    ) -> Result<Result<BaselineProgram, String>, StepFailure> {
+        let mut spec = task.spec.clone();
+        if let (BaselineKind::Library, Some(source)) = (kind, &task.library_source) {
+            spec.libraries = CudaLibrary::ALL.into_iter().collect();
+            let with_libraries = TaskBundle { spec: spec.clone(), ..task.clone() };
+            let (report, path) = self.build_as(Role::Library, source, &with_libraries)?;
+            return Ok(match path {
+                Some(path) => Ok(BaselineProgram { path, spec }),
+                None => Err(format!("`library.cu` does not compile: {}", said_of_build(&report))),
+            });
         }
-        self.remember(&self.bench.prepared, self.task_key(task, &prepared.machine).as_deref(), prepared)
+        let appended = match kind.compile_mode() {
+            Some(mode) => compiled(mode),
+            None => CUDA_GRAPH.to_owned(),
+        };
+        let name = serde_json::to_string(&kind).unwrap_or_default().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        let path = self.folder.join(format!("baseline{name}.{PYTHON_EXTENSION}"));
+        std::fs::write(&path, format!("{}{appended}", task.reference_source))
+            .map_err(|error| disk_failure(&path, &error))?;
+        spec.limits.call_timeout_ms = spec.limits.call_timeout_ms.max(COMPILE_LIMIT_MS);
+        spec.limits.memory_bytes = spec.limits.memory_bytes.max(COMPILE_MEMORY_BYTES);
+        Ok(Ok(BaselineProgram { path, spec }))
     }
 
-    /// What is known by this key, with its artifacts in the store.
-    fn recall<T: Findings>(&self, cache: &ReferenceCache, key: Option<&str>) -> Result<Option<T>, StepFailure> {
-        let Some((found, artifacts)) = key.and_then(|key| cache.get(key)) else { return Ok(None) };
-        for bytes in artifacts {
-            self.artifacts.put(&bytes)?;
-        }
-        Ok(Some(found))
-    }
-
-    fn remember<T: Findings>(&self, cache: &ReferenceCache, key: Option<&str>, found: &T) -> Result<(), StepFailure> {
-        let Some(key) = key else { return Ok(()) };
-        let artifacts = found.artifacts().iter().map(|hash| self.artifacts.get(hash)).collect::<Result<Vec<_>, _>>()?;
-        if let Err(error) = cache.put(key, found, &artifacts) {
-            tracing::warn!(error = %error, "what was found out about a reference could not be kept");
-        }
-        Ok(())
-    }
-
-    /// Names a task, but for what is written for people and for the search, and everything else that its examination may
-    /// depend on.
-    fn task_key(&self, task: &TaskBundle, machine: &MachineFacts) -> Option<String> {
-        if !Role::Reference.is_python(&task.spec) {
-            return None;
-        }
-        let python = self.bench.host.python().ok()?;
-        let cuda = self.bench.cuda.as_ref().ok();
-        let nsys = cuda.and_then(|cuda| cuda.profilers().nsys.as_ref().ok().map(|tool| &tool.version));
-        // Of the form of programs nothing depends on but whether answers are recorded for them.
-        let (title, description, goal, form) = Default::default();
-        let spec = TaskSpec { title, description, goal, form, ..task.spec.clone() };
-        Some(key(&json!({
-            "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "spec": spec, "recorded": is_recorded(&task.spec), "source": task.reference_source, "machine": machine,
-            "python": python.toolchain().fingerprint, "profiles": cuda.map(|cuda| cuda.profiles), "nsys": nsys,
-        })))
-    }
-
-    /// Names a model, its shapes, `PyTorch`, the device and the tools. None for what is built here: that takes no time.
-    fn reference_key(&self, task: &TaskBundle, device: &StepDevice<'_>) -> Option<String> {
-        if !Role::Reference.is_python(&task.spec) {
-            return None;
-        }
-        let python = self.bench.host.python().ok()?;
-        let profilers = self.cuda().ok()?.profilers();
-        Some(key(&json!({
-            "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "precision": task.spec.precision, "source": task.reference_source, "torch": task.spec.torch,
-            "dims": task.spec.dims, "inputs": task.spec.inputs, "params": task.spec.params, "outputs": task.spec.outputs,
-            "flops": task.spec.flops, "bytes": task.spec.bytes,
-            "python": python.toolchain().fingerprint, "device": device.facts,
-            "nsys": profilers.nsys.as_ref().ok().map(|tool| &tool.version),
-        })))
-    }
-
-    /// The reference after `torch.compile` beside the reference as it is. None where it is no model of `PyTorch`, and on the
-    /// host, where programs may not compile.
-    fn compiled_baseline(
+    /// Measures a baseline by the protocol of programs: it in the place of the program, the reference beside it.
+    fn measure_baseline(
         &self,
+        program: &BaselineProgram,
         task: &TaskBundle,
         libraries: &ReferenceLibraries,
         context: &ExecutionContext<'_>,
         device: &StepDevice<'_>,
-    ) -> Result<Option<FurtherBaseline>, StepFailure> {
-        if !Role::Reference.is_python(&task.spec) || !self.cuda()?.profiles {
-            return Ok(None);
-        }
-        let program = self.folder.join(format!("compiled.{PYTHON_EXTENSION}"));
-        std::fs::write(&program, format!("{}{COMPILE}", task.reference_source))
-            .map_err(|error| disk_failure(&program, &error))?;
-        let mut spec: TaskSpec = task.spec.clone();
-        spec.limits.call_timeout_ms = spec.limits.call_timeout_ms.max(COMPILE_LIMIT_MS);
-        spec.limits.memory_bytes = spec.limits.memory_bytes.max(COMPILE_MEMORY_BYTES);
+    ) -> Result<Outcome, StepFailure> {
+        let BaselineProgram { path, spec } = program;
         let label = self.baseline_label(task);
         let programs = Programs {
-            candidate: &program,
+            candidate: path,
             baseline: &libraries.reference,
             truth: &libraries.truth,
             baseline_label: &label,
         };
         let machine = device.machine(&self.bench.machine);
-        // One pair of processes: each would compile the model anew.
-        let options = MeasureOptions { confirms: false, process_pairs: 1, ..MeasureOptions::confirmation() };
-        let measured = measure(context, &spec, &programs, &machine, false, &options);
-        let (measurement, reason) = match measured {
-            Ok(StepOutput::Measured { measurement, findings }) if findings.is_empty() => (Some(measurement), None),
+        // Each pair of processes would compile the model anew.
+        let process_pairs = if Role::Reference.is_python(spec) { 1 } else { 3 };
+        let options = MeasureOptions { confirms: false, process_pairs, ..MeasureOptions::confirmation() };
+        match measure(context, spec, &programs, &machine, false, &options) {
+            Ok(StepOutput::Measured { measurement, findings }) if !has_violation(&findings) => {
+                Ok(Outcome::Measured(measurement))
+            }
             Ok(StepOutput::Measured { findings, .. } | StepOutput::MeasureFailed { findings, .. })
-                if !findings.is_empty() =>
+                if has_violation(&findings) =>
             {
-                (None, Some(findings.iter().map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ")))
+                let violations = findings.iter().filter(|finding| finding.severity == Severity::Violation);
+                let said = violations.map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ");
+                Ok(Outcome::Unusable(said))
             }
             Ok(StepOutput::MeasureFailed { end, .. }) => {
-                let said = said_by(context, &spec, &program).unwrap_or_default();
-                (None, Some(format!("{}{said}", end.describe())))
+                let said = said_by(context, spec, path).unwrap_or_default();
+                Ok(Outcome::Unusable(format!("{}{said}", end.describe())))
             }
-            Ok(_) => return Err(StepFailure::fatal("worker.internal", "a measurement gave something else")),
+            Ok(_) => Err(StepFailure::fatal("worker.internal", "a measurement gave something else")),
             // Without it a task is as good as with it.
-            Err(failure) if failure.code.starts_with("worker.") => (None, Some(failure.message)),
-            Err(failure) => return Err(failure),
-        };
-        Ok(Some(FurtherBaseline { name: COMPILED.to_owned(), measurement, reason }))
+            Err(failure) if failure.code.starts_with("worker.") || failure.code.starts_with("gpu.") => {
+                Ok(Outcome::Fault(failure.message))
+            }
+            Err(failure) => Err(failure),
+        }
     }
 }
 
-fn key(named: &serde_json::Value) -> String {
-    blake3::hash(named.to_string().as_bytes()).to_hex().to_string()
+/// A baseline in the place of a program, with what it may use.
+struct BaselineProgram {
+    path: PathBuf,
+    spec: TaskSpec,
+}
+
+/// What came of measuring a baseline.
+enum Outcome {
+    Measured(Box<Measurement>),
+    /// The reference cannot be run in this way, now or later.
+    Unusable(String),
+    /// The machine failed: another time it may work.
+    Fault(String),
+}
+
+/// The other ways to run a task's reference.
+pub(super) fn baseline_kinds(task: &TaskBundle) -> Vec<BaselineKind> {
+    if Role::Reference.is_python(&task.spec) {
+        BaselineKind::OF_TORCH.to_vec()
+    } else {
+        task.library_source.iter().map(|_| BaselineKind::Library).collect()
+    }
+}
+
+/// Stands behind a reference: the same model, compiled in this mode at its first call.
+fn compiled(mode: &str) -> String {
+    format!(
+        "\n\nclass ModelNew(Model):\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args, **kwargs)\n        \
+         self.compile(mode=\"{mode}\")\n"
+    )
+}
+
+fn has_violation(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Violation)
+}
+
+/// The first message of a compiler, or how it ended.
+fn said_of_build(report: &BuildReport) -> String {
+    let error = report.messages.iter().find(|message| message.severity == "error");
+    error.map_or_else(|| report.end.describe(), |error| format!("line {}: {}", error.line, error.message))
 }
 
 /// The error that a program prints when its first call fails: the measurement says that it did, and not why.

@@ -8,7 +8,7 @@ use nightshift_protocol::task::TaskBundle;
 use nightshift_toolchain::build::Role;
 
 use super::step::{Step, secret_seeds};
-use crate::reference_cache::KnownReference;
+use crate::reference_cache::KnownBaselines;
 
 /// Most messages of the compiler that a rejected task repeats.
 const MAX_QUOTED_MESSAGES: usize = 3;
@@ -41,11 +41,20 @@ impl Step<'_> {
         match prepare(&context, &task.spec, &libraries, &mut seeds)? {
             Examined::Usable(facts) => {
                 cost.add(&facts.cost);
+                let profile = device
+                    .as_ref()
+                    .map(|device| self.known_profile(task, &libraries, device, (&reference, &facts)).map(Box::new))
+                    .transpose()?;
+                cost.end("profile");
+                // Compiling a model takes minutes: where profiles are not wanted, neither are baselines.
+                let wanted = device.is_some() && self.cuda()?.profiles;
                 let known = device
                     .as_ref()
-                    .map(|device| self.known_reference(task, &libraries, &context, device, (&reference, &facts)));
-                let KnownReference { profile, baselines } = known.transpose()?.unwrap_or_default();
-                cost.end("profile and other baselines");
+                    .map(|device| self.known_baselines(task, &libraries, &context, device, wanted))
+                    .transpose()?;
+                let KnownBaselines { baselines, faults } = known.flatten().unwrap_or_default();
+                cost.end("other baselines");
+                let is_whole = faults == 0 && profile.as_ref().is_some_and(|profile| profile.timeline.is_some());
                 let golden = self.golden_data(task, &libraries, &context, &mut seeds)?;
                 cost.end("golden data");
                 let prepared = PreparedTask {
@@ -61,7 +70,7 @@ impl Step<'_> {
                     baselines,
                     cost: cost.phases(),
                 };
-                self.keep_prepared(task, &prepared)?;
+                self.keep_prepared(task, &prepared, is_whole)?;
                 Ok(StepOutput::TaskPrepared { prepared: Box::new(prepared) })
             }
             Examined::Rejected { code, message, printed } => {

@@ -131,8 +131,7 @@ impl Step<'_> {
         build: &BuildReport,
         facts: &ReferenceFacts,
     ) -> Result<Profile, StepFailure> {
-        // Its step has the device to itself, and another part of the step may be compiling.
-        self.profiled(task, &libraries.reference, device, build, Some(facts.baseline_median_ns), DeviceMode::Tool)
+        self.profiled(task, &libraries.reference, device, build, Some(facts.baseline_median_ns), DeviceMode::Exclusive)
     }
 
     fn profiled(

@@ -208,6 +208,7 @@ impl Step<'_> {
         let source = match role {
             Role::Candidate => String::from_utf8_lossy(&self.artifacts.get(source)?).into_owned(),
             Role::Reference | Role::Truth => task.reference_source.clone(),
+            Role::Library => task.library_source.clone().unwrap_or_default(),
         };
         let (report, path) = self.build_as(role, &source, task)?;
         path.ok_or_else(|| {

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use nightshift_evaluator::check::{Libraries, check};
 use nightshift_evaluator::measure::MeasureOptions;
+use nightshift_evaluator::prepare::ReferenceLibraries;
 use nightshift_profilers::host::profile;
 use nightshift_protocol::attempt::{AttemptOutcome, BuildReport, CheckReport};
+use nightshift_protocol::baseline::Baseline;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::Profile;
@@ -131,6 +133,23 @@ impl<'a> Verifier<'a> {
         std::fs::copy(&path, &kept).map_err(|error| disk_failure(&kept, &error))?;
         self.baseline = Some((kept, label.to_owned()));
         Ok(None)
+    }
+
+    /// The other baselines of the task: from before, or measured now where that is wanted. None where they are not known.
+    ///
+    /// # Errors
+    /// What keeps this machine from measuring them.
+    pub fn baselines(&self, wanted: bool) -> Result<Option<Vec<Baseline>>, StepFailure> {
+        let step = step(self.bench, self.folder.path(), self.cancel);
+        let libraries = ReferenceLibraries { reference: self.reference.clone(), truth: self.truth.clone() };
+        let _memory = step.memory_of(&self.task)?;
+        let Some(device) = step.device(&self.task, &[&libraries.reference, &libraries.truth])? else {
+            return Ok(Some(Vec::new()));
+        };
+        let place = step.place(Some(&device));
+        let context = step.context(&place);
+        let known = step.known_baselines(&self.task, &libraries, &context, &device, wanted)?;
+        Ok(known.map(|known| known.baselines))
     }
 
     /// The machine.

@@ -84,7 +84,11 @@ impl Bench {
              outputs = [{{ name = \"y\", dtype = \"f32\", shape = [1024] }}]\n\
              tolerance = {{ atol = 1e-5, rtol = 1e-5 }}\nlimits = {{ build_timeout_ms = {build_timeout_ms} }}\n"
         );
-        let bundle = TaskBundle { spec: toml::from_str(&spec).unwrap(), reference_source: reference.to_owned() };
+        let bundle = TaskBundle {
+            spec: toml::from_str(&spec).unwrap(),
+            reference_source: reference.to_owned(),
+            library_source: None,
+        };
         self.put(&serde_json::to_string(&bundle).unwrap())
     }
 

@@ -43,6 +43,8 @@ pub enum Role {
     Reference,
     /// The reference in double precision.
     Truth,
+    /// A program that calls a library for the work of the reference: a baseline.
+    Library,
 }
 
 impl Role {
@@ -53,6 +55,7 @@ impl Role {
             Self::Candidate => "candidate",
             Self::Reference => "reference",
             Self::Truth => "truth",
+            Self::Library => "library",
         }
     }
 
@@ -62,6 +65,7 @@ impl Role {
         match self {
             Self::Candidate => spec.form == CandidateForm::Torch,
             Self::Reference | Self::Truth => spec.has_python_reference(),
+            Self::Library => false,
         }
     }
 
@@ -80,6 +84,8 @@ impl Role {
             (Self::Candidate, Target::Cuda) => "candidate.cu",
             (Self::Reference | Self::Truth, Target::Cpu) => "reference.cpp",
             (Self::Reference | Self::Truth, Target::Cuda) => "reference.cu",
+            (Self::Library, Target::Cpu) => "library.cpp",
+            (Self::Library, Target::Cuda) => "library.cu",
         }
     }
 }

@@ -3,9 +3,9 @@
 use leptos::prelude::*;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::StopReason;
+use nightshift_protocol::baseline::Baseline;
 use nightshift_protocol::measurement::CostPart;
 use nightshift_protocol::run::RunStatus;
-use nightshift_protocol::step::FurtherBaseline;
 
 use crate::actions;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, show, significant};
@@ -190,8 +190,12 @@ pub(super) fn reference(detail: &RunDetail) -> Option<AnyView> {
             prepared.profile.as_ref().and_then(|profile| profile.trace.as_ref()).map_or_else(|| "".into(), artifact),
         ),
     ]);
-    let warnings = (!prepared.warnings.is_empty()).then(|| findings(&prepared.warnings));
-    let bound = prepared.profile.as_ref().and_then(|profile| profile.bound.as_ref()).map(crate::page::attempt::bound);
+    let warnings = (!prepared.warnings.is_empty()).then(|| findings(&prepared.warnings, None));
+    let bound = prepared
+        .profile
+        .as_ref()
+        .and_then(|profile| profile.bound.as_ref())
+        .map(|by| crate::page::attempt::bound(by, "Bound by "));
     let on = folded(format!("Machine: {}", prepared.machine.processor), machine(&prepared.machine));
     Some(view! { {sums}{bound}{warnings}{on} }.into_any())
 }
@@ -202,13 +206,13 @@ fn part(part: &CostPart) -> String {
 }
 
 /// Another way to run the reference, beside the one that attempts are measured against.
-fn further(baseline: &FurtherBaseline) -> String {
-    let name = &baseline.name;
+fn further(baseline: &Baseline) -> String {
+    let name = baseline.kind.label();
     let reason = || format!("{name}: {}", baseline.reason.as_deref().unwrap_or("not measured"));
     baseline.measurement.as_ref().map_or_else(reason, |measured| {
         let interval = measured.speedup;
         format!(
-            "{name}: {}, median; {} [{}, {}] times as fast as the reference as it is",
+            "{name}: {}, median; {} [{}, {}] times as fast as the reference",
             show(measured.candidate_median_ns, Unit::Nanoseconds),
             significant(interval.estimate),
             significant(interval.low),

@@ -130,6 +130,8 @@ impl Workflow for ToyWorkflow {
             attempts: 0,
             best_attempt: None,
             best_speedup: None,
+            fastest_baseline: None,
+            best_speedup_over_fastest: None,
             best_confirmed: false,
             stop_reason: None,
             activity: format!("{} steps are done", state.values.len()),

@@ -1,0 +1,217 @@
+//! Ways to run what a task asks for without a new program, and the fastest of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::measurement::{Interval, Measurement};
+use crate::step::PreparedTask;
+
+/// A way to run what a task asks for without a new program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum BaselineKind {
+    /// The reference as it is given; of a `PyTorch` task this is the model in eager mode.
+    #[serde(rename = "reference")]
+    Reference,
+    /// The model in eager mode, recorded once as a CUDA graph and replayed.
+    #[serde(rename = "cuda_graph")]
+    CudaGraph,
+    /// `torch.compile` in its default mode.
+    #[serde(rename = "torch.compile")]
+    Compile,
+    /// `torch.compile` with `mode="reduce-overhead"`.
+    #[serde(rename = "torch.compile:reduce-overhead")]
+    CompileReduceOverhead,
+    /// `torch.compile` with `mode="max-autotune"`.
+    #[serde(rename = "torch.compile:max-autotune")]
+    CompileMaxAutotune,
+    /// A program of the task that calls a library, `library.cu`.
+    #[serde(rename = "library")]
+    Library,
+}
+
+impl BaselineKind {
+    /// Every further way to run a model of `PyTorch`, in the order in which they are measured.
+    pub const OF_TORCH: [Self; 4] =
+        [Self::CudaGraph, Self::Compile, Self::CompileReduceOverhead, Self::CompileMaxAutotune];
+
+    /// What people read.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+            Self::CudaGraph => "CUDA graph",
+            Self::Compile => "torch.compile",
+            Self::CompileReduceOverhead => "torch.compile, reduce-overhead",
+            Self::CompileMaxAutotune => "torch.compile, max-autotune",
+            Self::Library => "library",
+        }
+    }
+
+    /// The `mode` of `torch.compile`; none for what is not compiled.
+    #[must_use]
+    pub fn compile_mode(self) -> Option<&'static str> {
+        match self {
+            Self::Compile => Some("default"),
+            Self::CompileReduceOverhead => Some("reduce-overhead"),
+            Self::CompileMaxAutotune => Some("max-autotune"),
+            Self::Reference | Self::CudaGraph | Self::Library => None,
+        }
+    }
+}
+
+/// Another way to run a reference, measured by the protocol of programs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Baseline {
+    /// Which one.
+    #[serde(rename = "name")]
+    pub kind: BaselineKind,
+    /// It in the place of a program, the reference in the place of the baseline; none when it could not be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurement: Option<Box<Measurement>>,
+    /// Why it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The fastest way to run a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FastestBaseline {
+    /// Which one.
+    pub kind: BaselineKind,
+    /// Median time of one call, in nanoseconds.
+    pub median_ns: f64,
+    /// Its speedup over the reference: 1 for the reference itself.
+    pub speedup: Interval,
+}
+
+/// The baseline that the target of a search is meant over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum TargetBaseline {
+    /// The fastest way to run the reference.
+    #[default]
+    Fastest,
+    /// The reference as it is given.
+    Reference,
+}
+
+impl TargetBaseline {
+    /// Every one.
+    pub const ALL: [Self; 2] = [Self::Fastest, Self::Reference];
+
+    /// The name in files and options.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fastest => "fastest",
+            Self::Reference => "reference",
+        }
+    }
+}
+
+impl FastestBaseline {
+    /// The fastest of a reference and other ways to run it. A way counts as faster where its estimate is above 1.
+    #[must_use]
+    pub fn of(reference_median_ns: f64, baselines: &[Baseline]) -> Self {
+        let itself = Self {
+            kind: BaselineKind::Reference,
+            median_ns: reference_median_ns,
+            speedup: Interval { estimate: 1.0, low: 1.0, high: 1.0 },
+        };
+        let others = baselines.iter().filter_map(|baseline| {
+            let measured = baseline.measurement.as_ref()?;
+            Some(Self { kind: baseline.kind, median_ns: measured.candidate_median_ns, speedup: measured.speedup })
+        });
+        others.filter(|other| other.speedup.estimate.is_finite()).fold(itself, |fastest, other| {
+            if other.speedup.estimate > fastest.speedup.estimate { other } else { fastest }
+        })
+    }
+
+    /// A program's speedup over this baseline, from its speedup over the reference.
+    #[must_use]
+    pub fn speedup_of(&self, over_reference: Interval) -> Interval {
+        over_reference.over(self.speedup)
+    }
+}
+
+impl PreparedTask {
+    /// The fastest way to run the reference that was measured.
+    #[must_use]
+    pub fn fastest_baseline(&self) -> FastestBaseline {
+        FastestBaseline::of(self.baseline_median_ns, &self.baselines)
+    }
+}
+
+/// What the best programs of several tasks come to over one baseline.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// Geometric mean of the speedups of those that have one.
+    pub geometric_mean: f64,
+    /// Tasks with a right program.
+    pub solved: usize,
+    /// Tasks whose best program is faster than the baseline (`fast_1`).
+    pub faster: usize,
+    /// All tasks.
+    pub tasks: usize,
+}
+
+impl Summary {
+    /// Summarises the speedups of the best programs of tasks; none for a task without a right program. Returns nothing where no
+    /// task has one.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a number of tasks")]
+    pub fn of(speedups: &[Option<Interval>]) -> Option<Self> {
+        let estimates: Vec<f64> = speedups.iter().flatten().map(|speedup| speedup.estimate).collect();
+        if estimates.is_empty() {
+            return None;
+        }
+        let logarithm = estimates.iter().map(|estimate| estimate.ln()).sum::<f64>() / estimates.len() as f64;
+        Some(Self {
+            geometric_mean: logarithm.exp(),
+            solved: estimates.len(),
+            faster: estimates.iter().filter(|estimate| **estimate > 1.0).count(),
+            tasks: speedups.len(),
+        })
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_the_names_that_were_stored_before_there_were_several() {
+        let stored: Baseline = serde_json::from_str(r#"{"name": "torch.compile", "reason": "no compiler"}"#).unwrap();
+        assert_eq!(stored.kind, BaselineKind::Compile);
+        for kind in BaselineKind::OF_TORCH {
+            let text = serde_json::to_string(&kind).unwrap();
+            assert_eq!(serde_json::from_str::<BaselineKind>(&text).unwrap(), kind);
+        }
+    }
+
+    #[test]
+    fn without_a_faster_way_the_reference_is_the_fastest_baseline() {
+        let unmeasured = Baseline { kind: BaselineKind::Compile, measurement: None, reason: None };
+        let fastest = FastestBaseline::of(5.0, &[unmeasured]);
+        assert_eq!((fastest.kind, fastest.median_ns), (BaselineKind::Reference, 5.0));
+        let over_reference = Interval { estimate: 3.0, low: 2.8, high: 3.1 };
+        let over_fastest = fastest.speedup_of(over_reference);
+        let is_close = |one: f64, other: f64| (one - other).abs() < 1e-9;
+        assert!(
+            is_close(over_fastest.estimate, 3.0) && is_close(over_fastest.low, 2.8) && is_close(over_fastest.high, 3.1)
+        );
+    }
+
+    #[test]
+    fn a_summary_counts_tasks_without_a_right_program_as_not_faster() {
+        let at = |estimate: f64| Some(Interval { estimate, low: estimate, high: estimate });
+        let summary = Summary::of(&[at(2.0), at(8.0), at(0.5), None]).unwrap();
+        assert!((summary.geometric_mean - 2.0).abs() < 1e-9, "{summary:?}");
+        assert_eq!((summary.solved, summary.faster, summary.tasks), (3, 2, 4));
+        assert_eq!(Summary::of(&[None]), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! What is known of references from before: their profiles and baselines, and whole tasks.
+
+use nightshift_evaluator::context::ExecutionContext;
+use nightshift_evaluator::prepare::{ReferenceFacts, ReferenceLibraries};
+use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::profile::Profile;
+use nightshift_protocol::step::{PreparedTask, StepFailure};
+use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
+use nightshift_toolchain::build::Role;
+use serde_json::json;
+
+use super::baselines::baseline_kinds;
+use super::devices::StepDevice;
+use super::golden::is_recorded;
+use super::step::Step;
+use crate::reference_cache::{Findings, KnownBaselines, KnownProfile, ReferenceCache};
+
+/// Version of the rules by which references are examined and timed: what was found under others is not used again.
+const RULES: u32 = 3;
+
+impl Step<'_> {
+    /// The profile of a reference: from before, where neither the model nor `PyTorch` nor the device has changed.
+    pub(super) fn known_profile(
+        &self,
+        task: &TaskBundle,
+        libraries: &ReferenceLibraries,
+        device: &StepDevice<'_>,
+        (build, facts): (&BuildReport, &ReferenceFacts),
+    ) -> Result<Profile, StepFailure> {
+        let key = self.reference_key("profile", task, device);
+        if let Some(KnownProfile { profile }) = self.recall(&self.bench.references, key.as_deref())? {
+            return Ok(*profile);
+        }
+        let profile = Box::new(self.profile_reference(task, libraries, device, build, facts)?);
+        let known = KnownProfile { profile };
+        if known.is_whole() {
+            self.remember(&self.bench.references, key.as_deref(), &known)?;
+        }
+        Ok(*known.profile)
+    }
+
+    /// The other baselines of a task: from before, or measured now where that is wanted. None where they are not known.
+    pub(super) fn known_baselines(
+        &self,
+        task: &TaskBundle,
+        libraries: &ReferenceLibraries,
+        context: &ExecutionContext<'_>,
+        device: &StepDevice<'_>,
+        wanted: bool,
+    ) -> Result<Option<KnownBaselines>, StepFailure> {
+        if baseline_kinds(task).is_empty() {
+            return Ok(Some(KnownBaselines::default()));
+        }
+        let key = self.reference_key("baselines", task, device);
+        if let Some(known) = self.recall(&self.bench.references, key.as_deref())? {
+            return Ok(Some(known));
+        }
+        if !wanted {
+            return Ok(None);
+        }
+        let known = self.measure_baselines(task, libraries, context, device)?;
+        if known.is_whole() {
+            self.remember(&self.bench.references, key.as_deref(), &known)?;
+        }
+        Ok(Some(known))
+    }
+
+    /// What a task came to when it was prepared before: the same task with the same `PyTorch`, tools and settings, on the
+    /// same device of the same machine. None for references that are built here.
+    pub(super) fn prepared_before(
+        &self,
+        task: &TaskBundle,
+        machine: &MachineFacts,
+    ) -> Result<Option<PreparedTask>, StepFailure> {
+        self.recall(&self.bench.prepared, self.task_key(task, machine).as_deref())
+    }
+
+    /// Keeps what a task came to. `is_whole` says that looking again would find no more.
+    pub(super) fn keep_prepared(
+        &self,
+        task: &TaskBundle,
+        prepared: &PreparedTask,
+        is_whole: bool,
+    ) -> Result<(), StepFailure> {
+        let profiled = task.spec.target == Target::Cuda && self.cuda()?.profiles;
+        if profiled && !is_whole {
+            return Ok(());
+        }
+        self.remember(&self.bench.prepared, self.task_key(task, &prepared.machine).as_deref(), prepared)
+    }
+
+    /// What is known by this key, with its artifacts in the store.
+    fn recall<T: Findings>(&self, cache: &ReferenceCache, key: Option<&str>) -> Result<Option<T>, StepFailure> {
+        let Some((found, artifacts)) = key.and_then(|key| cache.get(key)) else { return Ok(None) };
+        for bytes in artifacts {
+            self.artifacts.put(&bytes)?;
+        }
+        Ok(Some(found))
+    }
+
+    fn remember<T: Findings>(&self, cache: &ReferenceCache, key: Option<&str>, found: &T) -> Result<(), StepFailure> {
+        let Some(key) = key else { return Ok(()) };
+        let artifacts = found.artifacts().iter().map(|hash| self.artifacts.get(hash)).collect::<Result<Vec<_>, _>>()?;
+        if let Err(error) = cache.put(key, found, &artifacts) {
+            tracing::warn!(error = %error, "what was found out about a reference could not be kept");
+        }
+        Ok(())
+    }
+
+    /// Names a task, but for what is written for people and for the search, and everything else that its examination may
+    /// depend on.
+    fn task_key(&self, task: &TaskBundle, machine: &MachineFacts) -> Option<String> {
+        if !Role::Reference.is_python(&task.spec) {
+            return None;
+        }
+        let python = self.bench.host.python().ok()?;
+        let cuda = self.bench.cuda.as_ref().ok();
+        let nsys = cuda.and_then(|cuda| cuda.profilers().nsys.as_ref().ok().map(|tool| &tool.version));
+        // Of the form of programs nothing depends on but whether answers are recorded for them.
+        let (title, description, goal, form) = Default::default();
+        let spec = TaskSpec { title, description, goal, form, ..task.spec.clone() };
+        Some(key(&json!({
+            "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "spec": spec, "recorded": is_recorded(&task.spec), "source": task.reference_source, "machine": machine,
+            "python": python.toolchain().fingerprint, "profiles": cuda.map(|cuda| cuda.profiles), "nsys": nsys,
+        })))
+    }
+
+    /// Names what is found out about a reference: `what`, its source and shapes, `PyTorch` or the compiler, the device and the tools.
+    fn reference_key(&self, what: &str, task: &TaskBundle, device: &StepDevice<'_>) -> Option<String> {
+        let cuda = self.cuda().ok()?;
+        let python = if Role::Reference.is_python(&task.spec) {
+            Some(&self.bench.host.python().ok()?.toolchain().fingerprint)
+        } else {
+            None
+        };
+        Some(key(&json!({
+            "what": what, "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "precision": task.spec.precision,
+            "source": task.reference_source, "library": task.library_source, "torch": task.spec.torch, "dims": task.spec.dims,
+            "inputs": task.spec.inputs, "params": task.spec.params, "outputs": task.spec.outputs, "flops": task.spec.flops,
+            "bytes": task.spec.bytes, "python": python, "nvcc": cuda.nvcc.toolchain().fingerprint, "device": device.facts,
+            "nsys": cuda.profilers().nsys.as_ref().ok().map(|tool| &tool.version),
+        })))
+    }
+}
+
+fn key(named: &serde_json::Value) -> String {
+    blake3::hash(named.to_string().as_bytes()).to_hex().to_string()
+}
