@@ -7,9 +7,9 @@ use super::number::{Unit, box_of, float, show};
 use super::scale::Scale;
 use crate::markup::Markup;
 
-/// Boxes of a histogram.
-const BOXES: usize = 48;
-/// Numbers above this share of all do not stretch the axis, when they lie far away.
+/// Fewest and most boxes of a histogram: few numbers in many boxes show nothing but single numbers.
+const BOXES: (usize, usize) = (12, 48);
+/// Numbers above this share of all, and those below the rest of it, do not stretch the axis when they lie far away.
 const STRETCHING_SHARE: f64 = 0.99;
 /// Where "far away" begins, as a multiple of what all the others need.
 const FAR: f64 = 1.5;
@@ -25,22 +25,29 @@ pub(crate) struct Group {
     pub(crate) values: Vec<f64>,
     /// A number that stands for them, for example the median.
     pub(crate) mark: Option<f64>,
+    /// An interval that was computed from them.
+    pub(crate) range: Option<(f64, f64)>,
 }
 
-/// A histogram. A few numbers far above all others are counted in the last box, and the caption says so.
+/// A histogram. A few numbers far from all others are counted in the box at that end, and the caption says so.
 pub(crate) fn histogram(caption: &Caption, x: &Axis, groups: &[Group]) -> Chart {
     let area = Area::of(HEIGHT);
     let mut values: Vec<f64> =
         groups.iter().flat_map(|group| &group.values).copied().filter(|value| value.is_finite()).collect();
     values.sort_unstable_by(f64::total_cmp);
-    let limit = far_limit(&values);
-    let beyond = values.iter().filter(|value| **value > limit).count();
-    let shown = values.iter().copied().filter(|value| *value <= limit);
+    let (lowest, highest) = limits(&values);
+    let (below, beyond) = (
+        values.iter().filter(|value| **value < lowest).count(),
+        values.iter().filter(|value| **value > highest).count(),
+    );
+    let ranges = groups.iter().filter_map(|group| group.range).flat_map(|(low, high)| [low, high]);
+    let shown = values.iter().copied().filter(|value| (lowest..=highest).contains(value)).chain(ranges);
     let Some(scale) = Scale::over(x.spread, shown, area.left, area.right) else {
         return nothing(caption, "There are no numbers to show.");
     };
     let scale = scale.with_margin(0.02);
-    let counted: Vec<[usize; BOXES]> = groups.iter().map(|group| counts(&scale, &group.values)).collect();
+    let boxes = boxes(groups.iter().map(|group| group.values.len()).max().unwrap_or(0));
+    let counted: Vec<Vec<usize>> = groups.iter().map(|group| counts(&scale, &group.values, boxes)).collect();
     let share = |count: usize, group: &Group| float(count) / float(group.values.len().max(1));
     let top = counted
         .iter()
@@ -52,13 +59,19 @@ pub(crate) fn histogram(caption: &Caption, x: &Axis, groups: &[Group]) -> Chart 
         return nothing(caption, "There are no numbers to show.");
     };
     let mut out = Markup::new();
+    for (low, high) in groups.iter().filter_map(|group| group.range) {
+        if let (Some(from), Some(to)) = (scale.place(low), scale.place(high)) {
+            let words = format!("interval: {} to {}", show(low, x.unit), show(high, x.unit));
+            rect(&mut out, "range", (from, area.top), ((to - from).max(2.0), area.bottom - area.top), Some(&words));
+        }
+    }
     axes(&mut out, area, (x, &scale), (&y, &y_scale));
     for (counts, group) in counted.iter().zip(groups) {
         for (index, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let (left, width) = slot(index, BOXES, area.left, area.right);
+            let (left, width) = slot(index, boxes, area.left, area.right);
             let at = y_scale.place(share(*count, group)).unwrap_or(area.bottom);
-            let from = scale.value_at(float(index) / float(BOXES));
-            let to = scale.value_at(float(index + 1) / float(BOXES));
+            let from = scale.value_at(float(index) / float(boxes));
+            let to = scale.value_at(float(index + 1) / float(boxes));
             let words = format!("{}: {count} from {} to {}", group.name, show(from, x.unit), show(to, x.unit));
             let class = format!("over {}", group.class);
             rect(&mut out, &class, (left, at), (width, area.bottom - at), Some(&words));
@@ -71,6 +84,10 @@ pub(crate) fn histogram(caption: &Caption, x: &Axis, groups: &[Group]) -> Chart 
     }
     let legend: Vec<Entry> = groups.iter().map(|group| (group.class, entry(group, x))).collect();
     let mut caption = caption.clone();
+    if below > 0 {
+        let limit = show(scale.low(), x.unit);
+        let _ = write!(caption.description, " {below} of {} lie below {limit} and are in the first box.", values.len());
+    }
     if beyond > 0 {
         let limit = show(scale.high(), x.unit);
         let _ =
@@ -79,21 +96,39 @@ pub(crate) fn histogram(caption: &Caption, x: &Axis, groups: &[Group]) -> Chart 
     figure(&caption, (WIDTH, HEIGHT), &out, &legend, Some(&table(x, groups)))
 }
 
-fn far_limit(sorted: &[f64]) -> f64 {
-    let (Some(lowest), Some(highest)) = (sorted.first(), sorted.last()) else { return f64::INFINITY };
-    let Some(edge) = box_of(STRETCHING_SHARE, sorted.len()).and_then(|place| sorted.get(place)) else {
-        return f64::INFINITY;
+/// Where an axis may begin and end so that a few numbers far away do not squeeze the rest.
+fn limits(sorted: &[f64]) -> (f64, f64) {
+    let none = (f64::NEG_INFINITY, f64::INFINITY);
+    let (Some(lowest), Some(highest)) = (sorted.first(), sorted.last()) else { return none };
+    let quantile = |share: f64| box_of(share, sorted.len()).and_then(|place| sorted.get(place));
+    let (Some(low), Some(high)) = (quantile(1.0 - STRETCHING_SHARE), quantile(STRETCHING_SHARE)) else { return none };
+    // Of few numbers the second one from an end stands for the rest: a share of them is less than one.
+    let (low, high) = if sorted.len() < 100 {
+        (sorted.get(1).unwrap_or(low), sorted.iter().rev().nth(1).unwrap_or(high))
+    } else {
+        (low, high)
     };
     // Halves, because the difference of two finite numbers need not be finite.
-    let (span, rest) = (edge / 2.0 - lowest / 2.0, highest / 2.0 - lowest / 2.0);
-    if sorted.len() >= 20 && span > 0.0 && rest > span * FAR { *edge } else { f64::INFINITY }
+    let is_far = |from: f64, to: f64, end: f64| {
+        let (span, rest) = (to / 2.0 - from / 2.0, (end / 2.0 - from / 2.0).abs().max((to / 2.0 - end / 2.0).abs()));
+        sorted.len() >= 20 && span > 0.0 && rest > span * FAR
+    };
+    let begin = if is_far(*low, *high, *lowest) { *low } else { f64::NEG_INFINITY };
+    let end = if is_far(*low, *high, *highest) { *high } else { f64::INFINITY };
+    (begin, end)
 }
 
-fn counts(scale: &Scale, values: &[f64]) -> [usize; BOXES] {
-    let mut counts = [0_usize; BOXES];
+/// About as many boxes as people tell apart in that many numbers.
+fn boxes(numbers: usize) -> usize {
+    let root = (0..=BOXES.1).find(|root| root * root >= numbers).unwrap_or(BOXES.1);
+    (2 * root).clamp(BOXES.0, BOXES.1)
+}
+
+fn counts(scale: &Scale, values: &[f64], boxes: usize) -> Vec<usize> {
+    let mut counts = vec![0_usize; boxes];
     for value in values {
         if let Some(count) =
-            scale.share(*value).and_then(|share| box_of(share, BOXES)).and_then(|place| counts.get_mut(place))
+            scale.share(*value).and_then(|share| box_of(share, boxes)).and_then(|place| counts.get_mut(place))
         {
             *count += 1;
         }
@@ -102,7 +137,7 @@ fn counts(scale: &Scale, values: &[f64]) -> [usize; BOXES] {
 }
 
 fn entry(group: &Group, x: &Axis) -> String {
-    let mark = group.mark.map_or_else(String::new, |mark| format!(", median {}", show(mark, x.unit)));
+    let mark = group.mark.map_or_else(String::new, |mark| format!(", {}", show(mark, x.unit)));
     format!("{} ({}{mark})", group.name, group.values.len())
 }
 
@@ -131,7 +166,7 @@ mod tests {
 
     fn drawn(values: Vec<f64>, log: bool) -> Chart {
         let x = if log { Axis::log("time", Unit::Nanoseconds) } else { Axis::linear("time", Unit::Nanoseconds) };
-        let group = Group { name: "candidate".to_owned(), class: "series-1", values, mark: Some(5.0) };
+        let group = Group { name: "candidate".to_owned(), class: "series-1", values, mark: Some(5.0), range: None };
         histogram(&Caption::new("Times", "Of one call."), &x, &[group])
     }
 
@@ -142,6 +177,28 @@ mod tests {
         let chart = drawn(values, false);
         assert!(chart.as_str().contains("1 of 201 lie beyond"), "{}", chart.as_str());
         assert!(chart.as_str().contains("<td>1 s</td>"), "the table keeps the highest");
+    }
+
+    #[test]
+    fn a_few_numbers_far_below_do_not_squeeze_the_rest_either() {
+        let mut values: Vec<f64> = (0..200_u32).map(|n| 100.0 + f64::from(n % 10)).collect();
+        values.push(0.001);
+        let chart = drawn(values, false);
+        assert!(chart.as_str().contains("1 of 201 lie below"), "{}", chart.as_str());
+    }
+
+    #[test]
+    fn few_numbers_have_few_boxes() {
+        assert_eq!([0, 16, 60, 400, 100_000].map(boxes), [12, 12, 16, 40, 48]);
+    }
+
+    #[test]
+    fn an_interval_is_a_band_behind_the_boxes() {
+        let group = Group { values: vec![2.0; 30], range: Some((1.9, 2.1)), ..Group::default() };
+        let chart = histogram(&Caption::new("Ratios", ""), &Axis::linear("speedup", Unit::Times), &[group]);
+        let place = |class: &str| chart.as_str().find(class).unwrap_or(usize::MAX);
+        assert!(place("class=\"range\"") < place("class=\"over"), "{}", chart.as_str());
+        assert!(chart.as_str().contains("interval: 1.90× to 2.10×"));
     }
 
     #[test]

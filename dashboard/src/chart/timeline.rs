@@ -110,13 +110,8 @@ pub(crate) fn timeline(caption: &Caption, trace: &Trace, zoom: Zoom, href: &dyn 
         blocks(&mut out, row, zoom, &scale, y, MAX_MARKS / shown.len().max(1));
     }
     out.close("g");
-    let idle_us: f64 = idle.iter().map(|(from, to)| to - from).sum();
-    let share = show(idle_us / (zoom.to_us - zoom.from_us), Unit::Share);
-    let words = format!(
-        "{} shown; the device is idle in {share} of it ({} gaps).",
-        micros(zoom.to_us - zoom.from_us),
-        idle.len()
-    );
+    // No idle share: a trace includes what the profiler itself takes, and the profile has the share without it.
+    let words = format!("{} shown, {} gaps of the device", micros(zoom.to_us - zoom.from_us), idle.len());
     out.tag("text").at("x", LEFT).at("y", height - 6.0).with("class", "label").text(&words);
     let mut caption = caption.clone();
     if trace.left_out > 0 {

@@ -1,15 +1,20 @@
-//! One attempt: the five answers and what they rest on, the source, the times, the profile, the talk with the models.
+//! One attempt: a strip with the result, and tabs for the overview, the profile, the source, the checks and the
+//! conversation with the models.
 
 mod artifacts;
 mod build;
 mod checks;
 mod counters;
+mod headline;
 mod judgement;
 mod look;
 mod material;
 mod origin;
+mod overview;
 mod profile;
 mod program;
+mod strip;
+mod tab;
 mod talk;
 mod timing;
 mod verdict;
@@ -23,17 +28,18 @@ use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::id::RunId;
 
+pub(crate) use self::headline::{bound_of, fastest_baseline, idle_share, roofline_share, speedup_over_fastest};
 use self::look::Look;
 use self::material::Material;
 pub(crate) use self::material::{Stored, text};
 pub(crate) use self::origin::subtask_facts;
 pub(crate) use self::profile::bound;
+use self::tab::Tab;
 pub(crate) use self::verdict::{findings, worst_error};
 use super::campaign_name::campaign_name;
 use super::failure::{PageError, Path};
-use super::parts::{Section as Part, on_page_only, sections, words};
+use super::parts::{Section as Part, below_each_other, on_page_only, sections, words};
 use super::short_id::{self, Kind};
-use crate::format::speedup;
 use crate::markup::visible;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::trace::{of_steps, well_formed};
@@ -121,11 +127,17 @@ fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look,
     let task = visible(&detail.summary.digest.task).into_owned();
     let (campaign, run) = (&detail.summary.campaign, &detail.summary.id);
     let live = if detail.summary.status.is_final() { Live::Still } else { Live::Run(run.to_string()) };
-    let body = sections(parts(detail, attempt, material, look));
     let top = head(detail, attempt);
+    let strip = strip::strip(detail, attempt);
+    let body = if look.is_whole() {
+        let parts = Tab::ALL.into_iter().flat_map(|tab| parts(tab, detail, attempt, material, look)).collect();
+        below_each_other(parts)
+    } else {
+        tabbed(parts(look.tab, detail, attempt, material, look), look)
+    };
     // Attempts of other runs of the task have the same number: the run tells them apart.
     let title = format!("{task}, attempt {} of run {}", attempt.number, run.short());
-    Page::new(title, view! { {top}{body} })
+    Page::new(title, view! { {top}{strip}{body} })
         .section(Section::Campaigns)
         .crumb("Campaigns", "/")
         .crumb(visible(campaign_name), format!("/campaigns/{campaign}"))
@@ -133,28 +145,49 @@ fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look,
         .live(live)
 }
 
-fn parts(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look) -> Vec<Part> {
-    let roof = attempt
-        .profile
-        .as_ref()
-        .filter(|profile| counters::has_roof(profile))
-        .and_then(|_| counters::roof(detail, attempt));
-    let all = [
-        ("verdict", "Verdict", Some(verdict::section(attempt))),
-        ("diagnosis", "Diagnosis", judgement::diagnosis(attempt)),
-        ("origin", "Why it was written", Some(origin::section(detail, attempt))),
-        ("source", "Source", Some(program::section(detail, attempt, material, look))),
-        ("timing", "Timing", timing::section(attempt)),
-        ("checks", "Checks", checks::section(attempt, material)),
-        ("build", "Build", build::section(attempt, material)),
-        ("tuning", "Tuning", origin::tuning(attempt)),
-        ("profile", "Profile", profile::section(attempt, material, look)),
-        ("counters", "Hardware counters", counters::section(detail, attempt, look)),
-        ("roofline", "Roofline", roof),
-        ("rubric", "Rubric and reward", judgement::rubric(attempt, &material.scores)),
-        ("conversation", "Prompts and replies", talk::section(attempt, material, look)),
-        ("artifacts", "Artifacts and steps", Some(artifacts::section(detail, attempt, material))),
-    ];
+/// The tabs and the open one. The overview is read as a whole; the others have a table of contents.
+fn tabbed(parts: Vec<Part>, look: &Look) -> AnyView {
+    let tabs = on_page_only(tab::navigation(look));
+    let name = look.tab.as_str();
+    let content = match (look.tab, parts.is_empty()) {
+        (_, true) => view! { <p class="empty">"Nothing is known about this yet."</p> }.into_any(),
+        (Tab::Overview, false) => overview::columns(parts),
+        (_, false) => sections(parts),
+    };
+    view! { {tabs}<div class=format!("tab tab-{name}")>{content}</div> }.into_any()
+}
+
+/// The sections of a tab.
+fn parts(tab: Tab, detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look) -> Vec<Part> {
+    let all = match tab {
+        Tab::Overview => vec![
+            ("result", "Result", overview::result(attempt)),
+            ("baselines", "Baselines", overview::baselines(detail, attempt)),
+            ("verdict", "Verdict", Some(verdict::section(attempt, look))),
+            ("diagnosis", "Diagnosis", judgement::diagnosis(attempt)),
+            ("origin", "Why it was written", Some(origin::section(detail, attempt))),
+        ],
+        Tab::Profile => vec![
+            ("bound", "Bound", profile::limits(attempt)),
+            ("roofline", "Roofline", counters::roofline_section(detail, attempt)),
+            ("kernels", "Kernels", profile::kernels(attempt)),
+            ("counters", "Hardware counters", counters::section(detail, attempt, look)),
+            ("timeline", "Timeline", profile::timeline_section(attempt, material, look)),
+            ("tools", "Tools", profile::tools(attempt)),
+        ],
+        Tab::Source => vec![
+            ("source", "Source", Some(program::section(detail, attempt, material, look))),
+            ("tuning", "Tuning", origin::tuning(attempt)),
+            ("build", "Build", build::section(attempt, material)),
+        ],
+        Tab::Checks => vec![
+            ("checks", "Correctness", checks::section(attempt, material, look)),
+            ("timing", "How the times were taken", timing::section(attempt)),
+            ("rubric", "Rubric and reward", judgement::rubric(attempt, &material.scores)),
+            ("artifacts", "Artifacts and steps", Some(artifacts::section(detail, attempt, material))),
+        ],
+        Tab::Conversation => vec![("conversation", "Prompts and replies", talk::section(attempt, material, look))],
+    };
     all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect()
 }
 
@@ -172,9 +205,7 @@ fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
         let href = format!("/compare?a={run}/{parent}&a={run}/{number}");
         view! { <a class="button" href=href>"Compare with its parent"</a> }
     });
-    let outcome = attempt.outcome.as_str();
     let task = visible(&detail.summary.digest.task).into_owned();
-    let fast = attempt.speedup().map(|interval| view! { <strong class="figure">{speedup(interval)}</strong> });
     let reward = attempt.reward.as_ref().map(|reward| format!(" · reward {}", crate::format::reward(reward.reward)));
     let replies = model_label(&detail.summary.digest.model, detail.summary.digest.scripted);
     let offers = view! {
@@ -185,14 +216,15 @@ fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
         </p>
     };
     view! {
-        <h1>"Attempt "{number}" of "{task}</h1>
+        <div class="head">
+            <h1>"Attempt "{number}" of "{task}</h1>
+            {on_page_only(offers.into_any())}
+        </div>
         <p class="quiet">
-            {words(attempt.stage.as_str())}" · "<span class=format!("tag {outcome}")>{words(outcome)}</span>
-            {is_best.then(|| view! { " "<span class="tag completed">"best"</span> })}
+            {words(attempt.stage.as_str())}
+            {is_best.then(|| view! { " · "<span class="tag completed">"best of its run"</span> })}
             {reward}" · replies: "{replies}
         </p>
-        {fast}
-        {on_page_only(offers.into_any())}
     }
     .into_any()
 }

@@ -172,13 +172,25 @@ pub(crate) struct Section {
     pub(crate) content: AnyView,
 }
 
-/// Sections below each other, with a table of contents.
+/// Sections below each other, with a table of contents where there are several.
 pub(crate) fn sections(sections: Vec<Section>) -> AnyView {
+    if sections.len() < 2 {
+        return below_each_other(sections);
+    }
     let entries = sections
         .iter()
         .map(|section| view! { <li><a href=format!("#{}", section.id)>{section.title}</a></li> })
         .collect::<Vec<_>>();
-    let bodies = sections
+    view! {
+        <nav class="contents" aria-label="On this page"><ul class="chips">{entries}</ul></nav>
+        {below_each_other(sections)}
+    }
+    .into_any()
+}
+
+/// Sections below each other.
+pub(crate) fn below_each_other(sections: Vec<Section>) -> AnyView {
+    sections
         .into_iter()
         .map(|section| {
             let (heading, labelled_by) = (format!("{}-title", section.id), format!("{}-title", section.id));
@@ -189,12 +201,8 @@ pub(crate) fn sections(sections: Vec<Section>) -> AnyView {
                 </section>
             }
         })
-        .collect::<Vec<_>>();
-    view! {
-        <nav class="contents" aria-label="On this page"><ul class="chips">{entries}</ul></nav>
-        {bodies}
-    }
-    .into_any()
+        .collect::<Vec<_>>()
+        .into_any()
 }
 
 /// Where an artifact can be had.

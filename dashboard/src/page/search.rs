@@ -111,7 +111,8 @@ fn hit(hit: &SearchHit) -> impl IntoView + use<> {
     let (place, href) = match hit.attempt {
         Some(number) => {
             // Of what was found only the source has its lines on the page.
-            let line = if hit.kind == SearchKind::Source { format!("#L{}", hit.line) } else { String::new() };
+            let line =
+                if hit.kind == SearchKind::Source { format!("?tab=source#L{}", hit.line) } else { String::new() };
             (format!("{}, attempt {number}", hit.task), format!("/runs/{}/attempts/{number}{line}", hit.run))
         }
         None => (hit.task.clone(), format!("/runs/{}", hit.run)),
@@ -166,7 +167,7 @@ mod tests {
             matches: Vec::new(),
         };
         let shown = |kind| hit(&of(kind)).to_html();
-        assert!(shown(SearchKind::Source).contains("/attempts/3#L17\""));
+        assert!(shown(SearchKind::Source).contains("/attempts/3?tab=source#L17\""));
         assert!(shown(SearchKind::Reply).contains("/attempts/3\""));
     }
 

@@ -5,6 +5,7 @@ use nightshift_protocol::attempt::{Attempt, CheckReport};
 use nightshift_protocol::profile::{SanitizeReport, SanitizerOutcome, SanitizerRun};
 use nightshift_protocol::verdict::{CheckCase, ERROR_HISTOGRAM_BOUNDS};
 
+use super::look::Look;
 use super::material::{Material, Stored};
 use super::timing::cost;
 use super::verdict::findings;
@@ -15,16 +16,16 @@ use crate::page::parts::{Cell, artifact, facts, folded, milliseconds, sentences,
 const MAX_PRINTED_BYTES: usize = 64 << 10;
 
 /// The section; none when nothing was checked.
-pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView> {
+pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Option<AnyView> {
     if attempt.check.is_none() && attempt.sanitize.is_none() {
         return None;
     }
-    let check = attempt.check.as_ref().map(checked);
-    let sanitized = attempt.sanitize.as_ref().map(|report| sanitized(report, material));
+    let check = attempt.check.as_ref().map(|report| checked(report, look));
+    let sanitized = attempt.sanitize.as_ref().map(|report| sanitized(report, material, look));
     Some(view! { {check}{sanitized} }.into_any())
 }
 
-fn checked(report: &CheckReport) -> AnyView {
+fn checked(report: &CheckReport, look: &Look) -> AnyView {
     let passed = report.cases.iter().filter(|case| case.passed).count();
     let sums = facts(&[
         ("The process", report.end.describe().into()),
@@ -43,7 +44,7 @@ fn checked(report: &CheckReport) -> AnyView {
     let right = (passed > 0).then(|| folded(format!("Calls with right results ({passed})"), table(&head, &rows(true))));
     let printed = (!report.printed.trim().is_empty())
         .then(|| folded("What the program printed", verbatim(&report.printed, MAX_PRINTED_BYTES)));
-    let found = (!report.findings.is_empty()).then(|| findings(&report.findings));
+    let found = (!report.findings.is_empty()).then(|| findings(&report.findings, Some(look)));
     view! { {sums}{errors(&report.error_histogram)}{wrong}{right}{found}{printed}{cost(&report.cost)} }.into_any()
 }
 
@@ -99,12 +100,12 @@ fn errors(histogram: &[u64]) -> AnyView {
     bars(&caption, Unit::Count, &drawn).view()
 }
 
-fn sanitized(report: &SanitizeReport, material: &Material) -> AnyView {
+fn sanitized(report: &SanitizeReport, material: &Material, look: &Look) -> AnyView {
     let rows: Vec<Vec<Cell>> = report.tools.iter().map(tool).collect();
     let tools = table(&["Tool", "Outcome", "Errors", "Warnings", "Not listed", "Took", "Why not", "What to do"], &rows);
-    let issues: Vec<Vec<Cell>> = report.tools.iter().flat_map(issues).collect();
+    let issues: Vec<Vec<Cell>> = report.tools.iter().flat_map(|run| issues(run, look)).collect();
     let issues = table(&["Tool", "What", "Times", "Kernel", "Where", "Access", "First thread", "Detail"], &issues);
-    let found = (!report.findings.is_empty()).then(|| findings(&report.findings));
+    let found = (!report.findings.is_empty()).then(|| findings(&report.findings, Some(look)));
     let unverified = report.unverified().map(|words| view! { <p class="notice">{words}</p> });
     let log = match &material.sanitizer_log {
         Stored::Here(text) => folded("What the tools printed", verbatim(text, MAX_PRINTED_BYTES)),
@@ -135,14 +136,14 @@ fn tool(run: &SanitizerRun) -> Vec<Cell> {
     ]
 }
 
-fn issues(run: &SanitizerRun) -> Vec<Vec<Cell>> {
+fn issues(run: &SanitizerRun, look: &Look) -> Vec<Vec<Cell>> {
     let place = |three: Option<[u32; 3]>| three.map(|at| at.map(|n| n.to_string()).join(", "));
     run.issues
         .iter()
         .map(|issue| {
             let at = match (&issue.file, issue.line) {
                 (file, Some(line)) => {
-                    Cell::Link(format!("#L{line}"), format!("{}:{line}", file.as_deref().unwrap_or("source")))
+                    Cell::Link(look.source_line(line), format!("{}:{line}", file.as_deref().unwrap_or("source")))
                 }
                 (Some(file), None) => file.clone().into(),
                 (None, None) => "".into(),

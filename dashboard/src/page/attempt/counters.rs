@@ -7,10 +7,11 @@ use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::{KernelProfile, Profile};
 
+use super::headline::roofline_share;
 use super::look::Look;
 use super::profile::bound;
 use crate::chart::{Bar, Caption, Operating, Roof, Unit, bars, roofline, shares, show, significant};
-use crate::page::parts::{Cell, facts, table, words};
+use crate::page::parts::{Cell, facts, folded, table, words};
 
 /// Most kernels that are shown.
 const MAX_KERNELS: usize = 40;
@@ -38,7 +39,7 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, look: &Look) -> Opt
         })
         .collect::<Vec<_>>();
     let said = pinned.map(|other| {
-        let href = format!("./{}#counters", other.number);
+        let href = format!("./{}?tab=profile#counters", other.number);
         view! { <p>"Differences are those from "<a href=href>"attempt "{other.number}</a>", which is pinned."</p> }
     });
     let kernels = profile
@@ -121,13 +122,16 @@ fn one(kernel: &KernelProfile, pinned: Option<&KernelProfile>) -> AnyView {
         ),
         ("Compared with", pinned.map(|pinned| pinned.name.clone()).into()),
     ]);
+    let counters = table(head, &rows);
+    // A comparison is read row by row; without one the charts say most of it.
+    let counters = if pinned.is_some() { counters } else { folded(format!("All counters ({})", rows.len()), counters) };
     let name = crate::markup::visible(&kernel.name).into_owned();
     view! {
         <section class="kernel">
             <h3><code>{name}</code></h3>
-            {bound(&kernel.bound)}{sums}
+            {bound(&kernel.bound, "This kernel is bound by ")}{sums}
             <div class="charts">{peaks}{stalls}</div>
-            {table(head, &rows)}
+            {counters}
         </section>
     }
     .into_any()
@@ -185,8 +189,14 @@ fn difference(value: Option<f64>, before: Option<f64>, unit: Unit) -> Cell {
     Cell::Number(format!("{sign}{by}{ratio}"))
 }
 
+/// The roofline; none where nothing is known of it.
+pub(super) fn roofline_section(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
+    attempt.profile.as_ref().filter(|profile| has_roof(profile))?;
+    roof(detail, attempt)
+}
+
 /// The roofline with the baseline, the parent and this attempt; none without a profile.
-pub(super) fn roof(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
+fn roof(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
     let profile = attempt.profile.as_ref()?;
     let mut programs = Vec::new();
     if let (Some(intensity), Some(measurement)) = (profile.arithmetic_intensity, attempt.published()) {
@@ -199,10 +209,14 @@ pub(super) fn roof(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
     if let Some(tensor) = gpu.and_then(|gpu| DevicePeaks::of(gpu).tensor_flops_per_s) {
         roofs.push(Roof { name: "tensor cores, 16 bit".to_owned(), flops_per_s: tensor });
     }
-    let share = profile.roofline_share.map(|share| show(share, Unit::Share));
+    let share = roofline_share(attempt).map(|share| show(share, Unit::Share));
+    let achieved = |rate: fn(&Measurement) -> Option<f64>, unit| {
+        Cell::from(attempt.published().and_then(rate).map(|rate| show(rate, unit)))
+    };
     let sums = facts(&[
-        ("Bound, by the roofline alone", profile.roofline_bound.clone().into()),
         ("Share of the roofline", share.into()),
+        ("Arithmetic achieved", achieved(|m| m.achieved_flops_per_s, Unit::FlopsPerS)),
+        ("Memory rate achieved, compulsory bytes", achieved(|m| m.achieved_bytes_per_s, Unit::BytesPerS)),
         (
             "Operations per byte",
             profile.arithmetic_intensity.map(|intensity| show(intensity, Unit::FlopsPerByte)).into(),
@@ -216,7 +230,7 @@ pub(super) fn roof(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
         "Whole programs by the work that the task says it is, one after the other; kernels by their counters."
     };
     let drawn = roofline(&Caption::new("Roofline", description), profile.peak_bytes_per_s, &roofs, &programs).view();
-    Some(view! { {sums}{drawn} }.into_any())
+    Some(view! { {drawn}{sums} }.into_any())
 }
 
 fn known(peak: f64, unit: Unit) -> String {
@@ -257,6 +271,6 @@ fn by_counters(kernel: &KernelProfile) -> Option<Operating> {
 }
 
 /// Whether the roofline has anything to stand on.
-pub(super) fn has_roof(profile: &Profile) -> bool {
+fn has_roof(profile: &Profile) -> bool {
     profile.peak_bytes_per_s > 0.0 || profile.roofline_share.is_some()
 }

@@ -32,7 +32,6 @@ pub(super) fn diagnosis(attempt: &Attempt) -> Option<AnyView> {
 
 fn diagnosed(diagnosis: &Diagnosis) -> AnyView {
     let sums = facts(&[
-        ("Bound by", diagnosis.bound.as_str().into()),
         ("Critical issue", diagnosis.critical_issue.clone().into()),
         ("Modification", diagnosis.modification.clone().into()),
         ("Expected gain", diagnosis.expected_gain.map(|gain| show(gain, Unit::Times)).into()),

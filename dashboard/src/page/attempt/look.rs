@@ -3,6 +3,7 @@
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
 
+use super::tab::Tab;
 use crate::chart::Zoom;
 use crate::source::DiffView;
 
@@ -93,6 +94,10 @@ impl Talk {
 /// How an attempt is looked at.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Look {
+    /// `tab`: which tab is open.
+    pub(crate) tab: Tab,
+    /// Whether every tab is shown, one below the other, as in a report.
+    is_whole: bool,
     /// `diff`: what the source is compared with.
     pub(crate) against: Option<Against>,
     /// `view`: how.
@@ -112,24 +117,64 @@ impl Look {
     pub(crate) fn of(query: &[(String, String)]) -> Self {
         let value = |name: &str| query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let time = |name: &str| value(name).and_then(|text| text.parse::<f64>().ok()).filter(|time| time.is_finite());
-        Self {
+        let tab = value("tab").and_then(Tab::parse);
+        let look = Self {
+            tab: Tab::Overview,
+            is_whole: false,
             against: value("diff").and_then(Against::parse),
             view: DiffView::parse(value("view")),
             pin: value("pin").and_then(|text| text.parse().ok()),
             as_model_new: value("as") == Some(MODEL_NEW),
             window_us: (time("from"), time("to")),
             talk: value("talk").and_then(Talk::parse).unwrap_or_default(),
+        };
+        Self { tab: tab.unwrap_or_else(|| look.implied()), ..look }
+    }
+
+    /// Returns the tab of an address that names none: the one that its other choices are about.
+    fn implied(&self) -> Tab {
+        if self.against.is_some() || self.as_model_new {
+            Tab::Source
+        } else if self.pin.is_some() || self.window_us != (None, None) {
+            Tab::Profile
+        } else if self.talk != Talk::Folded {
+            Tab::Conversation
+        } else {
+            Tab::Overview
         }
     }
 
-    /// The same with everything that is said, for a file that is read without a server.
-    pub(crate) fn whole(self) -> Self {
-        Self { talk: Talk::All, ..self }
+    /// Returns whether this tab is on the page.
+    pub(crate) fn shows(&self, tab: Tab) -> bool {
+        self.is_whole || self.tab == tab
     }
 
-    /// The address of this look, at an anchor of the page.
+    /// Returns whether every tab is on the page.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// The same with every tab and everything that is said, for a file that is read without a server.
+    pub(crate) fn whole(self) -> Self {
+        Self { is_whole: true, talk: Talk::All, ..self }
+    }
+
+    /// The same at another tab.
+    pub(crate) fn opened(&self, tab: Tab) -> Self {
+        Self { tab, ..self.clone() }
+    }
+
+    /// Returns the address of a line of the source.
+    pub(crate) fn source_line(&self, line: u32) -> String {
+        if self.shows(Tab::Source) { format!("#L{line}") } else { self.opened(Tab::Source).href(&format!("L{line}")) }
+    }
+
+    /// The address of this look, at an anchor of the page; at its beginning without one.
     pub(crate) fn href(&self, anchor: &str) -> String {
         let mut pairs = Vec::new();
+        if self.tab != self.implied() {
+            pairs.push(format!("tab={}", self.tab.as_str()));
+        }
         if let Some(against) = self.against {
             pairs.push(format!("diff={}", against.name()));
         }
@@ -142,7 +187,8 @@ impl Look {
         pairs.extend(self.window_us.1.map(|to| format!("to={to:.3}")));
         pairs.extend(self.talk.name().map(|talk| format!("talk={talk}")));
         // A question mark alone leaves everything aside that the present address asks for.
-        format!("?{}#{anchor}", pairs.join("&"))
+        let fragment = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
+        format!("?{}{fragment}", pairs.join("&"))
     }
 
     /// The same with another comparison.
@@ -196,9 +242,40 @@ mod tests {
             "diff=baseline&pin=3&from=1.500&to=20.250",
             "talk=2",
             "talk=all",
+            "tab=source",
+            "tab=checks&diff=parent",
+            "tab=overview&pin=3",
         ] {
             assert_eq!(look(query).href("source"), format!("?{query}#source"));
         }
+        assert_eq!(look("tab=profile").href(""), "?tab=profile");
+    }
+
+    #[test]
+    fn an_address_without_a_tab_opens_the_one_that_its_choices_are_about() {
+        let tabs =
+            ["", "diff=parent", "as=model-new", "pin=3", "from=1", "talk=all", "tab=nothing", "diff=2&tab=checks"];
+        let opened = tabs.map(|query| look(query).tab);
+        assert_eq!(
+            opened,
+            [
+                Tab::Overview,
+                Tab::Source,
+                Tab::Source,
+                Tab::Profile,
+                Tab::Profile,
+                Tab::Conversation,
+                Tab::Overview,
+                Tab::Checks
+            ]
+        );
+    }
+
+    #[test]
+    fn lines_of_the_source_are_found_from_every_tab() {
+        assert_eq!(look("tab=source").source_line(7), "#L7");
+        assert_eq!(look("tab=checks").source_line(7), "?tab=source#L7");
+        assert_eq!(look("tab=checks").whole().source_line(7), "#L7");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use nightshift_protocol::score::AttemptScore;
 use nightshift_protocol::task::TaskBundle;
 
 use super::look::{Against, Look};
+use super::tab::Tab;
 use crate::trace::{Trace, TraceError};
 
 /// Most model calls whose texts are read for one page.
@@ -92,43 +93,77 @@ impl Default for Material {
 }
 
 impl Material {
-    /// Reads all of it, at once as far as that is possible.
+    /// Reads what the open tab shows, at once as far as that is possible.
     pub(crate) async fn load(client: &Client, detail: &RunDetail, attempt: &Attempt, look: &Look) -> Self {
-        let log = attempt.build.as_ref().map(|build| &build.log);
-        let sanitizer_log = attempt.sanitize.as_ref().and_then(|report| report.log.as_ref());
-        let texts = join_all([attempt.source.as_ref(), log, sanitizer_log].map(|hash| text(client, hash)));
+        let of = |tab: Tab, hash: Option<&ArtifactHash>| hash.filter(|_| look.shows(tab)).cloned();
+        let wanted = [
+            of(Tab::Source, attempt.source.as_ref()),
+            of(Tab::Source, attempt.build.as_ref().map(|build| &build.log)),
+            of(Tab::Checks, attempt.sanitize.as_ref().and_then(|report| report.log.as_ref())),
+        ];
+        let texts = join_all(wanted.iter().map(|hash| text(client, hash.as_ref())));
         let calls = join_all(attempt.calls.iter().take(MAX_CALLS).enumerate().map(|(place, call)| async move {
-            if look.talk.shows(place) { Some(talk(client, call).await) } else { None }
+            let is_shown = look.shows(Tab::Conversation) && look.talk.shows(place);
+            if is_shown { Some(talk(client, call).await) } else { None }
         }));
-        let others = join(
-            join(task(client, &detail.view.task), trace(client, attempt)),
-            join(client.run_scores(&detail.summary.id), client.run_steps(&detail.summary.id)),
-        );
-        let retrievals = client.retrievals(&detail.summary.id, Some(attempt.number), None, None);
-        let (((texts, calls), retrievals), ((task, trace), (scores, steps))) =
-            join(join(join(texts, calls), retrievals), others).await;
-        let [source, build_log, sanitizer_log] = <[Stored; 3]>::try_from(texts).unwrap_or_default();
-        let other = match look.against {
-            Some(against) => other(client, detail, attempt, against, task.as_ref()).await,
-            None => None,
-        };
-        let model_new = if look.as_model_new { model_new(client, detail, attempt).await } else { Stored::Never };
-        let scores = scores.map(|scores| scores.scores).unwrap_or_default();
-        let ours = format!("/attempt{}/", attempt.number);
-        let steps = steps.unwrap_or_default();
-        Self {
-            source,
-            model_new,
-            other,
-            build_log,
-            sanitizer_log,
+        let (texts, calls, retrievals, trace, (scores, steps), (other, model_new)) = futures::join!(
+            texts,
             calls,
-            retrievals: retrievals.map(|found| found.items).unwrap_or_default(),
-            trace,
-            scores: scores.into_iter().filter(|score| score.attempt == attempt.number).collect(),
-            steps: steps.into_iter().filter(|step| step.key.contains(&ours)).collect(),
-        }
+            retrievals(client, detail, attempt, look),
+            trace(client, attempt, look),
+            scores_and_steps(client, detail, attempt, look),
+            forms(client, detail, attempt, look),
+        );
+        let [source, build_log, sanitizer_log] = <[Stored; 3]>::try_from(texts).unwrap_or_default();
+        Self { source, model_new, other, build_log, sanitizer_log, calls, retrievals, trace, scores, steps }
     }
+}
+
+/// What the model calls were given of notes and lessons; nothing where that cannot be had.
+async fn retrievals(client: &Client, detail: &RunDetail, attempt: &Attempt, look: &Look) -> Vec<Retrieval> {
+    if !look.shows(Tab::Conversation) {
+        return Vec::new();
+    }
+    let found = client.retrievals(&detail.summary.id, Some(attempt.number), None, None).await;
+    found.map(|found| found.items).unwrap_or_default()
+}
+
+/// The attempt's later scores and its steps; none where they cannot be had.
+async fn scores_and_steps(
+    client: &Client,
+    detail: &RunDetail,
+    attempt: &Attempt,
+    look: &Look,
+) -> (Vec<AttemptScore>, Vec<StepView>) {
+    if !look.shows(Tab::Checks) {
+        return (Vec::new(), Vec::new());
+    }
+    let run = &detail.summary.id;
+    let (scores, steps) = join(client.run_scores(run), client.run_steps(run)).await;
+    let ours = format!("/attempt{}/", attempt.number);
+    let scores = scores.map(|scores| scores.scores).unwrap_or_default();
+    (
+        scores.into_iter().filter(|score| score.attempt == attempt.number).collect(),
+        steps.unwrap_or_default().into_iter().filter(|step| step.key.contains(&ours)).collect(),
+    )
+}
+
+/// What the source is compared with, and the program as a model of `PyTorch`, where they are asked for.
+async fn forms(
+    client: &Client,
+    detail: &RunDetail,
+    attempt: &Attempt,
+    look: &Look,
+) -> (Option<(String, Stored)>, Stored) {
+    if !look.shows(Tab::Source) {
+        return (None, Stored::Never);
+    }
+    let other = match look.against {
+        Some(against) => other(client, detail, attempt, against).await,
+        None => None,
+    };
+    let model_new = if look.as_model_new { model_new(client, detail, attempt).await } else { Stored::Never };
+    (other, model_new)
 }
 
 /// A stored text.
@@ -160,21 +195,16 @@ async fn task(client: &Client, hash: &ArtifactHash) -> Option<TaskBundle> {
     serde_json::from_slice(&bytes).ok()
 }
 
-async fn trace(client: &Client, attempt: &Attempt) -> Result<Trace, NoTrace> {
-    let hash = attempt.profile.as_ref().and_then(|profile| profile.trace.as_ref()).ok_or(NoTrace::Never)?;
+async fn trace(client: &Client, attempt: &Attempt, look: &Look) -> Result<Trace, NoTrace> {
+    let hash = attempt.profile.as_ref().and_then(|profile| profile.trace.as_ref());
+    let hash = hash.filter(|_| look.shows(Tab::Profile)).ok_or(NoTrace::Never)?;
     let bytes = client.get_artifact(hash).await.map_err(|error| NoTrace::Gone(why(&error)))?;
     Trace::read(&bytes).map_err(NoTrace::Unreadable)
 }
 
-async fn other(
-    client: &Client,
-    detail: &RunDetail,
-    attempt: &Attempt,
-    against: Against,
-    task: Option<&TaskBundle>,
-) -> Option<(String, Stored)> {
+async fn other(client: &Client, detail: &RunDetail, attempt: &Attempt, against: Against) -> Option<(String, Stored)> {
     if against == Against::Baseline {
-        let source = task.map(|task| Stored::Here(task.reference_source.clone()));
+        let source = task(client, &detail.view.task).await.map(|task| Stored::Here(task.reference_source));
         return Some((
             "the baseline".to_owned(),
             source.unwrap_or_else(|| Stored::Gone("the task cannot be read".to_owned())),

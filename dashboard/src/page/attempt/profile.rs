@@ -4,6 +4,7 @@ use leptos::prelude::*;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::profile::{BoundBy, KernelTime, Profile, TierPurpose, TierReport, Timeline, Times};
 
+use super::headline::{bound_of, idle_share};
 use super::look::Look;
 use super::material::{Material, NoTrace};
 use super::program::chip;
@@ -12,14 +13,30 @@ use crate::markup::visible;
 use crate::page::parts::{Cell, bytes, facts, milliseconds, nanoseconds, sentences, table, words};
 use crate::trace::Trace;
 
-/// The section; none without a profile.
-pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Option<AnyView> {
+/// What limits the program, with the evidence; none when it is not known.
+pub(super) fn limits(attempt: &Attempt) -> Option<AnyView> {
+    let known = bound_of(attempt)?;
+    let by = attempt.profile.as_ref().and_then(|profile| profile.bound.as_ref());
+    let evidence = by.map(|by| sentences(&by.evidence));
+    Some(view! { <p>"Bound by "<strong>{known.name}</strong>", by "{known.source}"."</p>{evidence} }.into_any())
+}
+
+/// The kernels by their time; none without a timeline.
+pub(super) fn kernels(attempt: &Attempt) -> Option<AnyView> {
+    Some(ran(attempt.profile.as_ref()?.timeline.as_ref()?))
+}
+
+/// What ran when, on the device and on the host; none without a trace or a timeline.
+pub(super) fn timeline_section(attempt: &Attempt, material: &Material, look: &Look) -> Option<AnyView> {
     let profile = attempt.profile.as_ref()?;
-    let tiers = tiers(profile);
-    let by = profile.bound.as_ref().map(bound);
-    let ran = profile.timeline.as_ref().map(ran);
-    let drawn = traced(profile, material, look);
-    Some(view! { {tiers}{by}{drawn}{ran} }.into_any())
+    let drawn = traced(profile, material, look)?;
+    let host = profile.timeline.as_ref().map(|timeline| host(attempt, timeline));
+    Some(view! { {drawn}{host} }.into_any())
+}
+
+/// The tools that the profile comes from, and what each lacked; none without a profile.
+pub(super) fn tools(attempt: &Attempt) -> Option<AnyView> {
+    attempt.profile.as_ref().map(tiers)
 }
 
 fn tiers(profile: &Profile) -> AnyView {
@@ -51,23 +68,21 @@ fn tier(tier: &TierReport) -> Vec<Cell> {
     ]
 }
 
-/// What bounds it, with the numbers that say so.
-pub(crate) fn bound(by: &BoundBy) -> AnyView {
+/// What bounds something, with the numbers that say so.
+pub(crate) fn bound(by: &BoundBy, begin: &'static str) -> AnyView {
     let name = by.bound.map_or("not decided", |bound| bound.as_str());
-    view! { <p>"Bound by "<strong>{name}</strong></p>{sentences(&by.evidence)} }.into_any()
+    view! { <p>{begin}<strong>{name}</strong></p>{sentences(&by.evidence)} }.into_any()
 }
 
 /// The timeline of the trace, with its ways to other parts of it.
-fn traced(profile: &Profile, material: &Material, look: &Look) -> AnyView {
+fn traced(profile: &Profile, material: &Material, look: &Look) -> Option<AnyView> {
+    let empty = |why: String| Some(view! { <p class="empty">{visible(&why).into_owned()}</p> }.into_any());
     let trace = match &material.trace {
         Ok(trace) => trace,
-        Err(NoTrace::Never) if profile.timeline.is_none() => return ().into_any(),
-        Err(NoTrace::Never) => return view! { <p class="empty">"No trace was kept of this profile."</p> }.into_any(),
-        Err(NoTrace::Gone(why)) => {
-            return view! { <p class="empty">{visible(&format!("The trace cannot be had: {why}")).into_owned()}</p> }
-                .into_any();
-        }
-        Err(NoTrace::Unreadable(error)) => return view! { <p class="empty">{error.to_string()}</p> }.into_any(),
+        Err(NoTrace::Never) if profile.timeline.is_none() => return None,
+        Err(NoTrace::Never) => return empty("No trace was kept of this profile.".to_owned()),
+        Err(NoTrace::Gone(why)) => return empty(format!("The trace cannot be had: {why}")),
+        Err(NoTrace::Unreadable(error)) => return empty(error.to_string()),
     };
     let zoom = Zoom::of(trace.end_us(), look.window_us.0, look.window_us.1);
     let ways = [
@@ -87,14 +102,14 @@ fn traced(profile: &Profile, material: &Material, look: &Look) -> AnyView {
     );
     let drawn = timeline(&caption, trace, zoom, &|zoom| look.zoomed(zoom).href("timeline")).view();
     let list = pieces(trace, zoom);
-    view! {
-        <div id="timeline">
+    Some(
+        view! {
             <ul class="chips look">{ways}</ul>
             <p class="quiet needs-script">"Drag over a part of it to look closer."</p>
             {drawn}{list}
-        </div>
-    }
-    .into_any()
+        }
+        .into_any(),
+    )
 }
 
 /// The longest pieces of the part that is looked at.
@@ -117,23 +132,26 @@ fn pieces(trace: &Trace, zoom: Zoom) -> AnyView {
     crate::page::parts::folded("The longest pieces in it", table(&["Row", "What", "Begins at", "Takes"], &rows))
 }
 
-/// The sums of the timeline.
-fn ran(timeline: &Timeline) -> AnyView {
+/// Device and host in numbers. The idle share is corrected for the profiler's own time, so it is the only share here.
+fn host(attempt: &Attempt, timeline: &Timeline) -> AnyView {
     let calls = u64::from(timeline.calls.max(1));
-    let share = |part: u64| show(float_u64(part) / float_u64(timeline.span_ns.max(1)), Unit::Share);
     let sums = facts(&[
-        ("Calls of the program", timeline.calls.to_string().into()),
-        ("One call, with the work it began", nanoseconds(timeline.span_ns / calls).into()),
-        ("All calls", nanoseconds(timeline.span_ns).into()),
-        ("Device at work", format!("{}, {}", nanoseconds(timeline.busy_ns), share(timeline.busy_ns)).into()),
-        ("At more than one thing", nanoseconds(timeline.overlap_ns).into()),
-        ("The host alone", show(timeline.host_share, Unit::Share).into()),
-        ("Launching, on the host", often(&timeline.launches.host).into()),
-        ("From launch to begin", often(&timeline.launches.until_start).into()),
-        ("Graphs launched", timeline.launches.graphs.to_string().into()),
-        ("Pauses within a call", often(&timeline.gaps.between).into()),
-        ("Before the first work", often(&timeline.gaps.before_first).into()),
+        ("Device idle", idle_share(attempt, timeline).map(|share| show(share, Unit::Share)).into()),
+        ("Profiled calls", timeline.calls.to_string().into()),
+        ("Device busy in a call", nanoseconds(timeline.busy_ns / calls).into()),
+        ("At more than one thing", nanoseconds(timeline.overlap_ns / calls).into()),
+        ("A call under the profiler", nanoseconds(timeline.span_ns / calls).into()),
+        ("Launch calls of the host", often(&timeline.launches.host).into()),
+        ("From launch to start", often(&timeline.launches.until_start).into()),
+        ("Graph launches", timeline.launches.graphs.to_string().into()),
+        ("Gaps within a call", often(&timeline.gaps.between).into()),
+        ("Before the first kernel", often(&timeline.gaps.before_first).into()),
     ]);
+    view! { {sums}{copies(timeline)}{apis(timeline)}{streams(timeline)} }.into_any()
+}
+
+/// The kernels of a timeline, with their times.
+fn ran(timeline: &Timeline) -> AnyView {
     let drawn: Vec<Bar> = timeline
         .kernels
         .iter()
@@ -165,13 +183,7 @@ fn ran(timeline: &Timeline) -> AnyView {
     let kernels = table(&head, &kernels);
     let left_out = (timeline.kernels_left_out > 0)
         .then(|| view! { <p class="quiet">{timeline.kernels_left_out}" more kernels did not fit into the list."</p> });
-    view! {
-        <h3 id="kernels">"Kernels"</h3>
-        {drawn}{kernels}{left_out}
-        <h3>"Device and host"</h3>
-        {sums}{copies(timeline)}{apis(timeline)}{streams(timeline)}
-    }
-    .into_any()
+    view! { {drawn}{kernels}{left_out} }.into_any()
 }
 
 fn kernel(kernel: &KernelTime) -> Vec<Cell> {

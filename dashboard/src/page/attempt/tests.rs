@@ -1,5 +1,7 @@
 //! The page of an attempt, with a recorded one and with hostile ones.
 
+mod result;
+
 use nightshift_protocol::attempt_memory::{Candidate, Correction, Gain};
 use nightshift_protocol::profile::{KernelTime, Times};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
@@ -27,6 +29,11 @@ fn material(sample: &Sample, attempt: &Attempt, against: Option<&Attempt>) -> Ma
 
 fn html(sample: &Sample, attempt: &Attempt, material: &Material, look: &Look) -> String {
     report::with_links(page(&sample.detail, attempt, material, look, "Night"))
+}
+
+/// Every tab, one below the other.
+fn whole() -> Look {
+    Look::default().whole()
 }
 
 /// What stands between `<` and `>`; quoted values hold neither.
@@ -71,17 +78,18 @@ fn fourth(sample: &Sample) -> Attempt {
 fn everything_that_is_known_about_an_attempt_is_on_its_page() {
     let sample = Sample::read();
     let attempt = fourth(&sample);
-    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &Look::default());
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &whole());
     let words = spoken(&html);
     let parts = [
-        "1.51× (1.48 to 1.55) at 95 % confidence",
+        "1.51× (1.48 to 1.55)",
+        "at 95 % confidence",
         "Numerically correct",
         "interleaved pairs",
         "Hold the row in registers",
         "softmax_in_registers(const float4 *, float4 *, long, int)",
         "_Z20softmax_in_registersPK6float4PS_li",
         "compute_90a",
-        "Bound by launch",
+        "Bound by launch, by timeline and hardware counters.",
         "long scoreboard",
         "38 °C",
         "NVIDIA H200",
@@ -100,13 +108,17 @@ fn everything_that_is_known_about_an_attempt_is_on_its_page() {
         assert!(words.contains(part), "{part} is missing");
     }
     for anchor in [
+        "result",
+        "baselines",
         "verdict",
         "source",
         "timing",
         "checks",
         "build",
-        "profile",
+        "bound",
+        "kernels",
         "timeline",
+        "tools",
         "counters",
         "roofline",
         "rubric",
@@ -122,10 +134,12 @@ fn everything_that_is_known_about_an_attempt_is_on_its_page() {
 fn the_conclusion_comes_before_what_it_rests_on() {
     let sample = Sample::read();
     let mut attempt = fourth(&sample);
-    let html = |attempt: &Attempt| html(&sample, attempt, &material(&sample, attempt, None), &Look::default());
+    let html = |attempt: &Attempt| html(&sample, attempt, &material(&sample, attempt, None), &whole());
     let whole = html(&attempt);
     let place = |anchor: &str| whole.find(&format!("id=\"{anchor}\"")).unwrap_or(usize::MAX);
-    assert!(place("verdict") < place("diagnosis") && place("diagnosis") < place("source"));
+    assert!(whole.find("class=\"strip\"").is_some_and(|strip| strip < place("result")));
+    assert!(place("result") < place("verdict") && place("verdict") < place("diagnosis"));
+    assert!(place("diagnosis") < place("roofline") && place("timeline") < place("source"));
     assert!(
         whole.contains("Calls with right results (25)") && !whole.contains(">wrong<"),
         "what passed is folded away"
@@ -147,7 +161,7 @@ fn what_a_program_said_last_stands_beside_how_it_ended() {
         check.end = ProcessEnd::CallFailed { entry_point: "forward".to_owned(), status: 1 };
         check.printed = "  File \"candidate.py\", line 9\nValueError: <b>boom\u{1b}[2J\n".to_owned();
     }
-    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &Look::default());
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &whole());
     let words = spoken(&html);
     assert!(words.contains("`forward` returned the error status 1: ValueError: <b>boom\u{fffd}[2J"), "{words}");
     assert!(words.contains("Its last words"), "{words}");
@@ -158,7 +172,7 @@ fn replies_from_files_have_neither_tokens_nor_a_price() {
     let sample = Sample::read();
     let attempt = fourth(&sample);
     assert!(attempt.calls.iter().all(|call| call.scripted));
-    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &Look::default());
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &whole());
     let talk = html.split("id=\"conversation\"").nth(1).and_then(|rest| rest.split("</table>").next());
     let talk = talk.unwrap_or_default();
     assert!(talk.contains('–') && !talk.contains("not known") && !talk.contains("0 ns"), "{talk}");
@@ -179,7 +193,7 @@ fn no_text_of_an_attempt_is_left_out() {
     }
     let sample = Sample::read();
     let attempt = fourth(&sample);
-    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &Look::default());
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &whole());
     let words = format!("{} {html}", spoken(&html));
     let mut found = Vec::new();
     texts(&serde_json::to_value(&attempt).unwrap_or_default(), "", &mut found);
@@ -248,7 +262,7 @@ fn what_is_gone_is_said_to_be_gone() {
         trace: Err(material::NoTrace::Gone("it was pruned".to_owned())),
         ..Material::default()
     };
-    let words = spoken(&html(&sample, &attempt, &material, &Look::default()));
+    let words = spoken(&html(&sample, &attempt, &material, &whole()));
     assert!(words.contains("The source cannot be shown: it was pruned"), "{words}");
     assert!(words.contains("Prompt cannot be shown") && words.contains("The trace cannot be had"));
 }
@@ -259,7 +273,7 @@ fn attempts_that_failed_early_have_a_page_too() {
     for attempt in &sample.detail.view.attempts {
         let bare =
             Attempt { build: None, check: None, measurement: None, profile: None, rubric: None, ..attempt.clone() };
-        let words = spoken(&html(&sample, &bare, &Material::default(), &Look::default()));
+        let words = spoken(&html(&sample, &bare, &Material::default(), &whole()));
         assert!(words.contains("it was not timed") || words.contains("confirmed"), "{words}");
         assert!(
             words.contains("nothing is known about what it does") && !words.contains("No cheating detected"),

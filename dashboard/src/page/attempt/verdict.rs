@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 
 use leptos::prelude::*;
 use nightshift_protocol::attempt::{Attempt, CheckReport};
-use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::verdict::{Answer, Finding, Severity};
 
+use super::look::Look;
 use crate::chart::{Unit, show, significant};
-use crate::format::{answer, counted, speedup};
+use crate::format::{answer, counted};
 use crate::page::parts::{Cell, table};
 
 /// The answers and the findings.
-pub(super) fn section(attempt: &Attempt) -> AnyView {
+pub(super) fn section(attempt: &Attempt, look: &Look) -> AnyView {
     let verdict = &attempt.verdict;
     let share = verdict.custom_kernel_time_share;
     let rows = [
@@ -34,7 +34,7 @@ pub(super) fn section(attempt: &Attempt) -> AnyView {
         view! { <p class="quiet">"None so far. The program did not run: nothing is known about what it does."</p> }
             .into_any()
     } else {
-        findings(&attempt.findings)
+        findings(&attempt.findings, Some(look))
     };
     view! { {answers}{evidence}<h3 id="findings">"Findings"</h3>{found} }.into_any()
 }
@@ -121,18 +121,19 @@ fn compliant(attempt: &Attempt) -> String {
 }
 
 fn fast(attempt: &Attempt) -> String {
-    let said = |name: &str, measurement: &Option<Measurement>| {
-        measurement.as_ref().map(|measurement| format!("{name} {}", speedup(measurement.speedup)))
+    let Some(speedup) = attempt.speedup() else { return "it was not timed".to_owned() };
+    let place = if speedup.low > 1.0 {
+        "lies above 1"
+    } else if speedup.high <= 1.0 {
+        "does not exceed 1"
+    } else {
+        "contains 1"
     };
-    let parts: Vec<String> = [said("measured", &attempt.measurement), said("confirmed", &attempt.confirmation)]
-        .into_iter()
-        .flatten()
-        .collect();
-    if parts.is_empty() { "it was not timed".to_owned() } else { parts.join("; ") }
+    format!("the published interval over the reference {place}")
 }
 
-/// Findings, the gravest first, with the lines that they are about.
-pub(crate) fn findings(findings: &[Finding]) -> AnyView {
+/// Findings, the gravest first, with links to the lines of the source that they are about.
+pub(crate) fn findings(findings: &[Finding], look: Option<&Look>) -> AnyView {
     if findings.is_empty() {
         return view! { <p class="quiet">"No cheating detected."</p> }.into_any();
     }
@@ -142,9 +143,13 @@ pub(crate) fn findings(findings: &[Finding]) -> AnyView {
         .into_iter()
         .map(|finding| {
             let (class, name) = severity(finding.severity);
-            let line = finding
-                .line
-                .map_or_else(|| Cell::from(""), |line| Cell::Link(format!("#L{line}"), format!("line {line}")));
+            let line = finding.line.map_or_else(
+                || Cell::from(""),
+                |line| match look {
+                    Some(look) => Cell::Link(look.source_line(line), format!("line {line}")),
+                    None => format!("line {line}").into(),
+                },
+            );
             vec![
                 Cell::Tag(class.to_owned(), name.to_owned()),
                 Cell::Code(finding.code.clone()),

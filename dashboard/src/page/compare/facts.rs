@@ -1,17 +1,21 @@
 //! The facts of an attempt by which it is compared with others, always in the same order.
 
 use nightshift_protocol::api::RunDetail;
-use nightshift_protocol::attempt::{Attempt, Bound};
-use nightshift_protocol::profile::Profile;
+use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
 use nightshift_protocol::verdict::Severity;
 
 use crate::chart::{Unit, show, significant};
 use crate::format::{answer, count, money, reward as shown_reward, speedup};
+use crate::page::attempt::{bound_of, fastest_baseline, idle_share, roofline_share, speedup_over_fastest};
 use crate::page::parts::{bytes, nanoseconds, words};
 
 /// The one name of a fact that is ranked and too long to be written twice.
 const WORST_ERROR: &str = "Worst error, by what is tolerated";
+/// The same for the speedup over the reference.
+const OVER_REFERENCE: &str = "Speedup over the reference";
+/// The same for the speedup over the fastest baseline.
+const OVER_FASTEST: &str = "Speedup over the fastest baseline";
 
 /// A fact.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,15 +35,14 @@ pub(super) fn best(cells: &[&Fact]) -> Option<f64> {
     (highest > lowest).then_some(highest)
 }
 
-fn rank(name: &str, attempt: &Attempt) -> Option<f64> {
+fn rank(name: &str, detail: &RunDetail, attempt: &Attempt) -> Option<f64> {
     match name {
-        "Speedup" => attempt.speedup().map(|speedup| speedup.estimate),
-        "At least" => attempt.assured_speedup(),
-        "Confirmed" => attempt.confirmation.as_ref().map(|confirmation| confirmation.speedup.estimate),
+        OVER_REFERENCE => attempt.speedup().map(|speedup| speedup.estimate),
+        OVER_FASTEST => speedup_over_fastest(detail, attempt).map(|speedup| speedup.estimate),
         "Candidate" => attempt.published().map(|measurement| -measurement.candidate_median_ns),
         "Gain of its change" => attempt.gain.map(|gain| gain.measured),
         WORST_ERROR => attempt.check.as_ref().and_then(crate::page::attempt::worst_error).map(|error| -error),
-        "Of the roofline" => attempt.profile.as_ref().and_then(|profile| profile.roofline_share),
+        "Share of roofline" => roofline_share(attempt),
         "Reward" => attempt.reward.as_ref().map(|reward| reward.reward),
         _ => None,
     }
@@ -49,7 +52,7 @@ fn rank(name: &str, attempt: &Attempt) -> Option<f64> {
 pub(super) fn all(detail: &RunDetail, attempt: &Attempt) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |name: &'static str, value: Option<String>| {
-        facts.push(Fact { name, value: value.unwrap_or_default(), rank: rank(name, attempt) });
+        facts.push(Fact { name, value: value.unwrap_or_default(), rank: rank(name, detail, attempt) });
     };
     let text = |text: &str| Some(text.to_owned());
     add("Task", text(&detail.summary.digest.task));
@@ -68,9 +71,9 @@ pub(super) fn all(detail: &RunDetail, attempt: &Attempt) -> Vec<Fact> {
     let findings = |severity| attempt.findings.iter().filter(|finding| finding.severity == severity).count();
     add("Violations", Some(findings(Severity::Violation).to_string()));
     add("Warnings", Some(findings(Severity::Warning).to_string()));
-    timing(attempt, &mut add);
+    timing(detail, attempt, &mut add);
     build(attempt, &mut add);
-    profile(attempt.profile.as_ref(), &mut add);
+    profile(attempt, &mut add);
     judgement(attempt, &mut add);
     facts
 }
@@ -79,14 +82,16 @@ fn share(value: f64) -> String {
     show(value, Unit::Share)
 }
 
-fn timing(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {
+fn timing(detail: &RunDetail, attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {
     let published = attempt.published();
     let time = |ns: f64| show(ns, Unit::Nanoseconds);
-    add("Speedup", attempt.speedup().map(speedup));
-    add("At least", attempt.assured_speedup().map(|low| show(low, Unit::Times)));
-    add("Confirmed", attempt.confirmation.as_ref().map(|confirmation| speedup(confirmation.speedup)));
+    add(OVER_REFERENCE, attempt.speedup().map(speedup));
+    add(OVER_FASTEST, speedup_over_fastest(detail, attempt).map(speedup));
+    add("Fastest baseline", fastest_baseline(detail).map(|fastest| fastest.kind.label().to_owned()));
+    add("Confirmed", published.map(|_| if attempt.confirmation.is_some() { "yes" } else { "no" }.to_owned()));
     add("Candidate", published.map(|m| time(m.candidate_median_ns)));
-    add("Baseline", published.map(|m| time(m.baseline_median_ns)));
+    add("Reference", published.map(|m| time(m.baseline_median_ns)));
+    add("Precision policy", published.map(|m| m.precision.as_str().to_owned()));
     add("Variation of the candidate", published.map(|m| share(m.candidate_cv)));
     add("Arithmetic", published.and_then(|m| m.achieved_flops_per_s).map(|rate| show(rate, Unit::FlopsPerS)));
     add("Memory", published.and_then(|m| m.achieved_bytes_per_s).map(|rate| show(rate, Unit::BytesPerS)));
@@ -114,14 +119,15 @@ fn build(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) 
     add("Most static shared memory, in bytes", most(|kernel| kernel.shared_bytes));
 }
 
-fn profile(profile: Option<&Profile>, add: &mut impl FnMut(&'static str, Option<String>)) {
+fn profile(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {
+    let profile = attempt.profile.as_ref();
     let timeline = profile.and_then(|profile| profile.timeline.as_ref());
     let kernel = profile.and_then(|profile| profile.kernels.first());
     add("Tier of the profile", profile.map(|profile| profile.tier.clone()));
-    add("Bound by", profile.and_then(|profile| profile.bound.as_ref()?.bound).map(|bound| bound.as_str().to_owned()));
-    add("Of the roofline", profile.and_then(|profile| profile.roofline_share).map(share));
-    add("Host alone", timeline.map(|timeline| share(timeline.host_share)));
-    add("One call on the timeline", timeline.map(|t| nanoseconds(t.span_ns / u64::from(t.calls.max(1)))));
+    add("Bound by", bound_of(attempt).map(|bound| bound.name.to_owned()));
+    add("Share of roofline", roofline_share(attempt).map(share));
+    add("Device idle", timeline.and_then(|timeline| idle_share(attempt, timeline)).map(share));
+    add("Device busy in a call", timeline.map(|t| nanoseconds(t.busy_ns / u64::from(t.calls.max(1)))));
     add(
         "Kinds of kernels that ran",
         timeline.map(|timeline| {
@@ -141,7 +147,6 @@ fn profile(profile: Option<&Profile>, add: &mut impl FnMut(&'static str, Option<
 
 fn judgement(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {
     let diagnosis = attempt.diagnosis.as_ref();
-    add("Diagnosed as bound by", diagnosis.map(|diagnosis| Bound::as_str(diagnosis.bound).to_owned()));
     add("Critical issue", diagnosis.map(|diagnosis| diagnosis.critical_issue.clone()));
     add("Advised", diagnosis.map(|diagnosis| diagnosis.modification.clone()));
     let rubric = attempt.rubric.as_ref();

@@ -1,0 +1,139 @@
+//! Facts that several parts of the pages show. Each is computed here alone, so that it has the same value everywhere.
+
+use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::baseline::FastestBaseline;
+use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::profile::Timeline;
+
+use crate::chart::float_u64;
+
+/// What limits an attempt, and where that is known from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BoundOf {
+    /// The bound; `not decided` where the profile does not decide it.
+    pub(crate) name: &'static str,
+    /// What it is known from.
+    pub(crate) source: &'static str,
+}
+
+/// Returns what limits an attempt: by its profile, else by the roofline, else by the Verifier's diagnosis.
+pub(crate) fn bound_of(attempt: &Attempt) -> Option<BoundOf> {
+    let profile = attempt.profile.as_ref();
+    if let Some(by) = profile.and_then(|profile| profile.bound.as_ref()) {
+        let is_counted = profile.is_some_and(|profile| !profile.kernels.is_empty());
+        let source = if is_counted { "timeline and hardware counters" } else { "timeline, no hardware counters" };
+        return Some(BoundOf { name: by.bound.map_or("not decided", |bound| bound.as_str()), source });
+    }
+    let by_roof = profile.and_then(|profile| match profile.roofline_bound.as_str() {
+        "memory" => Some("memory"),
+        "compute" => Some("compute"),
+        _ => None,
+    });
+    if let Some(name) = by_roof {
+        return Some(BoundOf { name, source: "roofline alone, no counters" });
+    }
+    let diagnosis = attempt.diagnosis.as_ref()?;
+    Some(BoundOf { name: diagnosis.bound.as_str(), source: "the Verifier's diagnosis, no profile" })
+}
+
+/// Returns the share of the roofline that an attempt reaches, 0 to 1.
+pub(crate) fn roofline_share(attempt: &Attempt) -> Option<f64> {
+    let profiled = attempt.profile.as_ref().and_then(|profile| profile.roofline_share);
+    let by_floor = || {
+        let published = attempt.published()?;
+        let floor_ns = published.device.as_ref()?.floor_ns?;
+        Some((floor_ns / published.candidate_median_ns).clamp(0.0, 1.0))
+    };
+    profiled.or_else(by_floor).filter(|share| share.is_finite())
+}
+
+/// Returns the share of a call in which the device does nothing, 0 to 1. A profiler slows the host down, and without it the
+/// caches are cold: the lower one of both shares counts.
+pub(crate) fn idle_share(attempt: &Attempt, timeline: &Timeline) -> Option<f64> {
+    if timeline.calls == 0 || timeline.busy_ns == 0 {
+        return None;
+    }
+    let busy_ns = float_u64(timeline.busy_ns) / f64::from(timeline.calls);
+    // The profile is taken after the first measurement, and its own evidence refers to that one.
+    let median_ns = attempt.measurement.as_ref().map(|measurement| measurement.candidate_median_ns);
+    let median_ns = median_ns.filter(|median| median.is_finite() && *median > 0.0);
+    let without_tool = median_ns.map(|median| (1.0 - busy_ns / median).clamp(0.0, 1.0));
+    Some(without_tool.map_or(timeline.host_share, |share| share.min(timeline.host_share)))
+}
+
+/// Returns the fastest way to run the reference that was measured; none before the task is prepared.
+pub(crate) fn fastest_baseline(detail: &RunDetail) -> Option<FastestBaseline> {
+    detail.view.prepared.as_ref().map(nightshift_protocol::step::PreparedTask::fastest_baseline)
+}
+
+/// Returns an attempt's published speedup over the fastest baseline.
+pub(crate) fn speedup_over_fastest(detail: &RunDetail, attempt: &Attempt) -> Option<Interval> {
+    Some(fastest_baseline(detail)?.speedup_of(attempt.speedup()?))
+}
+
+/// Returns the device that a measurement was taken on.
+pub(crate) fn device_name(measurement: &Measurement) -> String {
+    measurement.machine.gpus.first().map_or_else(|| measurement.machine.processor.clone(), |gpu| gpu.name.clone())
+}
+
+/// Returns the ratio of reference time to candidate time of each pair of calls on equal inputs.
+pub(crate) fn paired_ratios(measurement: &Measurement) -> Vec<f64> {
+    let pairs = measurement.baseline_samples_ns.iter().zip(&measurement.candidate_samples_ns);
+    pairs
+        .filter(|(_, candidate)| **candidate > 0)
+        .map(|(reference, candidate)| float_u64(*reference) / float_u64(*candidate))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::profile::BoundBy;
+
+    use super::*;
+    use crate::page::sample::Sample;
+
+    fn fourth() -> Attempt {
+        Sample::read().detail.view.attempts.swap_remove(3)
+    }
+
+    #[test]
+    fn counters_decide_the_bound_before_the_roofline_and_the_diagnosis() {
+        let mut attempt = fourth();
+        assert_eq!(bound_of(&attempt).map(|bound| bound.name), Some("launch"));
+        if let Some(profile) = &mut attempt.profile {
+            profile.bound = Some(BoundBy::default());
+        }
+        assert_eq!(bound_of(&attempt).map(|bound| bound.name), Some("not decided"));
+        if let Some(profile) = &mut attempt.profile {
+            profile.bound = None;
+        }
+        assert_eq!(bound_of(&attempt).map(|bound| bound.source), Some("roofline alone, no counters"));
+        attempt.profile = None;
+        let diagnosed = attempt.diagnosis.as_ref().map(|diagnosis| diagnosis.bound.as_str());
+        assert_eq!(bound_of(&attempt).map(|bound| bound.name), diagnosed);
+        attempt.diagnosis = None;
+        assert_eq!(bound_of(&attempt), None);
+    }
+
+    #[test]
+    fn without_a_profile_the_share_of_the_roofline_comes_from_the_floor() {
+        let mut attempt = fourth();
+        let profiled = attempt.profile.as_ref().and_then(|profile| profile.roofline_share);
+        assert_eq!(roofline_share(&attempt), profiled);
+        attempt.profile = None;
+        let published =
+            attempt.published().map(|m| (m.candidate_median_ns, m.device.as_ref().and_then(|d| d.floor_ns)));
+        let expected = published.and_then(|(median, floor)| Some(floor? / median));
+        assert_eq!(roofline_share(&attempt), expected);
+    }
+
+    #[test]
+    fn pairs_are_divided_sample_by_sample() {
+        let mut attempt = fourth();
+        let measurement = attempt.measurement.as_mut().unwrap_or_else(|| panic!("it was timed"));
+        measurement.baseline_samples_ns = vec![300, 100, 50];
+        measurement.candidate_samples_ns = vec![100, 0, 100];
+        assert_eq!(paired_ratios(measurement), [3.0, 0.5]);
+    }
+}

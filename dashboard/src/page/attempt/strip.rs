@@ -1,0 +1,146 @@
+//! The strip at the top of an attempt's page: what came out, in one line.
+
+use leptos::prelude::*;
+use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+use nightshift_protocol::baseline::BaselineKind;
+use nightshift_protocol::measurement::Interval;
+
+use super::headline::{bound_of, device_name, fastest_baseline, roofline_share};
+use crate::chart::{Unit, show};
+use crate::format::{device, words};
+use crate::markup::Markup;
+
+/// A fact of the strip: its name, its value, and what stands below the value.
+struct Figure {
+    name: &'static str,
+    value: String,
+    /// The class of a value that is a label.
+    tag: Option<String>,
+    below: String,
+}
+
+/// The strip. What is not known is said to be not known.
+pub(super) fn strip(detail: &RunDetail, attempt: &Attempt) -> AnyView {
+    let figures = [
+        verdict(attempt),
+        times(attempt),
+        over_reference(attempt),
+        over_fastest(detail, attempt),
+        bound(attempt),
+        roofline(attempt),
+        own_kernels(attempt),
+        gpu(attempt),
+        policy(attempt),
+    ];
+    let mut out = Markup::new();
+    out.tag("dl").around(|out| {
+        for fact in figures {
+            out.tag("div").around(|out| {
+                out.tag("dt").text(fact.name);
+                out.tag("dd").around(|out| {
+                    match &fact.tag {
+                        Some(tag) => out.tag("span").with("class", &format!("tag {tag}")).text(&fact.value),
+                        None => out.tag("strong").text(&fact.value),
+                    }
+                    if !fact.below.is_empty() {
+                        out.tag("span").with("class", "quiet").text(&fact.below);
+                    }
+                });
+            });
+        }
+    });
+    out.block("strip")
+}
+
+fn plain(name: &'static str, value: impl Into<String>, below: impl Into<String>) -> Figure {
+    Figure { name, value: value.into(), tag: None, below: below.into() }
+}
+
+fn unknown(name: &'static str, why: &str) -> Figure {
+    plain(name, "–", why)
+}
+
+fn verdict(attempt: &Attempt) -> Figure {
+    let evidence = attempt.evidence();
+    let below = match attempt.outcome {
+        AttemptOutcome::Pending => "not judged yet".to_owned(),
+        outcome if !outcome.is_correct() => String::new(),
+        _ if evidence.complete => "evidence complete".to_owned(),
+        _ => "evidence not complete".to_owned(),
+    };
+    let outcome = attempt.outcome.as_str();
+    Figure { name: "Verdict", value: words(outcome), tag: Some(outcome.to_owned()), below }
+}
+
+/// A figure that does not break.
+fn unbroken(text: &str) -> String {
+    text.replace(' ', "\u{a0}")
+}
+
+fn times(attempt: &Attempt) -> Figure {
+    let Some(published) = attempt.published() else { return unknown("Time of one call", "not timed") };
+    let time = |ns: f64| show(ns, Unit::Nanoseconds);
+    let figure = format!("{} → {}", time(published.baseline_median_ns), time(published.candidate_median_ns));
+    plain("Time of one call", unbroken(&figure), "reference → this attempt")
+}
+
+fn interval(speedup: Interval) -> (String, String) {
+    (format!("{:.2}×", speedup.estimate), format!("{:.2} to {:.2}", speedup.low, speedup.high))
+}
+
+fn over_reference(attempt: &Attempt) -> Figure {
+    const NAME: &str = "Speedup over the reference";
+    let Some(published) = attempt.published() else { return unknown(NAME, "not timed") };
+    let (figure, range) = interval(published.speedup);
+    let which = if attempt.confirmation.is_some() { "confirmed" } else { "not confirmed" };
+    plain(NAME, figure, format!("{range}, {which}"))
+}
+
+fn over_fastest(detail: &RunDetail, attempt: &Attempt) -> Figure {
+    const NAME: &str = "Speedup over the fastest baseline";
+    let Some(fastest) = fastest_baseline(detail) else { return unknown(NAME, "the task is not prepared") };
+    let measured = detail.view.prepared.iter().flat_map(|prepared| &prepared.baselines);
+    let others = measured.filter(|baseline| baseline.measurement.is_some()).count();
+    let Some(speedup) = attempt.speedup() else { return unknown(NAME, "not timed") };
+    let (figure, range) = interval(fastest.speedup_of(speedup));
+    let below = match (fastest.kind, others) {
+        (BaselineKind::Reference, 0) => "no other baseline was measured".to_owned(),
+        (BaselineKind::Reference, _) => format!("{range}, the reference is fastest"),
+        (kind, _) => format!("{range}, {}", kind.label()),
+    };
+    plain(NAME, figure, below)
+}
+
+fn bound(attempt: &Attempt) -> Figure {
+    bound_of(attempt).map_or_else(|| unknown("Bound", "not profiled"), |bound| plain("Bound", bound.name, bound.source))
+}
+
+fn roofline(attempt: &Attempt) -> Figure {
+    const NAME: &str = "Share of roofline";
+    match roofline_share(attempt) {
+        Some(share) => plain(NAME, show(share, Unit::Share), "of what the device allows"),
+        None => unknown(NAME, "work or peaks not known"),
+    }
+}
+
+fn own_kernels(attempt: &Attempt) -> Figure {
+    const NAME: &str = "Own-kernel share";
+    match attempt.verdict.custom_kernel_time_share {
+        Some(share) => plain(NAME, show(share, Unit::Share), "of the time in its own code"),
+        None => unknown(NAME, "not measured"),
+    }
+}
+
+fn gpu(attempt: &Attempt) -> Figure {
+    let Some(published) = attempt.published() else { return unknown("Device", "not timed") };
+    let gpu = published.machine.gpus.first();
+    let name = if gpu.is_some() { "GPU" } else { "Processor" };
+    let capability = gpu.map(|gpu| format!("compute capability {}", gpu.compute_capability)).unwrap_or_default();
+    plain(name, device(&device_name(published)), capability)
+}
+
+fn policy(attempt: &Attempt) -> Figure {
+    const NAME: &str = "Precision policy";
+    attempt.published().map_or_else(|| unknown(NAME, "not timed"), |m| plain(NAME, m.precision.as_str(), ""))
+}
