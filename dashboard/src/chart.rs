@@ -5,6 +5,7 @@
 
 mod bars;
 mod fast_p;
+mod forest;
 mod frame;
 mod histogram;
 mod interval;
@@ -19,7 +20,8 @@ mod timeline;
 mod waterfall;
 
 pub(crate) use self::bars::{Bar, bars, shares};
-pub(crate) use self::fast_p::fast_p;
+pub(crate) use self::fast_p::{Curve, fast_p};
+pub(crate) use self::forest::{ForestRow, forest};
 pub(crate) use self::frame::{Axis, Caption};
 pub(crate) use self::histogram::{Group, histogram};
 pub(crate) use self::interval::{IntervalMark, intervals};

@@ -1,7 +1,9 @@
-//! One campaign: how far it is, what came out, what it used up, and its runs.
+//! One campaign: its results by task, its attempts, and what it used up.
 
 mod board;
 mod charts;
+mod outcome;
+mod results;
 mod runs;
 mod usage;
 
@@ -12,9 +14,11 @@ use nightshift_protocol::api::{CampaignDetail, CampaignResults, RunSummary};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
+use self::outcome::{Outcome, Speedups};
 pub(crate) use self::usage::resource_name;
 use crate::actions;
 use crate::address::Address;
+use crate::chart::Unit;
 use crate::format::{count, counted, milliseconds, speedup, when, words};
 use crate::meter;
 use crate::page::failure::{PageError, Path};
@@ -50,11 +54,19 @@ async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let client = &visitor.client;
     let (detail, results, health) =
         try_join3(client.campaign(&id), client.campaign_results(&id, places), client.health()).await?;
-    Ok(page(&address, &detail, &results, health.now, &visitor.who))
+    let outcomes = outcome::read(client, &detail).await;
+    Ok(page(&address, &detail, &results, &outcomes, health.now, &visitor.who))
 }
 
 /// The page, as it is at `now`.
-fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, now: TimestampMs, who: &Who) -> Page {
+fn page(
+    address: &Address,
+    detail: &CampaignDetail,
+    results: &CampaignResults,
+    outcomes: &[Outcome],
+    now: TimestampMs,
+    who: &Who,
+) -> Page {
     let summary = &detail.summary;
     let live = if summary.runs.unfinished() > 0 { Live::Campaign(summary.id.to_string()) } else { Live::Still };
     let offers = view! {
@@ -76,12 +88,13 @@ fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, n
             </p>
             {on_page_only(actions::of_campaign(who, summary).into_any())}
             {awaiting(&detail.runs)}
-            {cards(detail, now).into_any()}
+            {cards(detail, outcomes, now).into_any()}
+            {results::results(outcomes).into_any()}
+            {runs::runs(address, &summary.id, &detail.runs, outcomes).into_any()}
             {charts::charts(address, detail, results, now).into_any()}
             {usage::usage(detail, now).into_any()}
             {board::board(results).into_any()}
             {board::devices(summary.id.as_str(), results, &detail.budget).into_any()}
-            {runs::runs(address, &summary.id, &detail.runs).into_any()}
             {asked_for(detail).into_any()}
         },
     )
@@ -116,7 +129,7 @@ fn card(label: &'static str, figure: String, beside: impl IntoView + 'static) ->
     }
 }
 
-fn cards(detail: &CampaignDetail, now: TimestampMs) -> impl IntoView + use<> {
+fn cards(detail: &CampaignDetail, outcomes: &[Outcome], now: TimestampMs) -> impl IntoView + use<> {
     let counts = detail.summary.runs;
     let over = counts.total() - counts.unfinished();
     let statuses = [
@@ -142,11 +155,15 @@ fn cards(detail: &CampaignDetail, now: TimestampMs) -> impl IntoView + use<> {
             (format!("{:.2}×", interval.estimate), format!("{}: {}{confirmed}", run.digest.task, speedup(interval)))
         },
     );
+    let (reference, fastest) = (Speedups::over_reference(outcomes), Speedups::over_fastest(outcomes));
+    let times = |mean: Option<f64>| mean.map_or_else(|| "–".to_owned(), |mean| crate::chart::show(mean, Unit::Times));
+    let over_fastest = format!("over the fastest baseline {}", times(fastest.geometric_mean()));
     let attempts: u64 = detail.runs.iter().map(|run| u64::from(run.digest.attempts)).sum();
     let solved = detail.runs.iter().filter(|run| run.digest.best_attempt.is_some()).count();
     let (time_label, time, time_beside) = time_left(detail, now);
     view! {
         <div class="cards">
+            {card("Geometric mean, over the reference", times(reference.geometric_mean()), over_fastest)}
             {card("Runs finished", format!("{} of {}", count(over), count(counts.total())), progress)}
             {card("Best speedup", best_figure, best_beside)}
             {card("Attempts", count(attempts), format!("{solved} of {} with a right program", counted(counts.total(), "task", "tasks")))}

@@ -1,16 +1,14 @@
-//! What came out, drawn.
+//! The attempts of a campaign, drawn.
 
 use std::fmt::Write as _;
 
 use leptos::prelude::*;
-use nightshift_protocol::api::{BestAt, CampaignDetail, CampaignResults, FastP, ResultLine, ResultMark};
+use nightshift_protocol::api::{BestAt, CampaignDetail, CampaignResults, ResultLine, ResultMark};
 use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
-use crate::chart::{
-    Axis, Caption, Dots, Group, Series, Unit, fast_p, float_u64, histogram, lines, scatter, since_beginning,
-};
+use crate::chart::{Axis, Caption, Dots, Group, Series, Unit, float_u64, histogram, lines, scatter, since_beginning};
 use crate::format::{count, counted, words};
 use crate::page::failure::PageError;
 use crate::page::parts::on_page_only;
@@ -72,12 +70,11 @@ pub(super) fn charts(
 ) -> impl IntoView + use<> {
     let all = Address::parse("/attempts").with("campaign", Some(detail.summary.id.as_str()));
     view! {
-        <h2 id="results">"Results"</h2>
+        <h2 id="attempts">"Attempts"</h2>
         {outcomes(&all, results)}
         <div class="charts">
             {best_so_far(detail, results, now)}
             <div id="every-attempt">{attempts(address, results)}</div>
-            {curve(detail, &results.fast_p)}
             {distribution(results)}
         </div>
         {on_page_only(zoom(address, results))}
@@ -100,15 +97,6 @@ fn outcomes(all: &Address, results: &CampaignResults) -> impl IntoView + use<> {
     })
 }
 
-fn curve(detail: &CampaignDetail, steps: &[FastP]) -> AnyView {
-    let caption = Caption::new(
-        "Share of tasks by speedup (fast_p)",
-        "Tasks whose best program is correct and more than p times as fast as the baseline.",
-    );
-    let steps: Vec<(f64, f64)> = steps.iter().map(|step| (step.p, step.share)).collect();
-    fast_p(&caption, &steps, detail.summary.runs.total()).view()
-}
-
 fn distribution(results: &CampaignResults) -> AnyView {
     let drawn = results.speedups.len();
     let mut about = "All attempts with right results, by their speedup.".to_owned();
@@ -119,7 +107,8 @@ fn distribution(results: &CampaignResults) -> AnyView {
             count(results.timed)
         );
     }
-    let group = Group { name: "attempts".to_owned(), class: "series-1", values: results.speedups.clone(), mark: None };
+    let group =
+        Group { name: "attempts".to_owned(), class: "series-1", values: results.speedups.clone(), ..Group::default() };
     histogram(&Caption::new("Speedups", about), &Axis::log("speedup", Unit::Times), &[group]).view()
 }
 

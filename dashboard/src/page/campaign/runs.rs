@@ -1,4 +1,4 @@
-//! The runs of a campaign, sorted and filtered by the address.
+//! The tasks of a campaign with their times and speedups, sorted and filtered by the address.
 
 use std::cmp::Ordering;
 
@@ -7,29 +7,48 @@ use nightshift_protocol::api::{RunSummary, TableName};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::run::RunStatus;
 
+use super::outcome::Outcome;
 use crate::address::Address;
+use crate::chart::{Unit, show};
 use crate::format::{speedup, when, words};
 use crate::page::files;
 use crate::page::run::stopped;
 use crate::table::{self, Column, Sorting};
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 11] = [
     Column::text("task", "Task"),
     Column::text("status", "Status"),
-    Column::number("speedup", "Best speedup"),
+    Column::number("reference", "Reference"),
+    Column::number("best", "Best"),
+    Column::number("baseline", "Fastest baseline"),
+    Column::number("speedup", "Over the reference"),
+    Column::number("fastest", "Over the fastest"),
+    Column::number("roofline", "Roofline"),
     Column::number("attempts", "Attempts"),
     Column::text("activity", "Now, or why it ended"),
     Column::moment("finished", "Ended"),
 ];
 const AS_ASKED: Sorting = Sorting { key: "task", descending: false };
 
-pub(super) fn runs(address: &Address, campaign: &CampaignId, runs: &[RunSummary]) -> impl IntoView + use<> {
+type Row<'a> = (&'a RunSummary, &'a Outcome);
+
+/// The table; `outcomes` are those of the runs, in their order.
+pub(super) fn runs(
+    address: &Address,
+    campaign: &CampaignId,
+    runs: &[RunSummary],
+    outcomes: &[Outcome],
+) -> impl IntoView + use<> {
     let wanted = address.get("status").and_then(RunStatus::parse);
     let sorting = Sorting::of(address, &COLUMNS, AS_ASKED);
-    let mut found: Vec<&RunSummary> =
-        runs.iter().filter(|run| wanted.is_none_or(|status| run.status == status)).collect();
-    found.sort_by(|a, b| sorting.directed(compare(sorting.key, a, b)));
+    let mut found: Vec<Row<'_>> =
+        runs.iter().zip(outcomes).filter(|(run, _)| wanted.is_none_or(|status| run.status == status)).collect();
+    found.sort_by(|a, b| sorting.directed(compare(sorting.key, *a, *b)));
     let shown = found.len();
+    let is_computed = outcomes.iter().any(|outcome| outcome.is_computed && outcome.best_ns.is_some());
+    let computed = is_computed.then(|| {
+        view! { <p class="quiet">"≈: computed from the speedup and the time of the fastest baseline. The page of the attempt has the measured times."</p> }
+    });
     let rows = found.into_iter().map(row).collect::<Vec<_>>();
     let mut choices = vec![("", format!("All {}", runs.len()))];
     choices.extend(RunStatus::ALL.into_iter().filter_map(|status| {
@@ -40,27 +59,39 @@ pub(super) fn runs(address: &Address, campaign: &CampaignId, runs: &[RunSummary]
     table.extend(wanted.map(|status| ("status", status.as_str())));
     let none = (shown == 0).then(|| view! { <p class="empty">"No run of this campaign has this status now."</p> });
     view! {
-        <h2 id="runs">"Runs"</h2>
+        <h2 id="runs">"Tasks"</h2>
         {(choices.len() > 2).then(|| table::chips(address, "status", "Runs by status", &choices))}
         <div class="scroll" tabindex="0">
             <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
         </div>
-        {none}
+        {none}{computed}
         {files::links("Runs", TableName::Runs, table)}
         {files::links("Attempts", TableName::Attempts, [("campaign", campaign.as_str())])}
     }
 }
 
-fn row(run: &RunSummary) -> impl IntoView + use<> {
+fn row((run, outcome): Row<'_>) -> impl IntoView + use<> {
     let href = format!("/runs/{}", run.id);
     let best = run.digest.best_speedup.map_or_else(|| "none yet".to_owned(), speedup);
+    let time = |ns: Option<f64>| {
+        let about = if outcome.is_computed { "≈ " } else { "" };
+        ns.map(|ns| format!("{about}{}", show(ns, Unit::Nanoseconds)))
+    };
+    let fastest = outcome.fastest.map(|fastest| {
+        view! { {show(fastest.median_ns, Unit::Nanoseconds)}<span class="quiet">{format!(" {}", fastest.kind.label())}</span> }
+    });
     let unconfirmed = (run.digest.best_speedup.is_some() && !run.digest.best_confirmed)
         .then(|| view! { <span class="tag">"not confirmed"</span> });
     view! {
         <tr data-row="" data-key=run.id.to_string()>
             <th scope="row"><a href=href>{run.digest.task.clone()}</a></th>
             <td><span class=format!("tag {}", run.status.as_str())>{words(run.status.as_str())}</span></td>
+            <td class="number">{time(outcome.reference_ns)}</td>
+            <td class="number">{time(outcome.best_ns)}</td>
+            <td class="number">{fastest}</td>
             <td class="number">{best}" "{unconfirmed}</td>
+            <td class="number">{outcome.over_fastest.map(speedup)}</td>
+            <td class="number">{outcome.roofline_share.map(|share| show(share, Unit::Share))}</td>
             <td class="number">{run.digest.attempts}</td>
             <td class="quiet">{activity(run)}</td>
             <td>{run.finished_at.map(when)}</td>
@@ -77,10 +108,16 @@ fn activity(run: &RunSummary) -> String {
     }
 }
 
-fn compare(key: &str, a: &RunSummary, b: &RunSummary) -> Ordering {
+fn compare(key: &str, (a, of_a): Row<'_>, (b, of_b): Row<'_>) -> Ordering {
     // What was not measured is slower than everything that was.
     let best = |run: &RunSummary| run.digest.best_speedup.map_or(0.0, |interval| interval.estimate);
+    let by = |value: fn(&Outcome) -> Option<f64>| value(of_a).unwrap_or(0.0).total_cmp(&value(of_b).unwrap_or(0.0));
     let order = match key {
+        "reference" => by(|outcome| outcome.reference_ns),
+        "best" => by(|outcome| outcome.best_ns),
+        "baseline" => by(|outcome| Some(outcome.fastest?.median_ns)),
+        "fastest" => by(|outcome| Some(outcome.over_fastest?.estimate)),
+        "roofline" => by(|outcome| outcome.roofline_share),
         "status" => a.status.as_str().cmp(b.status.as_str()),
         "speedup" => best(a).total_cmp(&best(b)),
         "attempts" => a.digest.attempts.cmp(&b.digest.attempts),

@@ -23,7 +23,7 @@ pub(super) fn usage(detail: &CampaignDetail, now: TimestampMs) -> impl IntoView 
                     <thead>
                         <tr>
                             <th scope="col">"What"</th><th scope="col" class="number">"Used"</th>
-                            <th scope="col" class="number">"Set aside"</th><th scope="col" class="number">"At most"</th>
+                            <th scope="col" class="number">"Reserved"</th><th scope="col" class="number">"Limit"</th>
                             <th scope="col" class="wide">"Share"</th>
                         </tr>
                     </thead>

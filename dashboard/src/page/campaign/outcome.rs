@@ -1,0 +1,223 @@
+//! What the runs of a campaign came to: times, speedups over both baselines, and what follows for the campaign.
+
+use std::collections::HashMap;
+
+use futures::future::join_all;
+use nightshift_client::Client;
+use nightshift_protocol::api::{CampaignDetail, RunDetail, RunSummary};
+use nightshift_protocol::baseline::{BaselineKind, FastestBaseline};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::measurement::Interval;
+
+use crate::chart::{float, float_u64};
+use crate::page::attempt::roofline_share;
+
+/// Most attempts of a campaign whose runs are read as a whole: the summary of a run has neither its measured times nor its
+/// roofline, and a run with all of its attempts is large.
+const MAX_READ_ATTEMPTS: u64 = 120;
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Outcome {
+    /// The run.
+    pub(super) run: RunId,
+    /// The task.
+    pub(super) task: String,
+    /// The best attempt.
+    pub(super) best: Option<u32>,
+    /// Time of one call of the reference, in nanoseconds.
+    pub(super) reference_ns: Option<f64>,
+    /// Time of one call of the best attempt, in nanoseconds.
+    pub(super) best_ns: Option<f64>,
+    /// Whether both times were computed from speedups, because the run was not read as a whole.
+    pub(super) is_computed: bool,
+    /// The fastest baseline.
+    pub(super) fastest: Option<FastestBaseline>,
+    /// Speedup of the best attempt over the reference.
+    pub(super) over_reference: Option<Interval>,
+    /// Speedup of the best attempt over the fastest baseline.
+    pub(super) over_fastest: Option<Interval>,
+    /// Other baselines that were measured, as speedups over the reference.
+    pub(super) baselines: Vec<(BaselineKind, f64)>,
+    /// Share of the roofline that the best attempt reaches.
+    pub(super) roofline_share: Option<f64>,
+}
+
+impl Outcome {
+    /// Returns what a run came to: by its summary, and by the whole run where it was read.
+    pub(super) fn of(run: &RunSummary, whole: Option<&RunDetail>) -> Self {
+        let digest = &run.digest;
+        let prepared = whole.and_then(|whole| whole.view.prepared.as_ref());
+        let attempts = whole.map(|whole| whole.view.attempts.as_slice()).unwrap_or_default();
+        let best = digest.best_attempt.and_then(|number| attempts.iter().find(|attempt| attempt.number == number));
+        let published = best.and_then(|best| best.published());
+        let fastest =
+            digest.fastest_baseline.or_else(|| prepared.map(nightshift_protocol::step::PreparedTask::fastest_baseline));
+        let over_reference = digest.best_speedup;
+        let over_fastest = digest.best_speedup_over_fastest.or_else(|| Some(fastest?.speedup_of(over_reference?)));
+        let computed_reference = fastest.map(|fastest| fastest.median_ns * fastest.speedup.estimate);
+        let computed_best = computed_reference.zip(over_reference).map(|(ns, speedup)| ns / speedup.estimate);
+        let measured = prepared.iter().flat_map(|prepared| &prepared.baselines);
+        let mut baselines: Vec<(BaselineKind, f64)> = measured
+            .filter_map(|baseline| Some((baseline.kind, baseline.measurement.as_ref()?.speedup.estimate)))
+            .collect();
+        if baselines.is_empty() {
+            let others = fastest.filter(|fastest| fastest.kind != BaselineKind::Reference);
+            baselines.extend(others.map(|fastest| (fastest.kind, fastest.speedup.estimate)));
+        }
+        Self {
+            run: run.id.clone(),
+            task: digest.task.clone(),
+            best: digest.best_attempt,
+            reference_ns: published.map(|published| published.baseline_median_ns).or(computed_reference),
+            best_ns: published.map(|published| published.candidate_median_ns).or(computed_best),
+            is_computed: published.is_none(),
+            fastest,
+            over_reference,
+            over_fastest,
+            baselines,
+            roofline_share: best.and_then(roofline_share),
+        }
+    }
+
+    /// Returns the speedup over the reference that the roofline allows.
+    pub(super) fn roofline(&self) -> Option<f64> {
+        let share = self.roofline_share.filter(|share| *share > 0.0)?;
+        Some(self.over_reference?.estimate / share)
+    }
+}
+
+/// Reads the runs of a small campaign as a whole, and returns what each run came to, in the order of the campaign.
+pub(super) async fn read(client: &Client, detail: &CampaignDetail) -> Vec<Outcome> {
+    let attempts: u64 = detail.runs.iter().map(|run| u64::from(run.digest.attempts)).sum();
+    let runs: &[RunSummary] = if attempts <= MAX_READ_ATTEMPTS { &detail.runs } else { &[] };
+    let solved = runs.iter().filter(|run| run.digest.best_attempt.is_some());
+    // A run that cannot be read is shown by its summary.
+    let read = join_all(solved.map(|run| client.run(&run.id))).await;
+    let wholes: HashMap<RunId, RunDetail> =
+        read.into_iter().flatten().map(|whole| (whole.summary.id.clone(), whole)).collect();
+    detail.runs.iter().map(|run| Outcome::of(run, wholes.get(&run.id))).collect()
+}
+
+/// Speedups over one baseline: of every task, as far as they are known.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Speedups {
+    /// Tasks whose speedup is known, or which have no right program.
+    pub(super) tasks: u64,
+    /// Speedups of the best programs, ascending.
+    sorted: Vec<f64>,
+}
+
+impl Speedups {
+    /// Collects them; a task whose best program has no speedup over this baseline does not count.
+    fn of(outcomes: &[Outcome], over: impl Fn(&Outcome) -> Option<Interval>) -> Self {
+        let unknown = outcomes.iter().filter(|one| one.over_reference.is_some() && over(one).is_none()).count();
+        let estimates = outcomes.iter().filter_map(|one| over(one).map(|speedup| speedup.estimate));
+        let mut sorted: Vec<f64> = estimates.filter(|estimate| estimate.is_finite() && *estimate > 0.0).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        Self { tasks: u64::try_from(outcomes.len() - unknown).unwrap_or(u64::MAX), sorted }
+    }
+
+    /// Collects those over the reference.
+    pub(super) fn over_reference(outcomes: &[Outcome]) -> Self {
+        Self::of(outcomes, |outcome| outcome.over_reference)
+    }
+
+    /// Collects those over the fastest baseline.
+    pub(super) fn over_fastest(outcomes: &[Outcome]) -> Self {
+        Self::of(outcomes, |outcome| outcome.over_fastest)
+    }
+
+    /// Returns how many tasks have a right and timed program.
+    pub(super) fn solved(&self) -> u64 {
+        u64::try_from(self.sorted.len()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the geometric mean over the tasks with a right program.
+    pub(super) fn geometric_mean(&self) -> Option<f64> {
+        let logarithms: f64 = self.sorted.iter().map(|speedup| speedup.ln()).sum();
+        (!self.sorted.is_empty()).then(|| (logarithms / float(self.sorted.len())).exp())
+    }
+
+    /// Returns `fast_p`: the share of all tasks whose best program is right and more than p times as fast.
+    pub(super) fn fast_p(&self, p: f64) -> Option<f64> {
+        let above = self.sorted.len() - self.sorted.partition_point(|speedup| *speedup <= p);
+        (self.tasks > 0).then(|| float(above) / float_u64(self.tasks))
+    }
+
+    /// Returns the steps of the curve `fast_p`, from p = 0 on.
+    pub(super) fn steps(&self) -> Vec<(f64, f64)> {
+        let mut places: Vec<f64> = std::iter::once(0.0).chain(self.sorted.iter().copied()).collect();
+        places.dedup();
+        places.into_iter().filter_map(|p| Some((p, self.fast_p(p)?))).collect()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::page::sample::Sample;
+
+    /// A task with this speedup over the reference, and with a fastest baseline that is this much faster than the reference.
+    pub(in crate::page::campaign) fn outcome(task: &str, speedup: Option<f64>, fastest: Option<f64>) -> Outcome {
+        let exactly = |estimate: f64| Interval { estimate, low: estimate * 0.99, high: estimate * 1.01 };
+        let fastest = fastest.map(|times| FastestBaseline {
+            kind: BaselineKind::Compile,
+            median_ns: 1_000.0 / times,
+            speedup: exactly(times),
+        });
+        Outcome {
+            run: format!("run_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),
+            task: task.to_owned(),
+            best: speedup.map(|_| 3),
+            reference_ns: Some(1_000.0),
+            best_ns: speedup.map(|speedup| 1_000.0 / speedup),
+            is_computed: false,
+            fastest,
+            over_reference: speedup.map(exactly),
+            over_fastest: fastest.zip(speedup).map(|(fastest, speedup)| fastest.speedup_of(exactly(speedup))),
+            baselines: fastest.iter().map(|fastest| (fastest.kind, fastest.speedup.estimate)).collect(),
+            roofline_share: speedup.map(|_| 0.5),
+        }
+    }
+
+    #[test]
+    fn means_and_shares_are_over_both_baselines() {
+        let outcomes = [
+            outcome("a", Some(8.0), Some(2.0)),
+            outcome("b", Some(2.0), Some(2.0)),
+            outcome("c", None, Some(1.0)),
+            outcome("d", Some(0.5), Some(1.0)),
+        ];
+        let (reference, fastest) = (Speedups::over_reference(&outcomes), Speedups::over_fastest(&outcomes));
+        let close = |value: Option<f64>, expected: f64| value.is_some_and(|value| (value - expected).abs() < 1e-9);
+        assert!(close(reference.geometric_mean(), 2.0));
+        assert!(close(fastest.geometric_mean(), 2.0_f64.powf(1.0 / 3.0)));
+        assert_eq!((reference.fast_p(1.0), fastest.fast_p(1.0)), (Some(0.5), Some(0.25)));
+        assert_eq!((reference.fast_p(0.0), reference.fast_p(8.0)), (Some(0.75), Some(0.0)));
+        assert_eq!(reference.steps(), [(0.0, 0.75), (0.5, 0.5), (2.0, 0.25), (8.0, 0.0)]);
+        assert_eq!(reference.solved(), 3);
+    }
+
+    #[test]
+    fn a_task_without_a_fastest_baseline_does_not_count_over_it() {
+        let outcomes = [outcome("a", Some(8.0), Some(2.0)), outcome("b", Some(2.0), None), outcome("c", None, None)];
+        let fastest = Speedups::over_fastest(&outcomes);
+        assert_eq!((fastest.tasks, fastest.solved()), (2, 1));
+        assert_eq!(Speedups::default().geometric_mean(), None);
+        assert_eq!(Speedups::default().fast_p(1.0), None);
+    }
+
+    #[test]
+    fn a_run_that_is_read_gives_measured_times_and_its_roofline() {
+        let sample = Sample::read();
+        let whole = Outcome::of(&sample.detail.summary, Some(&sample.detail));
+        let best = sample.detail.view.attempts.iter().find(|attempt| Some(attempt.number) == whole.best);
+        let published = best.and_then(|best| best.published()).map(|m| (m.baseline_median_ns, m.candidate_median_ns));
+        assert_eq!(whole.reference_ns.zip(whole.best_ns), published);
+        assert!(!whole.is_computed && whole.roofline_share.is_some() && whole.roofline().is_some());
+        let summary = Outcome::of(&sample.detail.summary, None);
+        assert!(summary.is_computed && summary.roofline_share.is_none());
+        assert_eq!(summary.over_reference, whole.over_reference);
+    }
+}

@@ -1,0 +1,154 @@
+//! The result of a campaign: a forest plot by task, geometric means, and `fast_p`, over both baselines.
+
+use std::cmp::Ordering;
+
+use leptos::prelude::*;
+use nightshift_protocol::api::FAST_P_THRESHOLDS;
+
+use super::outcome::{Outcome, Speedups};
+use crate::chart::{Caption, Curve, ForestRow, Unit, fast_p, forest, show};
+use crate::format::{counted, percent};
+
+/// The name of each column of speedups, as it stands in every table and chart.
+const OVER: [&str; 2] = ["over the reference", "over the fastest baseline"];
+
+/// The plots and the summary.
+pub(super) fn results(outcomes: &[Outcome]) -> impl IntoView + use<> {
+    let (reference, fastest) = (Speedups::over_reference(outcomes), Speedups::over_fastest(outcomes));
+    let curves = [
+        Curve { name: OVER[0], class: "series-1", steps: reference.steps(), tasks: reference.tasks },
+        Curve { name: OVER[1], class: "series-2", steps: fastest.steps(), tasks: fastest.tasks },
+    ];
+    let caption = Caption::new(
+        "Share of tasks by speedup (fast_p)",
+        "Tasks whose best program is correct and more than p times as fast as the baseline.",
+    );
+    let curve = fast_p(&caption, &curves).view();
+    view! {
+        <h2 id="results">"Results"</h2>
+        <div class="charts">
+            {plot(outcomes, &reference)}
+            <div>{summary(&reference, &fastest)}{curve}</div>
+        </div>
+    }
+}
+
+/// The forest plot, the fastest task first.
+fn plot(outcomes: &[Outcome], reference: &Speedups) -> AnyView {
+    let mut sorted: Vec<&Outcome> = outcomes.iter().collect();
+    sorted.sort_by(|a, b| slowest_last(a, b).then_with(|| a.task.cmp(&b.task)));
+    let rows: Vec<ForestRow> = sorted.into_iter().map(row).collect();
+    let is_without_roofline = outcomes.iter().all(|outcome| outcome.roofline_share.is_none());
+    let mut about = "Best attempt of each task over its reference, with the interval.".to_owned();
+    if is_without_roofline && outcomes.iter().any(|outcome| outcome.over_reference.is_some()) {
+        about.push_str(" Rooflines are on the pages of the attempts.");
+    }
+    let mean = reference.geometric_mean().map(|mean| ("Geometric mean", mean));
+    forest(&Caption::new("Speedup by task", about), "speedup over the reference", &rows, mean).view()
+}
+
+fn slowest_last(a: &Outcome, b: &Outcome) -> Ordering {
+    let estimate = |outcome: &Outcome| outcome.over_reference.map_or(0.0, |speedup| speedup.estimate);
+    estimate(b).total_cmp(&estimate(a))
+}
+
+fn row(outcome: &Outcome) -> ForestRow {
+    let href = match outcome.best {
+        Some(number) => format!("/runs/{}/attempts/{number}", outcome.run),
+        None => format!("/runs/{}", outcome.run),
+    };
+    let named = outcome.baselines.iter().map(|(kind, speedup)| (kind.label().to_owned(), *speedup));
+    ForestRow {
+        name: outcome.task.clone(),
+        href: Some(href),
+        interval: outcome.over_reference.map(|speedup| (speedup.low, speedup.estimate, speedup.high)),
+        baselines: named.collect(),
+        roofline: outcome.roofline(),
+    }
+}
+
+/// Geometric means and `fast_p`, over both baselines.
+fn summary(reference: &Speedups, fastest: &Speedups) -> AnyView {
+    let both = [reference, fastest];
+    let cells = |value: &dyn Fn(&Speedups) -> String| {
+        both.iter().map(|speedups| view! { <td class="number">{value(speedups)}</td> }).collect::<Vec<_>>()
+    };
+    let heads = OVER
+        .map(|over| view! { <th scope="col" class="number">{capitalized(over)}</th> })
+        .into_iter()
+        .collect::<Vec<_>>();
+    let fast = FAST_P_THRESHOLDS
+        .iter()
+        .map(|p| {
+            let shares = cells(&|speedups| percent(speedups.fast_p(*p)));
+            view! { <tr><th scope="row">{format!("fast at p = {p}")}</th>{shares}</tr> }
+        })
+        .collect::<Vec<_>>();
+    let means =
+        cells(&|speedups| speedups.geometric_mean().map_or_else(|| "–".to_owned(), |mean| show(mean, Unit::Times)));
+    let tasks = cells(&|speedups| format!("{} of {}", speedups.solved(), speedups.tasks));
+    let left_out = reference.tasks - fastest.tasks;
+    let note = (left_out > 0).then(|| {
+        let tasks = counted(left_out, "task", "tasks");
+        view! { <p class="quiet">{format!("The fastest baseline of {tasks} is not recorded.")}</p> }
+    });
+    view! {
+        <div class="scroll" tabindex="0">
+            <table class="summary">
+                <thead><tr><th scope="col">"Campaign"</th>{heads}</tr></thead>
+                <tbody>
+                    <tr><th scope="row">"Geometric mean of speedups"</th>{means}</tr>
+                    {fast}
+                    <tr><th scope="row">"Tasks with a right program"</th>{tasks}</tr>
+                </tbody>
+            </table>
+        </div>
+        {note}
+    }
+    .into_any()
+}
+
+fn capitalized(words: &str) -> String {
+    let mut characters = words.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outcome::tests::outcome;
+    use super::*;
+
+    fn html(outcomes: &[Outcome]) -> String {
+        Owner::new().with(|| results(outcomes).to_html())
+    }
+
+    #[test]
+    fn a_campaign_begins_with_its_tasks_and_their_means_over_both_baselines() {
+        let shown = html(&[outcome("slow", Some(2.0), Some(2.0)), outcome("fast", Some(8.0), Some(2.0))]);
+        let place = |words: &str| shown.find(words).unwrap_or(usize::MAX);
+        assert!(place("fast: 8.00×") < place("slow: 2.00×"), "the fastest task stands first");
+        assert!(place("Geometric mean") < place("fast_p"));
+        for part in [
+            "torch.compile 2.00×",
+            "roofline 16.00×",
+            "<td class=\"number\">4.00×</td>",
+            "<td class=\"number\">2.00×</td>",
+        ] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+        assert!(shown.contains("over the fastest baseline is 50 %, of 2 tasks."));
+        assert!(!shown.contains("is not recorded"));
+    }
+
+    #[test]
+    fn what_is_not_known_over_the_fastest_baseline_is_counted() {
+        let shown = html(&[outcome("a", Some(2.0), None), outcome("b", None, None)]);
+        assert!(shown.contains("The fastest baseline of 1 task is not recorded."), "{shown}");
+    }
+
+    #[test]
+    fn a_campaign_that_has_just_begun_has_nothing_to_draw() {
+        let shown = html(&[outcome("a", None, None)]);
+        assert!(shown.contains("Nothing was measured yet."), "{shown}");
+    }
+}
