@@ -64,9 +64,16 @@ fn what_a_campaign_left_behind_can_be_read_in_a_browser() {
     assert!(of_run.contains("subtask1/attempt2/measure"), "{of_run}");
     assert!(of_run.contains("&lt;script&gt;"), "what a model wrote is shown as text");
     assert!(!of_run.contains("<title>taken over"), "and never runs");
-    let of_attempt = page(&format!("{base}/runs/{run}/attempts/2"), &profile);
-    for part in ["Numerically correct", "interleaved pairs", "NS_EXPORT", "ns_run"] {
-        assert!(of_attempt.contains(part), "{part} in {of_attempt}");
+    let tabs: [(&str, &[&str]); 3] = [
+        ("overview", &["Numerically correct", "Speedup over the fastest baseline", "Paired ratios"]),
+        ("source", &["NS_EXPORT", "ns_run"]),
+        ("checks", &["interleaved pairs"]),
+    ];
+    for (tab, parts) in tabs {
+        let of_attempt = page(&format!("{base}/runs/{run}/attempts/2?tab={tab}"), &profile);
+        for part in parts {
+            assert!(of_attempt.contains(part), "{part} on the tab {tab}: {of_attempt}");
+        }
     }
     let missing = page(&format!("{base}/runs/run_{}", "0".repeat(32)), &profile);
     assert!(missing.contains("This page cannot be shown") && missing.contains("run.not_found"), "{missing}");

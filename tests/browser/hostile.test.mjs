@@ -10,6 +10,8 @@ const MAX_BYTES = 4 << 20;
 const MAX_MS = 20_000;
 /** Marks that turn the direction of writing, and characters that nobody sees. */
 const TREACHEROUS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e0fff}]/u;
+/** The tabs of an attempt's page. */
+const TABS = ["overview", "profile", "source", "checks", "conversation"];
 const MARKUP = "<script>document.title='taken over'</script><img src=x onerror=\"document.title='taken over'\"> \u202edlrow \u2066";
 
 let campaign;
@@ -73,7 +75,9 @@ async function looked(view, page, path) {
 
 test("attempts can be read: their pages are small, and nothing in it is obeyed", async () => {
     for (let number = 1; number <= 12; number += 1) {
-        await harmless(`/runs/${runs[0]}/attempts/${number}`);
+        for (const tab of TABS) {
+            await harmless(`/runs/${runs[0]}/attempts/${number}?tab=${tab}`);
+        }
     }
 });
 
@@ -96,9 +100,11 @@ test("pages about hostile names can be looked at", async () => {
 test("pages about hostile texts, sizes and numbers can be looked at", async () => {
     await viewing({ base }, async (view, page) => {
         for (const number of [2, 3, 4, 5]) {
-            await looked(view, page, `/runs/${runs[0]}/attempts/${number}`);
-            if (number === 2) {
-                assert.deepEqual(await view.faults(), []);
+            for (const tab of TABS) {
+                await looked(view, page, `/runs/${runs[0]}/attempts/${number}?tab=${tab}`);
+                if (number === 2) {
+                    assert.deepEqual(await view.faults(), []);
+                }
             }
         }
         for (const query of ["diff=2&view=split", "diff=3"]) {
@@ -111,15 +117,16 @@ test("pages about hostile texts, sizes and numbers can be looked at", async () =
 test("a profile of ten thousand kernels is cut, told, and zoomed by its address", async () => {
     const { view: history } = await call(base, token, "GET", `/runs/${profiled}`);
     const { number } = history.attempts.find((attempt) => attempt.profile?.timeline?.kernels.length === 10_000);
-    const path = `/runs/${profiled}/attempts/${number}`;
+    const attempt = `/runs/${profiled}/attempts/${number}`;
+    const path = `${attempt}?tab=profile`;
     await viewing({ base }, async (view, page) => {
         await harmless(path);
         await looked(view, page, path);
         assert.match(await page.locator("main").innerText(), /more rows|not shown|left out/);
-        await looked(view, page, `${path}?from=100&to=400`);
+        await looked(view, page, `${path}&from=100&to=400`);
         await view.picture("hostile-profile-phone");
     });
-    const trace = await (await fetch(new URL(`${path}/trace.json`, base))).json();
+    const trace = await (await fetch(new URL(`${attempt}/trace.json`, base))).json();
     assert.ok(trace.traceEvents.length >= 10_000);
 });
 

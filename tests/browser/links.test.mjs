@@ -62,6 +62,7 @@ test("a campaign shows its runs in the order of the address", async () => {
 test("an attempt shows what it is compared with, and how, by its address", async () => {
     await viewing({}, async (view, page) => {
         await view.go(facts.pages.attempt);
+        await follow(view, page, page.getByRole("link", { name: "Source and difference" }));
         await follow(view, page, page.getByRole("link", { name: /Against its parent/ }));
         await follow(view, page, page.getByRole("link", { name: "Side by side" }));
         const address = page.url();
@@ -383,7 +384,7 @@ test("dragging over a timeline looks closer, and the address says at what", asyn
     const { items } = await call(facts.base, null, "GET", "/attempts?sort=speedup&limit=500");
     const { run, number } = items.find((item) => item.target === "cuda" && item.parent !== null);
     await viewing({}, async (view, page) => {
-        await view.go(`/runs/${run}/attempts/${number}#timeline`);
+        await view.go(`/runs/${run}/attempts/${number}?tab=profile#timeline`);
         await drag(page, page.locator("#timeline [data-brush] > rect.hit"), 0.25, 0.5);
         await page.mouse.up();
         await page.waitForURL((url) => url.searchParams.has("from") && url.hash === "#timeline");

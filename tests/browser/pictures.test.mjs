@@ -39,7 +39,7 @@ test("the pages have their pictures taken", { skip }, async () => {
         campaign: `/campaigns/${campaign}`,
         run: `/runs/${run}#attempts`,
         attempt: `/runs/${run}/attempts/${number}`,
-        profile: `/runs/${run}/attempts/${number}#profile`,
+        profile: `/runs/${run}/attempts/${number}?tab=profile`,
         difference: `/runs/${run}/attempts/${number}?diff=parent&view=split#source`,
         compare: `/compare?a=${run}/${number}&a=${run}/${other}`,
         attempts: "/attempts?sort=speedup",

@@ -14,7 +14,7 @@ const MAX_BASELINES: usize = 8;
 /// Room for one row.
 const ROW: f64 = 24.0;
 /// Room for the names at the left, and for the numbers at the right.
-const SIDES: (f64, f64) = (170.0, 150.0);
+const SIDES: (f64, f64) = (160.0, 190.0);
 
 /// A row.
 #[derive(Debug, Clone, Default)]

@@ -33,6 +33,7 @@ use self::look::Look;
 use self::material::Material;
 pub(crate) use self::material::{Stored, text};
 pub(crate) use self::origin::subtask_facts;
+pub(crate) use self::overview::baseline_table;
 pub(crate) use self::profile::bound;
 use self::tab::Tab;
 pub(crate) use self::verdict::{findings, worst_error};

@@ -91,7 +91,7 @@ fn page(
             {cards(detail, outcomes, now).into_any()}
             {results::results(outcomes).into_any()}
             {runs::runs(address, &summary.id, &detail.runs, outcomes).into_any()}
-            {charts::charts(address, detail, results, now).into_any()}
+            {charts::charts(address, detail, results, outcomes, now).into_any()}
             {usage::usage(detail, now).into_any()}
             {board::board(results).into_any()}
             {board::devices(summary.id.as_str(), results, &detail.budget).into_any()}
@@ -157,13 +157,13 @@ fn cards(detail: &CampaignDetail, outcomes: &[Outcome], now: TimestampMs) -> imp
     );
     let (reference, fastest) = (Speedups::over_reference(outcomes), Speedups::over_fastest(outcomes));
     let times = |mean: Option<f64>| mean.map_or_else(|| "–".to_owned(), |mean| crate::chart::show(mean, Unit::Times));
-    let over_fastest = format!("over the fastest baseline {}", times(fastest.geometric_mean()));
+    let over_fastest = format!("over the reference; {} over the fastest baseline", times(fastest.geometric_mean()));
     let attempts: u64 = detail.runs.iter().map(|run| u64::from(run.digest.attempts)).sum();
     let solved = detail.runs.iter().filter(|run| run.digest.best_attempt.is_some()).count();
     let (time_label, time, time_beside) = time_left(detail, now);
     view! {
         <div class="cards">
-            {card("Geometric mean, over the reference", times(reference.geometric_mean()), over_fastest)}
+            {card("Geometric mean speedup", times(reference.geometric_mean()), over_fastest)}
             {card("Runs finished", format!("{} of {}", count(over), count(counts.total())), progress)}
             {card("Best speedup", best_figure, best_beside)}
             {card("Attempts", count(attempts), format!("{solved} of {} with a right program", counted(counts.total(), "task", "tasks")))}

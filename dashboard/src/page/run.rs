@@ -84,7 +84,7 @@ fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval], campai
         ("plans", "Plans", Some(plans::section(detail, retrievals))),
         ("steps", "Steps", Some(steps::section(detail, steps))),
         ("cost", "Cost", state::cost(detail)),
-        ("reference", "Reference", state::reference(detail)),
+        ("reference", "Reference and baselines", state::reference(detail)),
     ];
     let parts =
         all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect();

@@ -55,8 +55,8 @@ pub(crate) fn idle_share(attempt: &Attempt, timeline: &Timeline) -> Option<f64> 
         return None;
     }
     let busy_ns = float_u64(timeline.busy_ns) / f64::from(timeline.calls);
-    // The profile is taken after the first measurement, and its own evidence refers to that one.
-    let median_ns = attempt.measurement.as_ref().map(|measurement| measurement.candidate_median_ns);
+    // The evidence of the profile refers to the published measurement, too.
+    let median_ns = attempt.published().map(|measurement| measurement.candidate_median_ns);
     let median_ns = median_ns.filter(|median| median.is_finite() && *median > 0.0);
     let without_tool = median_ns.map(|median| (1.0 - busy_ns / median).clamp(0.0, 1.0));
     Some(without_tool.map_or(timeline.host_share, |share| share.min(timeline.host_share)))

@@ -46,10 +46,8 @@ fn group(name: &str, class: &'static str, measurement: &Measurement, is_publishe
 /// Every measurement, which of them is published, and why.
 fn measurements(attempt: &Attempt) -> AnyView {
     let is_confirmed = attempt.confirmation.is_some();
-    let named = [
-        ("Confirmation", attempt.confirmation.as_ref(), true),
-        ("First measurement", attempt.measurement.as_ref(), !is_confirmed),
-    ];
+    let named =
+        [("Confirmation", attempt.confirmation.as_ref(), true), ("First", attempt.measurement.as_ref(), !is_confirmed)];
     let rows: Vec<Vec<Cell>> = named
         .into_iter()
         .filter_map(|(name, measurement, is_published)| Some(measured(name, measurement?, is_published)))
@@ -60,7 +58,7 @@ fn measurements(attempt: &Attempt) -> AnyView {
     } else {
         "The first measurement is published: there is no confirmation. Only an attempt that becomes the best is confirmed."
     };
-    let head = ["Measurement", "", "Speedup", "Reference", "This attempt", "Pairs of calls"];
+    let head = ["Measurement", "", "Speedup", "Reference", "This attempt", "Pairs"];
     view! { {table(&head, &rows)}<p class="quiet">{why}</p> }.into_any()
 }
 
@@ -82,11 +80,16 @@ fn measured(name: &str, m: &Measurement, is_published: bool) -> Vec<Cell> {
     ]
 }
 
-/// Every way to run the reference, and the attempt's speedup over it; none before the task is prepared.
+/// Every way to run the reference, and the speedup of this attempt over it; none before the task is prepared.
 pub(super) fn baselines(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
+    baseline_table(detail, Some(attempt), "This attempt over it")
+}
+
+/// Every way to run the reference, and the speedup of an attempt over it under this heading.
+pub(crate) fn baseline_table(detail: &RunDetail, attempt: Option<&Attempt>, heading: &'static str) -> Option<AnyView> {
     let prepared = detail.view.prepared.as_ref()?;
     let fastest = fastest_baseline(detail)?.kind;
-    let published = attempt.published();
+    let published = attempt.and_then(Attempt::published);
     // The same time as in the strip: that of the published measurement.
     let reference_ns = published.map_or(prepared.baseline_median_ns, |published| published.baseline_median_ns);
     let name = |kind: BaselineKind| {
@@ -117,7 +120,7 @@ pub(super) fn baselines(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView
         .is_empty()
         .then(|| view! { <p class="quiet">"No other baseline was measured for this task."</p> });
     let unmeasured: Vec<String> = prepared.baselines.iter().filter_map(reason).collect();
-    let head = ["Baseline", "Time", "Over the reference", "This attempt over it"];
+    let head = ["Baseline", "Time", "Over the reference", heading];
     Some(view! { {table(&head, &rows)}{alone}{sentences(&unmeasured)} }.into_any())
 }
 

@@ -119,7 +119,7 @@ fn bound(attempt: &Attempt) -> Figure {
 fn roofline(attempt: &Attempt) -> Figure {
     const NAME: &str = "Share of roofline";
     match roofline_share(attempt) {
-        Some(share) => plain(NAME, show(share, Unit::Share), "of what the device allows"),
+        Some(share) => plain(NAME, show(share, Unit::Share), "of the peaks of the units that it uses"),
         None => unknown(NAME, "work or peaks not known"),
     }
 }

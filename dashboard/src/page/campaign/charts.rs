@@ -1,4 +1,4 @@
-//! The attempts of a campaign, drawn.
+//! How a campaign went on, and how its speedups are distributed, drawn.
 
 use std::fmt::Write as _;
 
@@ -7,6 +7,8 @@ use nightshift_protocol::api::{BestAt, CampaignDetail, CampaignResults, ResultLi
 use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::time::TimestampMs;
 
+use super::outcome::Outcome;
+use super::results::curves;
 use crate::address::Address;
 use crate::chart::{Axis, Caption, Dots, Group, Series, Unit, float_u64, histogram, lines, scatter, since_beginning};
 use crate::format::{count, counted, words};
@@ -66,15 +68,17 @@ pub(super) fn charts(
     address: &Address,
     detail: &CampaignDetail,
     results: &CampaignResults,
+    outcomes: &[Outcome],
     now: TimestampMs,
 ) -> impl IntoView + use<> {
     let all = Address::parse("/attempts").with("campaign", Some(detail.summary.id.as_str()));
     view! {
-        <h2 id="attempts">"Attempts"</h2>
-        {outcomes(&all, results)}
+        <h2 id="attempts">"Progress and distributions"</h2>
+        {by_outcome(&all, results)}
         <div class="charts">
             {best_so_far(detail, results, now)}
             <div id="every-attempt">{attempts(address, results)}</div>
+            {curves(outcomes)}
             {distribution(results)}
         </div>
         {on_page_only(zoom(address, results))}
@@ -82,7 +86,7 @@ pub(super) fn charts(
 }
 
 /// How many attempts came to what, each with a link to them.
-fn outcomes(all: &Address, results: &CampaignResults) -> impl IntoView + use<> {
+fn by_outcome(all: &Address, results: &CampaignResults) -> impl IntoView + use<> {
     let entries = results
         .outcomes
         .iter()

@@ -4,13 +4,15 @@ use std::cmp::Ordering;
 
 use leptos::prelude::*;
 use nightshift_protocol::api::{RunSummary, TableName};
+use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::run::RunStatus;
 
 use super::outcome::Outcome;
 use crate::address::Address;
 use crate::chart::{Unit, show};
-use crate::format::{speedup, when, words};
+use crate::format::{when, words};
 use crate::page::files;
 use crate::page::run::stopped;
 use crate::table::{self, Column, Sorting};
@@ -62,7 +64,7 @@ pub(super) fn runs(
         <h2 id="runs">"Tasks"</h2>
         {(choices.len() > 2).then(|| table::chips(address, "status", "Runs by status", &choices))}
         <div class="scroll" tabindex="0">
-            <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
+            <table class="list tasks">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
         </div>
         {none}{computed}
         {files::links("Runs", TableName::Runs, table)}
@@ -72,13 +74,15 @@ pub(super) fn runs(
 
 fn row((run, outcome): Row<'_>) -> impl IntoView + use<> {
     let href = format!("/runs/{}", run.id);
-    let best = run.digest.best_speedup.map_or_else(|| "none yet".to_owned(), speedup);
+    let best = run.digest.best_speedup.map_or_else(|| "none yet".into_any(), speedup);
     let time = |ns: Option<f64>| {
         let about = if outcome.is_computed { "≈ " } else { "" };
         ns.map(|ns| format!("{about}{}", show(ns, Unit::Nanoseconds)))
     };
     let fastest = outcome.fastest.map(|fastest| {
-        view! { {show(fastest.median_ns, Unit::Nanoseconds)}<span class="quiet">{format!(" {}", fastest.kind.label())}</span> }
+        // The time of the reference has its own column.
+        let time = (fastest.kind != BaselineKind::Reference).then(|| show(fastest.median_ns, Unit::Nanoseconds));
+        view! { {time}<span class="range">{fastest.kind.label()}</span> }
     });
     let unconfirmed = (run.digest.best_speedup.is_some() && !run.digest.best_confirmed)
         .then(|| view! { <span class="tag">"not confirmed"</span> });
@@ -97,6 +101,12 @@ fn row((run, outcome): Row<'_>) -> impl IntoView + use<> {
             <td>{run.finished_at.map(when)}</td>
         </tr>
     }
+}
+
+/// A speedup, and its interval in a line of its own.
+fn speedup(interval: Interval) -> AnyView {
+    let range = format!("{:.2} to {:.2}", interval.low, interval.high);
+    view! { {show(interval.estimate, Unit::Times)}<span class="range">{range}</span> }.into_any()
 }
 
 /// Why it failed, why it ended, or what it does.

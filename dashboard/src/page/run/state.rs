@@ -3,15 +3,14 @@
 use leptos::prelude::*;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::StopReason;
-use nightshift_protocol::baseline::Baseline;
 use nightshift_protocol::measurement::CostPart;
 use nightshift_protocol::run::RunStatus;
 
 use crate::actions;
-use crate::chart::{Bar, Caption, Unit, bars, float_u64, show, significant};
+use crate::chart::{Bar, Caption, Unit, bars, float_u64, significant};
 use crate::format::{money, sentence, speedup, tokens, when};
 use crate::markup::visible;
-use crate::page::attempt::findings;
+use crate::page::attempt::{baseline_table, fastest_baseline, findings};
 use crate::page::campaign::resource_name;
 use crate::page::parts::{Cell, artifact, facts, folded, machine, milliseconds, on_page_only, table, words};
 use crate::shell::model_label;
@@ -26,7 +25,17 @@ pub(super) fn head(detail: &RunDetail, who: &Who) -> AnyView {
     let best = summary.digest.best_speedup.zip(summary.digest.best_attempt).map(|(interval, number)| {
         let confirmed = if summary.digest.best_confirmed { "confirmed" } else { "not confirmed" };
         let href = format!("/runs/{}/attempts/{number}", summary.id);
-        view! { <p><strong class="figure">{speedup(interval)}</strong>" by "<a href=href>"attempt "{number}</a>", "{confirmed}</p> }
+        let fastest = summary.digest.fastest_baseline.or_else(|| fastest_baseline(detail));
+        let over = fastest.map(|fastest| {
+            let over = summary.digest.best_speedup_over_fastest.unwrap_or_else(|| fastest.speedup_of(interval));
+            format!("; {} over the fastest baseline ({})", speedup(over), fastest.kind.label())
+        });
+        view! {
+            <p>
+                <strong class="figure">{speedup(interval)}</strong>
+                " over the reference by "<a href=href>"attempt "{number}</a>", "{confirmed}{over}
+            </p>
+        }
     });
     let base = format!("/runs/{}", summary.id);
     let offers = view! {
@@ -171,12 +180,10 @@ pub(super) fn cost(detail: &RunDetail) -> Option<AnyView> {
 pub(super) fn reference(detail: &RunDetail) -> Option<AnyView> {
     let prepared = detail.view.prepared.as_ref()?;
     let sums = facts(&[
-        ("One call", format!("{}, median", show(prepared.baseline_median_ns, Unit::Nanoseconds)).into()),
         (
             "Its own error",
             format!("{} times what is tolerated", significant(prepared.reference_normalized_error)).into(),
         ),
-        ("Other baselines", prepared.baselines.iter().map(further).collect::<Vec<_>>().join("; ").into()),
         ("Preparing it took", prepared.cost.iter().map(part).collect::<Vec<_>>().join(", ").into()),
         ("Built by", prepared.reference.toolchain.version.clone().into()),
         ("Flags", Cell::Code(prepared.reference.toolchain.flags.join(" "))),
@@ -197,26 +204,12 @@ pub(super) fn reference(detail: &RunDetail) -> Option<AnyView> {
         .and_then(|profile| profile.bound.as_ref())
         .map(|by| crate::page::attempt::bound(by, "Bound by "));
     let on = folded(format!("Machine: {}", prepared.machine.processor), machine(&prepared.machine));
-    Some(view! { {sums}{bound}{warnings}{on} }.into_any())
+    let best = detail.view.attempts.iter().find(|attempt| detail.view.best_attempt == Some(attempt.number));
+    let baselines = baseline_table(detail, best, "Best attempt over it");
+    Some(view! { {baselines}{sums}{bound}{warnings}{on} }.into_any())
 }
 
 /// What a part of a step took.
 fn part(part: &CostPart) -> String {
     format!("{}: {}", part.name, milliseconds(part.ms))
-}
-
-/// Another way to run the reference, beside the one that attempts are measured against.
-fn further(baseline: &Baseline) -> String {
-    let name = baseline.kind.label();
-    let reason = || format!("{name}: {}", baseline.reason.as_deref().unwrap_or("not measured"));
-    baseline.measurement.as_ref().map_or_else(reason, |measured| {
-        let interval = measured.speedup;
-        format!(
-            "{name}: {}, median; {} [{}, {}] times as fast as the reference",
-            show(measured.candidate_median_ns, Unit::Nanoseconds),
-            significant(interval.estimate),
-            significant(interval.low),
-            significant(interval.high)
-        )
-    })
 }
