@@ -1,9 +1,9 @@
 //! Progress on standard error: bars on a terminal, plain lines in a pipe.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 use nightshift_protocol::api::RunSummary;
 use nightshift_protocol::id::RunId;
 
@@ -32,6 +32,10 @@ pub(crate) enum Progress {
         output: Output,
         /// What was said last about each run.
         said: BTreeMap<RunId, String>,
+        /// How many tasks were prepared when that was said last.
+        prepared: usize,
+        /// When the first of them was shown.
+        began: Instant,
     },
 }
 
@@ -39,11 +43,11 @@ impl Progress {
     /// Bars or lines, as standard error is.
     pub(crate) fn new(output: Output) -> Self {
         if !output.shows_bars() {
-            return Self::Lines { output, said: BTreeMap::new() };
+            return Self::Lines { output, said: BTreeMap::new(), prepared: 0, began: Instant::now() };
         }
         let all = output.bars();
         let whole = all.add(ProgressBar::new(0));
-        whole.set_style(style("{bar:24} {pos}/{len} runs ended, {elapsed} elapsed"));
+        whole.set_style(style("{bar:24} {pos}/{len} runs ended, {elapsed} elapsed{msg}"));
         whole.enable_steady_tick(TICK);
         Self::Bars { all, whole, runs: BTreeMap::new() }
     }
@@ -55,6 +59,8 @@ impl Progress {
                 whole.set_length(u64::try_from(summaries.len()).unwrap_or(u64::MAX));
                 let ended = summaries.iter().filter(|run| run.status.is_final()).count();
                 whole.set_position(u64::try_from(ended).unwrap_or(u64::MAX));
+                let preparing = preparing(summaries, whole.elapsed());
+                whole.set_message(preparing.map_or_else(String::new, |preparing| format!("; {preparing}")));
                 for run in summaries {
                     if !runs.contains_key(&run.id) {
                         if runs.len() >= MAX_BARS {
@@ -76,7 +82,13 @@ impl Progress {
                     }
                 }
             }
-            Self::Lines { output, said } => {
+            Self::Lines { output, said, prepared, began } => {
+                let now = summaries.iter().filter(|run| is_prepared(run)).count();
+                if now != std::mem::replace(prepared, now)
+                    && let Some(preparing) = preparing(summaries, began.elapsed())
+                {
+                    output.note(&preparing);
+                }
                 for run in summaries {
                     let line = line(run, waits.get(&run.id));
                     // A wait that only got shorter is no news.
@@ -102,6 +114,21 @@ impl Progress {
     }
 }
 
+/// Whether a run's task is prepared, or never will be.
+fn is_prepared(run: &RunSummary) -> bool {
+    run.digest.fastest_baseline.is_some() || run.status.is_final()
+}
+
+/// How many tasks are prepared, and how long the others will take at this rate; nothing where all are.
+fn preparing(runs: &[RunSummary], elapsed: Duration) -> Option<String> {
+    let prepared = runs.iter().filter(|run| is_prepared(run)).count();
+    let (done, all) = (u32::try_from(prepared).ok()?, u32::try_from(runs.len()).ok()?);
+    let open = all.checked_sub(done).filter(|open| *open > 0 && all > 1)?;
+    let left = elapsed.checked_mul(open).and_then(|all| all.checked_div(done));
+    let left = left.map_or_else(String::new, |left| format!(", about {} left", HumanDuration(left)));
+    Some(format!("{done} of {all} tasks prepared{left}"))
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
@@ -116,4 +143,36 @@ fn line(run: &RunSummary, wait: Option<&String>) -> String {
     let what = if run.status.is_final() { present::ending(run) } else { run.digest.activity.clone() };
     let wait = wait.map_or_else(String::new, |wait| format!(" ({wait})"));
     printable(&format!("{attempts}{best}: {what}{wait}")).replace('\n', " ")
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn run(status: &str, prepared: bool) -> RunSummary {
+        let fastest = json!({"name": "reference", "kind": "reference", "median_ns": 1.0, "speedup": {"estimate": 1.0, "low": 1.0, "high": 1.0}});
+        serde_json::from_value(json!({
+            "id": "run_018f0000000070008000000000000001", "campaign": "cmp_018f0000000070008000000000000002", "status": status,
+            "created_at": 0, "finished_at": null, "failure": null,
+            "digest": {
+                "task": "t", "model": "scripted", "scripted": true, "attempts": 0, "best_attempt": null, "best_speedup": null,
+                "fastest_baseline": if prepared { Some(fastest) } else { None }, "best_confirmed": false, "stop_reason": null,
+                "activity": "prepare",
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn while_tasks_are_prepared_it_says_how_many_and_for_how_long() {
+        let minute = Duration::from_secs(60);
+        let open = [run("running", true), run("running", false), run("running", false), run("failed", false)];
+        assert_eq!(preparing(&open, minute).as_deref(), Some("2 of 4 tasks prepared, about 60 seconds left"));
+        assert_eq!(preparing(&open[1..3], minute).as_deref(), Some("0 of 2 tasks prepared"));
+        assert_eq!(preparing(&open[..1], minute), None);
+        assert_eq!(preparing(&open[1..2], minute), None, "of one task there is nothing to count");
+    }
 }

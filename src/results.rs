@@ -77,6 +77,9 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
                 {
                     lines.push_str(&format!("\n{}\nover {}", present::interval(over), fastest.kind.label()));
                 }
+                if let Some(share) = mostly_libraries(detail) {
+                    lines.push_str(&format!("\n{:.0} % of its time\nin own kernels", share * 100.0));
+                }
                 if unverified(detail).is_some() {
                     lines.push_str("\nunverified");
                 }
@@ -112,7 +115,12 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
     Ok(())
 }
 
-/// What nobody looked for in the best attempt of a run, because the sanitizer could not be had.
+/// The share of time that the best attempt of a run spends in kernels of its own, where libraries take most of it.
+fn mostly_libraries(detail: &RunDetail) -> Option<f64> {
+    best(detail)?.verdict.custom_kernel_time_share.filter(|share| *share < 0.5)
+}
+
+/// What was not looked for in the best attempt of a run, because the machine has no sanitizer.
 fn unverified(detail: &RunDetail) -> Option<String> {
     best(detail)?.sanitize.as_ref()?.unverified()
 }

@@ -302,6 +302,19 @@ fn a_folder_is_loaded_with_its_replies() -> TestResult {
 }
 
 #[test]
+fn a_task_for_a_gpu_is_loaded_with_its_library_baseline() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("reference.cpp"), "int x;\n")?;
+    fs::write(folder.path().join("library.cu"), "int y;\n")?;
+    fs::write(folder.path().join("reference.cu"), "int x;\n")?;
+    for (spec, library) in [(GOOD.to_owned(), None), (good_on_cuda(), Some("int y;\n"))] {
+        fs::write(folder.path().join("task.toml"), spec)?;
+        assert_eq!(load_folder(folder.path())?.bundle.library_source.as_deref(), library);
+    }
+    Ok(())
+}
+
+#[test]
 fn a_folder_that_is_not_a_task_is_explained() -> TestResult {
     let code = |path: &Path| load_folder(path).err().map(|error| error.code());
     let folder = tempfile::tempdir()?;

@@ -62,6 +62,9 @@ pub struct Programs<'a> {
 pub struct MeasureOptions {
     /// Whether a published number rests on it: then the driver is idle, and the baseline has new processes.
     pub confirms: bool,
+    /// Whether the candidate is trusted and compiles at its first call. This takes minutes on the host and hardly the device, so that
+    /// other programs may be timed meanwhile.
+    pub compiles: bool,
     /// Pairs of processes, each of which has a process of the candidate and one of the baseline.
     pub process_pairs: usize,
     /// Windows of each program that a pair of processes is timed for, even when the precision is reached before.
@@ -80,6 +83,7 @@ impl MeasureOptions {
     pub fn first() -> Self {
         Self {
             confirms: false,
+            compiles: false,
             process_pairs: 1,
             min_windows: 12,
             max_windows: 60,
@@ -93,6 +97,7 @@ impl MeasureOptions {
     pub fn confirmation() -> Self {
         Self {
             confirms: true,
+            compiles: false,
             process_pairs: 3,
             min_windows: 12,
             max_windows: 100,
@@ -107,6 +112,7 @@ impl MeasureOptions {
         if confirms {
             Self {
                 confirms,
+                compiles: false,
                 process_pairs: 5,
                 min_windows: 6,
                 max_windows: 30,
@@ -116,6 +122,7 @@ impl MeasureOptions {
         } else {
             Self {
                 confirms,
+                compiles: false,
                 process_pairs: 1,
                 min_windows: 11,
                 max_windows: 151,

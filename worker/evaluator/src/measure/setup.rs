@@ -112,6 +112,8 @@ pub(super) struct Setup<'a, M: Memory> {
     candidate_file: ProgramFile<'a>,
     baseline_file: ProgramFile<'a>,
     options: ProgramOptions<'a>,
+    /// Whether the candidate compiles at its first call.
+    compiles: bool,
     weights: Vec<Draw>,
     pub(super) limits: Limits,
     pub(super) calls: Calls,
@@ -212,6 +214,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             candidate_file,
             baseline_file,
             options: of_candidate,
+            compiles: options.compiles,
             weights: basis.weights,
             limits: basis.limits,
             usual_on_host: Vec::new(),
@@ -320,7 +323,8 @@ impl<'a, M: Memory> Setup<'a, M> {
     pub(super) fn load_candidate(&mut self, findings: &mut Vec<Finding>, timer: &mut PhaseTimer) -> Result<(), Side> {
         let (memory, inputs) = (self.memory, self.shapes.inputs.len());
         let options = ProgramOptions { calls: self.calls.most, ..self.options };
-        let _guard = self.context.lock(DeviceMode::Work);
+        let mode = if self.compiles { DeviceMode::Driver } else { DeviceMode::Work };
+        let _guard = self.context.lock(mode);
         let candidate = &mut self.candidate;
         candidate.load(self.context, &self.candidate_file, self.spec.torch.as_ref()).map_err(Side::Candidate)?;
         candidate.resize(memory, &self.candidate_file, &options).map_err(Side::Candidate)?;

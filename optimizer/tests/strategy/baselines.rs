@@ -1,0 +1,48 @@
+//! The target of a run is meant over the fastest baseline, or over the reference where the campaign says so.
+
+use nightshift_protocol::baseline::{Baseline, BaselineKind, TargetBaseline};
+use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::task::TaskGoal;
+
+use super::facts;
+use super::script::{Script, right};
+use super::simulator::{self, Failure, Finished};
+
+/// Plays a run of two right programs, whose reference is twice as fast in a CUDA graph.
+fn play(target_baseline: Option<TargetBaseline>) -> Result<Finished, Failure> {
+    let goal = TaskGoal { target_speedup: Some(1.5), target_baseline, max_attempts: Some(2), ..TaskGoal::default() };
+    let goal = nightshift_optimizer::strategy::effective_goal("stitch", &TaskGoal::default(), &goal);
+    let script = Script::of([right(2.5), right(4.0)]);
+    simulator::run(&facts::run_input(goal), |key, input| match script.answer(key, input)? {
+        StepOutput::TaskPrepared { mut prepared } => {
+            let measured = |speedup| Some(Box::new(facts::measurement(speedup)));
+            prepared.baselines = vec![
+                Baseline { kind: BaselineKind::CudaGraph, measurement: measured(2.0), reason: None },
+                Baseline { kind: BaselineKind::Compile, measurement: measured(1.2), reason: None },
+            ];
+            Ok(StepOutput::TaskPrepared { prepared })
+        }
+        output => Ok(output),
+    })
+}
+
+#[test]
+fn a_target_is_meant_over_the_fastest_baseline() -> Result<(), Failure> {
+    let run = play(None)?;
+    assert_eq!((run.view.attempts.len(), run.stopped()), (2, "target_reached"), "2.5 is 1.25 over the CUDA graph");
+    let fastest = run.digest.fastest_baseline.ok_or("no fastest baseline")?;
+    assert_eq!(fastest.kind, BaselineKind::CudaGraph);
+    let over = run.digest.best_speedup_over_fastest.ok_or("no speedup over it")?;
+    assert!((over.estimate - 2.0).abs() < 1e-9, "{over:?}");
+    // Both measurements are uncertain, so that their ratio is more so.
+    let best = run.digest.best_speedup.ok_or("no speedup")?;
+    assert!(over.relative_half_width() > best.relative_half_width(), "{over:?} {best:?}");
+    Ok(())
+}
+
+#[test]
+fn a_campaign_may_mean_the_reference() -> Result<(), Failure> {
+    let run = play(Some(TargetBaseline::Reference))?;
+    assert_eq!((run.view.attempts.len(), run.stopped()), (1, "target_reached"));
+    Ok(())
+}

@@ -1,0 +1,42 @@
+"""KernelBench's own timing of references, in a process of its own: `python peer.py CHECKOUT JOBS SECONDS`, where JOBS is a file
+with a list of {"level", "number", "name", "path"}. Prints one line of JSON for each; begins nothing new after so many seconds."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import time
+import types
+
+checkout, jobs, limit_s = sys.argv[1:4]
+sys.path.insert(0, os.path.join(checkout, "src"))
+# Its helpers load clients of language models that no timing needs.
+for name, wanted in (("openai", "OpenAI"), ("litellm", "completion"), ("dotenv", "load_dotenv")):
+    try:
+        __import__(name)
+    except ImportError:
+        module = types.ModuleType(name)
+        setattr(module, wanted, lambda *args, **kwargs: None)
+        sys.modules[name] = module
+
+import torch  # noqa: E402
+from kernelbench.timing import measure_ref_program_time  # noqa: E402
+
+began = time.monotonic()
+with open(jobs, encoding="utf-8") as file:
+    listed = json.load(file)
+for job in listed:
+    if time.monotonic() - began > float(limit_s):
+        sys.exit(3)
+    started = time.monotonic()
+    entry = {key: job[key] for key in ("level", "number", "name")}
+    try:
+        with open(job["path"], encoding="utf-8") as file, contextlib.redirect_stdout(io.StringIO()) as said:
+            found = measure_ref_program_time(job["name"], file.read(), device=torch.device("cuda:0"))
+        entry |= {"times": found} if found else {"fault": said.getvalue()[-300:]}
+    except Exception as error:  # noqa: BLE001  a task that fails is told, and the next one is timed
+        entry["fault"] = str(error)[:300]
+    torch.cuda.empty_cache()
+    entry["wall_s"] = round(time.monotonic() - started, 1)
+    print(json.dumps(entry), flush=True)
