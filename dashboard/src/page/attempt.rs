@@ -134,7 +134,7 @@ fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look,
         let parts = Tab::ALL.into_iter().flat_map(|tab| parts(tab, detail, attempt, material, look)).collect();
         below_each_other(parts)
     } else {
-        tabbed(parts(look.tab, detail, attempt, material, look), look)
+        tabbed(parts(look.tab, detail, attempt, material, look), offers(detail, attempt, look), look)
     };
     // Attempts of other runs of the task have the same number: the run tells them apart.
     let title = format!("{task}, attempt {} of run {}", attempt.number, run.short());
@@ -147,8 +147,9 @@ fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look,
 }
 
 /// The tabs and the open one. The overview is read as a whole; the others have a table of contents.
-fn tabbed(parts: Vec<Part>, look: &Look) -> AnyView {
-    let tabs = on_page_only(tab::navigation(look));
+fn tabbed(parts: Vec<Part>, offers: AnyView, look: &Look) -> AnyView {
+    let tabs = tab::navigation(look);
+    let tabs = on_page_only(view! { <div class="tabs-row">{tabs}{offers}</div> }.into_any());
     let name = look.tab.as_str();
     let content = match (look.tab, parts.is_empty()) {
         (_, true) => view! { <p class="empty">"Nothing is known about this yet."</p> }.into_any(),
@@ -192,12 +193,16 @@ fn parts(tab: Tab, detail: &RunDetail, attempt: &Attempt, material: &Material, l
     all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect()
 }
 
-fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
+/// Ways to other attempts, and what can be taken away.
+fn offers(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
     let run = &detail.summary.id;
     let number = attempt.number;
-    let is_best = detail.view.best_attempt == Some(number);
+    // The next attempt opens at the same tab.
+    let tab = if look.tab == Tab::Overview { String::new() } else { format!("?tab={}", look.tab.as_str()) };
     let step = |other: Option<&Attempt>, words: &'static str| {
-        other.map(|other| view! { <a class="button" href=format!("/runs/{run}/attempts/{}", other.number)>{words}</a> })
+        other.map(|other| {
+            view! { <a class="button" href=format!("/runs/{run}/attempts/{}{tab}", other.number)>{words}</a> }
+        })
     };
     let attempts = &detail.view.attempts;
     let earlier = step(attempts.iter().rev().find(|other| other.number < number), "Earlier attempt");
@@ -206,21 +211,24 @@ fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
         let href = format!("/compare?a={run}/{parent}&a={run}/{number}");
         view! { <a class="button" href=href>"Compare with its parent"</a> }
     });
-    let task = visible(&detail.summary.digest.task).into_owned();
-    let reward = attempt.reward.as_ref().map(|reward| format!(" · reward {}", crate::format::reward(reward.reward)));
-    let replies = model_label(&detail.summary.digest.model, detail.summary.digest.scripted);
-    let offers = view! {
+    view! {
         <p class="buttons look">
             {earlier}{later}{with_parent}
             <a class="button" href=format!("/runs/{run}/attempts/{number}/trace.json")>"Trace for Perfetto"</a>
             <a class="button" href=format!("/runs/{run}/attempts/{number}/report.html")>"Report as one file"</a>
         </p>
-    };
+    }
+    .into_any()
+}
+
+fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
+    let number = attempt.number;
+    let is_best = detail.view.best_attempt == Some(number);
+    let task = visible(&detail.summary.digest.task).into_owned();
+    let reward = attempt.reward.as_ref().map(|reward| format!(" · reward {}", crate::format::reward(reward.reward)));
+    let replies = model_label(&detail.summary.digest.model, detail.summary.digest.scripted);
     view! {
-        <div class="head">
-            <h1>"Attempt "{number}" of "{task}</h1>
-            {on_page_only(offers.into_any())}
-        </div>
+        <h1>"Attempt "{number}" of "{task}</h1>
         <p class="quiet">
             {words(attempt.stage.as_str())}
             {is_best.then(|| view! { " · "<span class="tag completed">"best of its run"</span> })}

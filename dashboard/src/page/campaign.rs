@@ -104,7 +104,7 @@ fn page(
     .live(live)
 }
 
-/// Runs that wait for a person come first: nothing happens without one.
+/// Runs that wait for an approval come first: they do nothing before it.
 fn awaiting(runs: &[RunSummary]) -> Option<impl IntoView + use<>> {
     let waiting: Vec<_> = runs
         .iter()
@@ -115,7 +115,7 @@ fn awaiting(runs: &[RunSummary]) -> Option<impl IntoView + use<>> {
         })
         .collect();
     (!waiting.is_empty()).then(|| {
-        view! { <section class="notice"><strong>"Waits for your word"</strong><ul>{waiting}</ul></section> }
+        view! { <section class="notice"><strong>"Waiting for approval"</strong><ul>{waiting}</ul></section> }
     })
 }
 
@@ -193,7 +193,7 @@ fn time_left(detail: &CampaignDetail, now: TimestampMs) -> (&'static str, String
     )
 }
 
-/// What was asked for when it was created.
+/// The specification of the campaign.
 fn asked_for(detail: &CampaignDetail) -> impl IntoView + use<> {
     let spec = &detail.spec;
     let goal = &spec.goal;
@@ -218,5 +218,5 @@ fn asked_for(detail: &CampaignDetail) -> impl IntoView + use<> {
         .into_iter()
         .filter_map(|(name, value)| Some(view! { <dt>{name}</dt><dd>{value?}</dd> }))
         .collect::<Vec<_>>();
-    view! { <details><summary>"What was asked for"</summary><dl>{entries}</dl></details> }
+    view! { <details><summary>"Specification"</summary><dl>{entries}</dl></details> }
 }

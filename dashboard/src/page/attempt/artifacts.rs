@@ -63,7 +63,7 @@ fn who(step: &StepView) -> String {
     match &step.worker {
         Some(worker) => worker.to_string(),
         None if step.kind.executor() == Executor::Agent => "server".to_owned(),
-        None => "nobody yet".to_owned(),
+        None => "no worker yet".to_owned(),
     }
 }
 

@@ -43,9 +43,9 @@ fn plot(outcomes: &[Outcome], reference: &Speedups) -> AnyView {
     let mut sorted: Vec<&Outcome> = outcomes.iter().collect();
     sorted.sort_by(|a, b| slowest_last(a, b).then_with(|| a.task.cmp(&b.task)));
     let rows: Vec<ForestRow> = sorted.into_iter().map(row).collect();
-    let is_without_roofline = outcomes.iter().all(|outcome| outcome.roofline_share.is_none());
     let mut about = "Best attempt of each task over its reference, with the interval.".to_owned();
-    if is_without_roofline && outcomes.iter().any(|outcome| outcome.over_reference.is_some()) {
+    // The roofline is known only of runs that were read as a whole.
+    if outcomes.iter().any(|outcome| outcome.is_computed && outcome.over_reference.is_some()) {
         about.push_str(" Rooflines are on the pages of the attempts.");
     }
     let mean = reference.geometric_mean().map(|mean| ("Geometric mean", mean));

@@ -83,7 +83,7 @@ pub(super) fn section(detail: &RunDetail) -> AnyView {
         .iter()
         .map(|step| {
             let why = step.waiting_for.clone().or_else(|| step.failure.as_ref().map(|failure| failure.message.clone()));
-            let worker = step.worker.as_ref().map_or_else(|| "nobody yet".to_owned(), ToString::to_string);
+            let worker = step.worker.as_ref().map_or_else(|| "no worker yet".to_owned(), ToString::to_string);
             vec![
                 Cell::Code(step.key.clone()),
                 Cell::Tag(step.status.as_str().to_owned(), words(step.status.as_str())),
