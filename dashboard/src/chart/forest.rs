@@ -14,7 +14,7 @@ const MAX_BASELINES: usize = 8;
 /// Room for one row.
 const ROW: f64 = 24.0;
 /// Room for the names at the left, and for the numbers at the right.
-const SIDES: (f64, f64) = (184.0, 180.0);
+const SIDES: (f64, f64) = (204.0, 168.0);
 
 /// A row.
 #[derive(Debug, Clone, Default)]

@@ -111,7 +111,7 @@ pub(crate) fn baseline_table(detail: &RunDetail, attempt: Option<&Attempt>, head
         vec![
             name(baseline.kind),
             Cell::Number(show(measured.candidate_median_ns, Unit::Nanoseconds)),
-            Cell::Number(speedup(measured.speedup)),
+            Cell::Number(show(measured.speedup.estimate, Unit::Times)),
             Cell::Number(over.unwrap_or_default()),
         ]
     }));

@@ -8,7 +8,7 @@ use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::time::TimestampMs;
 
 use super::outcome::Outcome;
-use super::results::curves;
+use super::results::{curves, has_tall_plot};
 use crate::address::Address;
 use crate::chart::{Axis, Caption, Dots, Group, Series, Unit, float_u64, histogram, lines, scatter, since_beginning};
 use crate::format::{count, counted, words};
@@ -78,7 +78,7 @@ pub(super) fn charts(
         <div class="charts">
             {best_so_far(detail, results, now)}
             <div id="every-attempt">{attempts(address, results)}</div>
-            {curves(outcomes)}
+            {(!has_tall_plot(outcomes)).then(|| curves(outcomes))}
             {distribution(results)}
         </div>
         {on_page_only(zoom(address, results))}

@@ -12,14 +12,22 @@ use crate::format::{counted, percent};
 /// The name of each column of speedups, as it stands in every table and chart.
 const OVER: [&str; 2] = ["over the reference", "over the fastest baseline"];
 
+/// Tasks from which the forest plot is as tall as the summary with the curves of `fast_p` below it.
+const TALL_PLOT: usize = 12;
+
+/// Returns whether the curves of `fast_p` stand beside the forest plot, and not with the other charts.
+pub(super) fn has_tall_plot(outcomes: &[Outcome]) -> bool {
+    outcomes.len() >= TALL_PLOT
+}
+
 /// The plots and the summary.
 pub(super) fn results(outcomes: &[Outcome]) -> impl IntoView + use<> {
     let (reference, fastest) = (Speedups::over_reference(outcomes), Speedups::over_fastest(outcomes));
     view! {
         <h2 id="results">"Results"</h2>
-        <div class="charts">
+        <div class="charts pair">
             {plot(outcomes, &reference)}
-            <div>{summary(&reference, &fastest)}</div>
+            <div>{summary(&reference, &fastest)}{has_tall_plot(outcomes).then(|| curves(outcomes))}</div>
         </div>
     }
 }
