@@ -36,9 +36,9 @@ def graph_ratio(entry):
     return measured["speedup"]["estimate"] if measured else None
 
 
-def bound(entry):
+def bound(key, sets):
     """Whether launches or the device limit a reference; unknown without a CUDA graph."""
-    ratio = graph_ratio(entry)
+    ratio = graph_ratio(sets.get(key, {}))
     return "unknown" if ratio is None else "launches" if ratio > LAUNCH_BOUND else "device"
 
 
@@ -62,8 +62,7 @@ def fastest(entry):
 
 
 def same_lines(entries):
-    sets, alone = latest(entries, "set"), latest(entries, "same")
-    tasks = {**alone, **sets}
+    sets, tasks = latest(entries, "set"), latest(entries, "same")
     judged = {key: entry for key, entry in tasks.items() if entry.get("speedup")}
     if not judged:
         return []
@@ -75,7 +74,7 @@ def same_lines(entries):
     lines += ["| Bound by | Tasks | Interval contains 1 | Median half-width | Half-width within the goal | Lowest ratio | Highest ratio |",
               "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for kind, goal in (("device", 0.02), ("launches", 0.05), ("unknown", 0.05)):
-        group = {key: entry["speedup"] for key, entry in judged.items() if bound(entry) == kind}
+        group = {key: entry["speedup"] for key, entry in judged.items() if bound(key, sets) == kind}
         if group:
             widths = [half_width(speedup) for speedup in group.values()]
             ratios = [speedup["estimate"] for speedup in group.values()]
@@ -84,7 +83,7 @@ def same_lines(entries):
     missed = [(key, entry) for key, entry in judged.items() if key not in contains]
     if missed:
         lines += ["\nIntervals that do not contain 1:\n", "| Task | Ratio | Pairs of processes | Bound by |", "| --- | --- | --- | --- |"]
-        lines += [f"| {level}/{number} {entry['name']} | {interval(entry['speedup'])} | {', '.join(f'{pair:.3f}' for pair in entry.get('pairs') or [])} | {bound(entry)} |"
+        lines += [f"| {level}/{number} {entry['name']} | {interval(entry['speedup'])} | {', '.join(f'{pair:.3f}' for pair in entry.get('pairs') or [])} | {bound((level, number), sets)} |"
                   for (level, number), entry in missed]
     failed = [(key, entry) for key, entry in tasks.items() if not entry.get("speedup")]
     if failed:
@@ -134,7 +133,8 @@ def set_lines(entries):
 
 def agreement_lines(entries):
     theirs = {key: entry for key, entry in latest(entries, "kernelbench").items() if entry.get("times")}
-    ours = {**latest(entries, "same"), **latest(entries, "set")}
+    sets = latest(entries, "set")
+    ours = {**sets, **latest(entries, "same")}
     both = {key: (ours[key], entry["times"]) for key, entry in theirs.items() if ours.get(key, {}).get("reference")}
     if not both:
         return []
@@ -144,7 +144,7 @@ def agreement_lines(entries):
              f"100 trials). The goal: {AGREES[0]} to {AGREES[1]} where the device limits a reference.\n", "| Bound by | Tasks | Within | Median | Lowest | Highest |",
              "| --- | ---: | ---: | ---: | ---: | ---: |"]
     for kind in ("device", "launches", "unknown"):
-        group = [value for key, value in ratio.items() if bound(both[key][0]) == kind]
+        group = [value for key, value in ratio.items() if bound(key, sets) == kind]
         if group:
             within = sum(AGREES[0] <= value <= AGREES[1] for value in group)
             lines.append(f"| {kind} | {len(group)} | {within} | {statistics.median(group):.3f} | {min(group):.3f} | {max(group):.3f} |")
@@ -152,7 +152,7 @@ def agreement_lines(entries):
     for key, value in ratio.items():
         if not AGREES[0] <= value <= AGREES[1]:
             entry, times = both[key]
-            lines.append(f"| {key[0]}/{key[1]} {entry['name']} | {entry['reference']['mean']:.3f} | {times['mean']:.3f} | {value:.3f} | {bound(entry)} |")
+            lines.append(f"| {key[0]}/{key[1]} {entry['name']} | {entry['reference']['mean']:.3f} | {times['mean']:.3f} | {value:.3f} | {bound(key, sets)} |")
     return lines
 
 
@@ -189,9 +189,10 @@ def public_files(entries, facts):
         told = {key: times[key] for key in ("mean", "std", "min", "max", "num_trials")} | {"hardware": hardware, "device": "cuda:0"}
         files[file].setdefault(f"level{entry['level']}", {})[f"{entry['name']}.py"] = told
 
-    for entry in {**latest(entries, "same"), **latest(entries, "set")}.values():
+    for entry in {**latest(entries, "set"), **latest(entries, "same")}.values():
         if entry.get("reference"):
             add("baseline_time_torch.json", entry, entry["reference"])
+    for entry in latest(entries, "set").values():
         for each in entry.get("baselines", []):
             if each.get("times") and each["name"] in FILES:
                 add(FILES[each["name"]], entry, each["times"])

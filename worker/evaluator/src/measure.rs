@@ -62,8 +62,8 @@ pub struct Programs<'a> {
 pub struct MeasureOptions {
     /// Whether a published number rests on it: then the driver is idle, and the baseline has new processes.
     pub confirms: bool,
-    /// Whether the candidate is trusted and compiles at its first call. This takes minutes on the host and hardly the device, so that
-    /// other programs may be timed meanwhile.
+    /// Whether the candidate is trusted and compiles at its first call. This takes minutes, mostly on the host: the call runs in turns
+    /// with other users of the device.
     pub compiles: bool,
     /// Pairs of processes, each of which has a process of the candidate and one of the baseline.
     pub process_pairs: usize,

@@ -9,7 +9,7 @@ use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{Finding, ProcessEnd};
 
 use crate::breach::warning;
-use crate::check::{LaunchedOracle, Oracle, OracleError, smallest_first};
+use crate::check::{LaunchedOracle, Oracle, OracleError, ReferenceError, smallest_first};
 use crate::compare::UNNOTICED;
 use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
@@ -22,9 +22,6 @@ use crate::seeds::SecretSeeds;
 
 /// Timed calls of the reference.
 const TIMED_CALLS: usize = 7;
-
-/// A reference that is so many tolerances away from the truth says nothing about programs.
-const MEANINGLESS_ERROR: f64 = 1_000.0;
 
 /// Most that results of equal calls may be apart on a device, in tolerances.
 const MAX_APART: f64 = 0.5;
@@ -252,12 +249,13 @@ impl<M: Memory> Examination<'_, M> {
             (self.oracle.reference.keep_outputs(self.memory, 0)?, self.oracle.truth.keep_outputs(self.memory, 0)?);
         self.ask(&inputs, false)?;
         self.look_for_differences(&first)?;
-        self.facts.reference_normalized_error = self.facts.reference_normalized_error.max(error);
+        self.facts.reference_normalized_error = self.facts.reference_normalized_error.max(error.normalized);
         // A reference that misses the tolerance widens it; one that misses it by far leaves nothing to compare with.
-        if error > MEANINGLESS_ERROR {
+        if error.is_meaningless() {
             let message = format!(
-                "the reference is {error:.0} times the tolerance away from the truth in double precision, and nothing can be compared with \
-                 it: allow more, or make the reference more precise"
+                "the reference is {:.0} times the tolerance away from the truth in double precision, and nothing can be compared with \
+                 it: allow more, or make the reference more precise",
+                error.normalized
             );
             return Err(self.rejected("task.reference_meaningless", &message));
         }
@@ -269,7 +267,7 @@ impl<M: Memory> Examination<'_, M> {
     }
 
     /// Calls both. Returns the reference's error and the rules that they broke.
-    fn ask(&mut self, inputs: &[Draw], look_for_breaches: bool) -> Result<(f64, Vec<String>), Stop> {
+    fn ask(&mut self, inputs: &[Draw], look_for_breaches: bool) -> Result<(ReferenceError, Vec<String>), Stop> {
         let answer =
             self.oracle.ask(self.memory, self.shapes, Given::Drawn(inputs), self.tolerance, look_for_breaches)?;
         let answer = answer.ok_or_else(|| {

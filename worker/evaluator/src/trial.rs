@@ -58,16 +58,16 @@ fn try_in<M: Memory>(
         Ok(program) => program,
         Err(error) => return Ok(Some(error.into_end()?.describe())),
     };
-    // A baseline compiles at its first call, for minutes, and hardly uses the device.
-    let guard = context.lock(DeviceMode::Driver);
     let mut call = || -> Result<(), ProgramError> {
+        let guard = context.lock(DeviceMode::Work);
         let weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
         let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
         program.init(memory, Given::Drawn(&weights))?;
-        program.call_on(memory, Given::Drawn(&inputs))
+        program.make_call_ready(memory, Given::Drawn(&inputs))?;
+        drop(guard);
+        program.call_in_turns(context)
     };
     let failed = call().is_err();
-    drop(guard);
     let printed = program.printed();
     program.finish(context);
     Ok(failed.then_some(printed))

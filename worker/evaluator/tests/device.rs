@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use nightshift_evaluator::check::{Libraries, check};
 use nightshift_evaluator::context::{DevicePlace, ExecutionContext, Place};
 use nightshift_evaluator::device::{Gpu, KERNELS_SOURCE};
-use nightshift_evaluator::lock::DeviceLock;
+use nightshift_evaluator::lock::{DeviceLock, DeviceMode};
 use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
 use nightshift_evaluator::prepare::{Examined, ReferenceLibraries, prepare};
 use nightshift_evaluator::program::ProcessPool;
@@ -96,6 +97,10 @@ const TESTS: Tests = &[
     (
         "steps_on_one_device_take_turns_and_all_come_to_their_end",
         steps_on_one_device_take_turns_and_all_come_to_their_end,
+    ),
+    (
+        "while_a_trusted_program_compiles_others_have_the_device_alone",
+        while_a_trusted_program_compiles_others_have_the_device_alone,
     ),
     ("a_driver_that_cannot_export_memory_lends_it_by_handles", a_driver_that_cannot_export_memory_lends_it_by_handles),
     ("a_reference_is_prepared_on_a_device", a_reference_is_prepared_on_a_device),
@@ -360,6 +365,52 @@ fn steps_on_one_device_take_turns_and_all_come_to_their_end() {
             scope.spawn(|| assert!(codes(&raced(Some(&shared), &honest, true).1).is_empty()));
         }
     });
+}
+
+fn while_a_trusted_program_compiles_others_have_the_device_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (began, go) = (folder.path().join("began"), folder.path().join("go"));
+    // Its first call ends when another user of the device has had it alone, and fails when that does not happen.
+    let body = format!(
+        "if (first) {{ first = false; fclose(fopen({began:?}, \"w\")); for (int i = 0; i < 3000 && access({go:?}, F_OK); ++i) usleep(10000); \
+         if (access({go:?}, F_OK)) return 9; }} HONEST"
+    );
+    let preamble = "#include <cstdio>\n#include <unistd.h>\nstatic bool first = true;";
+    let (_kept, compiles) = built("compiles", preamble, &body);
+    let (host, cancel, lock) = (host(SandboxChoice::None), CancelFlag::default(), DeviceLock::default());
+    let place = DevicePlace {
+        gpu: Arc::clone(&GROUND.gpu),
+        access: GROUND.access.clone(),
+        libraries: Vec::new(),
+        lock: Some(&lock),
+        pool: None,
+        monitor: None,
+    };
+    let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Device(&place) };
+    let programs = Programs {
+        candidate: &compiles,
+        baseline: &GROUND.reference,
+        truth: &GROUND.truth,
+        baseline_label: "the reference",
+    };
+    let mut spec = spec();
+    spec.limits.call_timeout_ms = 60_000;
+    let options = MeasureOptions { compiles: true, process_pairs: 1, ..MeasureOptions::first() };
+    let measured = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..6_000 {
+                if began.exists() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let _alone = lock.lock(DeviceMode::Exclusive);
+            std::fs::write(&go, "").unwrap();
+        });
+        measure(&context, &spec, &programs, &machine(), false, &options)
+    });
+    let Ok(StepOutput::Measured { findings, .. }) = measured else { panic!("not measured: {measured:?}") };
+    assert!(codes(&findings).is_empty(), "{findings:?}");
 }
 
 fn a_driver_that_cannot_export_memory_lends_it_by_handles() {

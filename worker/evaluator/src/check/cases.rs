@@ -7,7 +7,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::CheckCase;
 
-use super::judge::{Limits, compare_outputs, fingerprint};
+use super::judge::{Limits, ReferenceError, compare_outputs, fingerprint};
 use super::oracle::{LaunchedOracle, Oracle, OracleError, with_reason};
 use super::test_case::{Change, Material, Mattered, Seen, Stop, TestCase, mostly_zero};
 use super::{launch, open};
@@ -265,11 +265,14 @@ impl<M: Memory> Check<'_, M> {
                 let answer = answers.next().ok_or_else(too_few_answers)?;
                 let truth =
                     answer.as_ref().map(|answer| answer.truth.iter().map(|tensor| memory.import(tensor)).collect());
-                (answer.map(|answer| answer.reference_error), truth.transpose().map_err(Stop::from)?)
+                (
+                    answer.map(|answer| ReferenceError::of(answer.reference_error)),
+                    truth.transpose().map_err(Stop::from)?,
+                )
             }
         };
         if let Some(record) = record {
-            record.push(recorded(memory, expected, answer)?);
+            record.push(recorded(memory, expected, answer.map(|error| error.normalized))?);
         }
         // What the program makes of inputs without an answer does not count, but it has to survive them.
         if case == TestCase::SamePointers {
@@ -305,7 +308,7 @@ impl<M: Memory> Check<'_, M> {
         if found.wrong_elements == 0 && !passed {
             let message = format!(
                 "the error is within tolerance, but {:.0} times the reference's own: more than the {} times that are allowed",
-                found.largest_error * limits.widened / reference_error,
+                found.largest_error * limits.widened / reference_error.normalized,
                 tolerance.reference_error_factor
             );
             note(&mut self.report.findings, warning("less_precise_than_reference", message));
@@ -313,7 +316,7 @@ impl<M: Memory> Check<'_, M> {
         for (total, count) in self.report.error_histogram.iter_mut().zip(found.histogram) {
             *total += count;
         }
-        self.push(case, shapes, passed, found, reference_error);
+        self.push(case, shapes, passed, found, reference_error.normalized);
         self.explain(case, (print, passed), seen);
         Ok(())
     }

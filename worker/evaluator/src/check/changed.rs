@@ -7,7 +7,7 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, Distribut
 
 use super::beside_reference::call_reference;
 use super::cases::Check;
-use super::judge::{Limits, compare_outputs, fingerprint};
+use super::judge::{Limits, ReferenceError, compare_outputs, fingerprint};
 use super::oracle::rounding_error;
 use super::oracle::{Oracle, OracleError};
 use super::test_case::{Change, Material, Seen, Stop, TestCase};
@@ -182,7 +182,7 @@ impl<M: Memory> Check<'_, M> {
         (zero, nearly): (&[Draw], &[Draw]),
     ) -> Result<bool, Stop> {
         let _guard = self.context.lock(DeviceMode::Work);
-        let limits = Limits::against_reference(&self.spec.effective_tolerance(), 0.0);
+        let limits = Limits::against_reference(&self.spec.effective_tolerance(), ReferenceError::default());
         oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
         let Some(outputs) = self.usual_outputs(&mut oracle.reference, zero)? else { return Ok(false) };
         if !call_reference(self.memory, &mut oracle.reference, nearly)? {

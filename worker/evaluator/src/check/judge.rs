@@ -1,6 +1,7 @@
 //! When outputs count as right.
 
 use nightshift_protocol::task::{ConcreteTensor, Tolerance};
+use nightshift_protocol::verdict::WorstElement;
 
 use crate::compare::Comparison;
 use crate::memory::{Memory, MemoryError, Operand};
@@ -15,8 +16,72 @@ const ROOM_BESIDE_REFERENCE: f64 = 4.0;
 /// The relative part of a tolerance is widened up to this, and no further.
 const MAX_WIDENED_RTOL: f64 = 0.01;
 
+/// Where the reference misses a tolerance whose relative part may not be widened further, a program may be so many times as far off.
+const ROOM_OVER_CAP: f64 = 2.0;
+
+/// A reference that is so many tolerances away from the truth, at an element that is small itself, says nothing about programs.
+const MEANINGLESS_ERROR: f64 = 1_000.0;
+
+/// A relative tolerance beyond which nothing can be compared.
+const MEANINGLESS_RTOL: f64 = 0.5;
+
 /// Other inputs may be a little harder than those of the check.
 const SLACK: f64 = 2.0;
+
+/// How far a reference is from the truth, at its worst element.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct ReferenceError {
+    /// In tolerances.
+    pub(crate) normalized: f64,
+    /// In tolerances after they were widened for it; 0 where none was.
+    pub(crate) under_widened: f64,
+    /// As a share of what the element should be; 0 where that is not known.
+    pub(crate) relative: f64,
+}
+
+impl ReferenceError {
+    /// An error that is known in tolerances alone.
+    pub(crate) fn of(normalized: f64) -> Self {
+        Self { normalized, under_widened: 0.0, relative: 0.0 }
+    }
+
+    /// The larger one of both.
+    #[must_use]
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            normalized: self.normalized.max(other.normalized),
+            under_widened: self.under_widened.max(other.under_widened),
+            relative: self.relative.max(other.relative),
+        }
+    }
+
+    /// Whether nothing can be compared with this reference: values that are as large as they should be may be half as large, or its
+    /// error is a distance that others disappear in.
+    pub(crate) fn is_meaningless(self) -> bool {
+        let halves = self.under_widened * ROOM_OVER_CAP * MAX_WIDENED_RTOL > MEANINGLESS_RTOL;
+        halves || (self.normalized > MEANINGLESS_ERROR && self.relative > MEANINGLESS_RTOL / ROOM_OVER_CAP)
+    }
+
+    /// Finds the error of a reference's outputs.
+    pub(crate) fn find<M: Memory>(
+        memory: &M,
+        outputs: &[Operand<'_, M>],
+        expected: &[Operand<'_, M>],
+        tensors: &[ConcreteTensor],
+        tolerance: &Tolerance,
+    ) -> Result<Self, MemoryError> {
+        let found = compare_outputs(memory, outputs, expected, tensors, tolerance)?;
+        let share = |worst: &WorstElement| Some((worst.candidate? - worst.truth).abs() / worst.truth.abs());
+        let relative = found.worst.as_ref().and_then(share).unwrap_or(0.0);
+        let error = Self { relative, ..Self::of(found.largest_error.min(f64::MAX)) };
+        let limits = Limits::against_truth(tolerance, error);
+        if limits.widened <= 1.0 {
+            return Ok(error);
+        }
+        let under_widened = compare_outputs(memory, outputs, expected, tensors, &limits.tolerance)?.largest_error;
+        Ok(Self { under_widened: under_widened.min(f64::MAX), ..error })
+    }
+}
 
 /// How far outputs may be from what is expected.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,25 +90,34 @@ pub(crate) struct Limits {
     pub(crate) tolerance: Tolerance,
     /// How much it was widened.
     pub(crate) widened: f64,
+    /// The reference's own error under that tolerance.
+    own: f64,
+    /// Whether the relative part was widened beyond its cap.
+    is_beyond_cap: bool,
     /// The largest normalized error that passes.
     pub(crate) allowed: f64,
 }
 
 impl Limits {
     /// Returns the limits for outputs that are compared with the truth, given the reference's own normalized error.
-    pub(crate) fn against_truth(tolerance: &Tolerance, reference_error: f64) -> Self {
-        let widened = (reference_error * ROOM_BESIDE_REFERENCE).max(1.0);
+    pub(crate) fn against_truth(tolerance: &Tolerance, reference: ReferenceError) -> Self {
+        let widened = (reference.normalized * ROOM_BESIDE_REFERENCE).max(1.0);
         // The reference's error is the largest near zero, where sums cancel. It is a distance, and no share of large values.
         let rtol = (tolerance.rtol * widened).min(tolerance.rtol.max(MAX_WIDENED_RTOL));
-        let tolerance = Tolerance { atol: tolerance.atol * widened, rtol, ..*tolerance };
-        let allowed = allowed_error(reference_error / widened, tolerance.reference_error_factor);
-        Self { tolerance, widened, allowed }
+        // A reference that misses even that is no reason to call its like wrong.
+        let further = (reference.under_widened * ROOM_OVER_CAP).max(1.0);
+        let tolerance = Tolerance { atol: tolerance.atol * widened * further, rtol: rtol * further, ..*tolerance };
+        let own = if further > 1.0 { reference.under_widened / further } else { reference.normalized / widened };
+        let allowed = allowed_error(own, tolerance.reference_error_factor);
+        Self { tolerance, widened: widened * further, own, is_beyond_cap: further > 1.0, allowed }
     }
 
     /// Returns the limits for outputs that are compared with the reference's, which has an error of its own.
-    pub(crate) fn against_reference(tolerance: &Tolerance, reference_error: f64) -> Self {
-        let truth = Self::against_truth(tolerance, reference_error);
-        Self { allowed: (truth.allowed + reference_error / truth.widened) * SLACK, ..truth }
+    pub(crate) fn against_reference(tolerance: &Tolerance, reference: ReferenceError) -> Self {
+        let truth = Self::against_truth(tolerance, reference);
+        // A tolerance that was widened beyond its cap has no more to give: outputs of zeros would pass.
+        let slack = if truth.is_beyond_cap { 1.0 } else { SLACK };
+        Self { allowed: (truth.allowed + truth.own) * slack, ..truth }
     }
 
     /// Whether a comparison under this tolerance passes.
@@ -100,7 +174,7 @@ mod tests {
     const TOLERANCE: Tolerance = Tolerance { atol: 1e-3, rtol: 1e-2, reference_error_factor: 64.0 };
 
     fn allowed(reference_error: f64) -> f64 {
-        Limits::against_truth(&TOLERANCE, reference_error).allowed
+        Limits::against_truth(&TOLERANCE, ReferenceError::of(reference_error)).allowed
     }
 
     fn close(left: f64, right: f64) -> bool {
@@ -117,18 +191,40 @@ mod tests {
 
     #[test]
     fn a_reference_that_misses_the_tolerance_widens_it() {
-        let limits = Limits::against_truth(&TOLERANCE, 3.0);
+        let limits = Limits::against_truth(&TOLERANCE, ReferenceError::of(3.0));
         assert!(close(limits.widened, 12.0) && close(limits.tolerance.atol, 0.012) && close(limits.allowed, 1.0));
         assert!(close(limits.tolerance.rtol, 0.01), "no program may be 12 % off: {limits:?}");
         let fine = Tolerance { rtol: 1e-4, ..TOLERANCE };
-        assert!(close(Limits::against_truth(&fine, 3.0).tolerance.rtol, 0.0012));
-        assert!(close(Limits::against_truth(&fine, 300.0).tolerance.rtol, 0.01));
-        assert!(close(Limits::against_truth(&TOLERANCE, 0.1).widened, 1.0));
+        assert!(close(Limits::against_truth(&fine, ReferenceError::of(3.0)).tolerance.rtol, 0.0012));
+        assert!(close(Limits::against_truth(&fine, ReferenceError::of(300.0)).tolerance.rtol, 0.01));
+        assert!(close(Limits::against_truth(&TOLERANCE, ReferenceError::of(0.1)).widened, 1.0));
     }
 
     #[test]
     fn outputs_next_to_the_reference_s_may_be_off_by_both_errors() {
-        let limits = Limits::against_reference(&TOLERANCE, 0.01);
+        let limits = Limits::against_reference(&TOLERANCE, ReferenceError::of(0.01));
         assert!(close(limits.allowed, 2.0 * (0.64 + 0.01)));
+    }
+
+    #[test]
+    fn a_reference_that_misses_the_widened_tolerance_is_right_and_zeros_are_not() {
+        let fine = Tolerance { atol: 1e-4, rtol: 1e-4, reference_error_factor: 64.0 };
+        for off in [0.02, 0.1, 0.24] {
+            // The element is so large that the absolute part says nothing.
+            let normalized = off / fine.rtol;
+            let under_widened = off / Limits::against_truth(&fine, ReferenceError::of(normalized)).tolerance.rtol;
+            let error = ReferenceError { normalized, under_widened, relative: off };
+            assert!(!error.is_meaningless());
+            for (limits, of_reference) in
+                [(Limits::against_truth(&fine, error), off), (Limits::against_reference(&fine, error), 0.0)]
+            {
+                assert!(of_reference / limits.tolerance.rtol <= limits.allowed, "{off}: {limits:?}");
+                assert!(1.0 / limits.tolerance.rtol > limits.allowed, "zeros pass at {off}: {limits:?}");
+            }
+        }
+        assert!(ReferenceError { normalized: 3_000.0, under_widened: 30.0, relative: 0.3 }.is_meaningless());
+        assert!(ReferenceError { normalized: 3_000.0, under_widened: 0.2, relative: 900.0 }.is_meaningless());
+        assert!(!ReferenceError { normalized: 900.0, under_widened: 0.2, relative: 900.0 }.is_meaningless());
+        assert!(!ReferenceError { normalized: 3_000.0, under_widened: 16.0, relative: 0.17 }.is_meaningless());
     }
 }

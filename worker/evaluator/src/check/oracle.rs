@@ -7,7 +7,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, PrecisionPolicy, Tolerance};
 use nightshift_protocol::verdict::ProcessEnd;
 
-use super::judge::{all_finite, compare_outputs};
+use super::judge::{ReferenceError, all_finite};
 use super::{launch, open};
 use crate::breach::Breach;
 use crate::draw::Draw;
@@ -67,9 +67,9 @@ pub(crate) fn with_reason(mut failure: StepFailure, printed: &str) -> StepFailur
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     /// The reference's largest normalized error, or the one that rounding makes which the task's policy allows.
-    pub(crate) reference_error: f64,
+    pub(crate) reference_error: ReferenceError,
     /// The reference's own one.
-    pub(crate) own_error: f64,
+    pub(crate) own_error: ReferenceError,
     /// Rules that reference or truth broke.
     pub(crate) breaches: Vec<Breach>,
 }
@@ -168,8 +168,7 @@ impl<M: Memory> Oracle<M> {
             return Ok(None);
         }
         let (reference, truth) = (self.reference.outputs(0), self.truth.outputs(0));
-        let found = compare_outputs(memory, &reference, &truth, &shapes.outputs, tolerance)?;
-        let own_error = found.largest_error.min(f64::MAX);
+        let own_error = ReferenceError::find(memory, &reference, &truth, &shapes.outputs, tolerance)?;
         let mut reference_error = own_error;
         if let (Some(bits), Given::Drawn(drawn)) = (self.dropped_bits, inputs) {
             let (draws, expected) = ((&self.weights[..], drawn), self.truth.outputs(0));
@@ -212,12 +211,13 @@ pub(crate) fn rounding_error<M: Memory>(
     (weights, inputs): (&[Draw], &[Draw]),
     expected: &[Operand<'_, M>],
     tolerance: &Tolerance,
-) -> Result<f64, ProgramError> {
+) -> Result<ReferenceError, ProgramError> {
     let rounded = |draws: &[Draw]| draws.iter().map(|draw| draw.rounded(bits)).collect::<Vec<_>>();
     reference.init(memory, Given::Drawn(&rounded(weights)))?;
     reference.call_on(memory, Given::Drawn(&rounded(inputs)))?;
-    let found = compare_outputs(memory, &reference.outputs(0), expected, &shapes.outputs, tolerance)?;
+    let finite = all_finite(memory, &reference.outputs(0))?;
+    let found = ReferenceError::find(memory, &reference.outputs(0), expected, &shapes.outputs, tolerance)?;
     reference.init(memory, Given::Drawn(weights))?;
     // Without a finite answer there is no error.
-    Ok(if found.largest_error.is_finite() { found.largest_error } else { 0.0 })
+    Ok(if finite { found } else { ReferenceError::default() })
 }

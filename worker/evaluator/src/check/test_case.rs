@@ -3,6 +3,7 @@
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, Tolerance};
 
+use super::judge::ReferenceError;
 use super::oracle::OracleError;
 use crate::draw::{Draw, Few, InputKind, draw_on_host};
 use crate::memory::MemoryError;
@@ -174,5 +175,5 @@ pub(super) struct Seen {
     /// Whether the outputs to the declared inputs were wrong, and those to the same inputs under other weights.
     pub(super) kept_weights: bool,
     /// The reference's largest error so far.
-    pub(super) reference_error: f64,
+    pub(super) reference_error: ReferenceError,
 }

@@ -10,7 +10,7 @@ use super::weights::{reference_error, weights};
 use super::windows::{Usual, draws_of, per_call, quietest_times, time_window, usual_times};
 use super::{Round, Side};
 use crate::breach::note;
-use crate::check::{Limits, SMALLEST_REFERENCE_ERROR};
+use crate::check::{Limits, ReferenceError, SMALLEST_REFERENCE_ERROR};
 use crate::draw::Draw;
 use crate::lock::DeviceMode;
 use crate::memory::Memory;
@@ -188,8 +188,10 @@ impl<'a, M: Memory> Setup<'a, M> {
             (None, Some(truth)) => {
                 let weights = weights(memory, spec, shapes, &mut baseline, &mut seeds).map_err(Side::Baseline)?;
                 let error = reference_error(memory, spec, shapes, (&mut baseline, truth), &weights, &mut seeds)?;
-                let limits =
-                    Limits::against_reference(&spec.effective_tolerance(), error.max(SMALLEST_REFERENCE_ERROR));
+                let limits = Limits::against_reference(
+                    &spec.effective_tolerance(),
+                    error.max(ReferenceError::of(SMALLEST_REFERENCE_ERROR)),
+                );
                 let calls = (context.device().is_some(), PILOTS);
                 let baseline_ns = super::median_call_ns(memory, &mut baseline, shapes.inputs.len(), &mut seeds, calls)
                     .map_err(Side::Baseline)?;
@@ -323,12 +325,18 @@ impl<'a, M: Memory> Setup<'a, M> {
     pub(super) fn load_candidate(&mut self, findings: &mut Vec<Finding>, timer: &mut PhaseTimer) -> Result<(), Side> {
         let (memory, inputs) = (self.memory, self.shapes.inputs.len());
         let options = ProgramOptions { calls: self.calls.most, ..self.options };
-        let mode = if self.compiles { DeviceMode::Driver } else { DeviceMode::Work };
-        let _guard = self.context.lock(mode);
+        let mut guard = self.context.lock(DeviceMode::Work);
         let candidate = &mut self.candidate;
         candidate.load(self.context, &self.candidate_file, self.spec.torch.as_ref()).map_err(Side::Candidate)?;
         candidate.resize(memory, &self.candidate_file, &options).map_err(Side::Candidate)?;
         candidate.init(memory, Given::Drawn(&self.weights)).map_err(Side::Candidate)?;
+        if self.compiles {
+            let draws = draws_of(1, inputs, &mut self.seeds);
+            candidate.make_call_ready(memory, Given::Drawn(&draws[0])).map_err(Side::Candidate)?;
+            drop(guard);
+            candidate.call_in_turns(self.context).map_err(Side::Candidate)?;
+            guard = self.context.lock(DeviceMode::Work);
+        }
         for number in 0..FIRST_CALLS {
             let draws = draws_of(1, inputs, &mut self.seeds);
             candidate.call_on(memory, Given::Drawn(&draws[0])).map_err(Side::Candidate)?;
@@ -344,6 +352,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             candidate.enter_windows().map_err(Side::Candidate)?;
         }
         candidate.process.freeze().map_err(Side::Candidate)?;
+        drop(guard);
         timer.end("candidate");
         Ok(())
     }

@@ -96,10 +96,11 @@ mod tests {
     use nightshift_protocol::task::Tolerance;
 
     use super::*;
+    use crate::check::ReferenceError;
 
     fn verifier(made: u64, wrong: &[u64]) -> OutputVerifier {
         let tolerance = Tolerance { atol: 1e-3, rtol: 1e-3, reference_error_factor: 64.0 };
-        let limits = Limits::against_reference(&tolerance, 0.01);
+        let limits = Limits::against_reference(&tolerance, ReferenceError::of(0.01));
         OutputVerifier { limits, made, verified: made, wrong: wrong.to_vec() }
     }
 

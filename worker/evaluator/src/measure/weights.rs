@@ -3,7 +3,7 @@
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 
 use super::Side;
-use crate::check::{compare_outputs, rounding_error};
+use crate::check::{ReferenceError, all_finite, rounding_error};
 use crate::draw::{Draw, InputKind};
 use crate::memory::{Memory, Operand};
 use crate::program::{Given, Program, ProgramError};
@@ -90,8 +90,8 @@ pub(super) fn reference_error<M: Memory>(
     (baseline, truth): (&mut Program<M>, &mut Program<M>),
     weights: &[Draw],
     seeds: &mut SecretSeeds,
-) -> Result<f64, Side> {
-    let (mut largest, tolerance) = (0.0_f64, spec.effective_tolerance());
+) -> Result<ReferenceError, Side> {
+    let (mut largest, tolerance) = (ReferenceError::default(), spec.effective_tolerance());
     let mut find = || -> Result<(), ProgramError> {
         truth.init(memory, Given::Drawn(weights))?;
         for _ in 0..ERROR_SETS {
@@ -101,9 +101,11 @@ pub(super) fn reference_error<M: Memory>(
                 program.trim_where_large()?;
             }
             let expected = truth.outputs(0);
-            let own = compare_outputs(memory, &baseline.outputs(0), &expected, &shapes.outputs, &tolerance)?;
             // Without a finite answer there is no error.
-            largest = if own.largest_error.is_finite() { largest.max(own.largest_error) } else { largest };
+            if all_finite(memory, &baseline.outputs(0))? && all_finite(memory, &expected)? {
+                let outputs = baseline.outputs(0);
+                largest = largest.max(ReferenceError::find(memory, &outputs, &expected, &shapes.outputs, &tolerance)?);
+            }
             if let Some(bits) = spec.precision.dropped_bits() {
                 let draws = (weights, &inputs[..]);
                 largest = largest.max(rounding_error(memory, baseline, bits, shapes, draws, &expected, &tolerance)?);

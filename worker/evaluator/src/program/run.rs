@@ -314,6 +314,15 @@ impl<M: Memory> Program<M> {
         Ok(Window { elapsed, events_ns: reply.events_ns })
     }
 
+    /// Calls the program once, in turns with other users of the device: the call takes minutes, mostly on the host. No guard of the
+    /// device may be held.
+    pub(crate) fn call_in_turns(&mut self, context: &ExecutionContext<'_>) -> Result<(), ProgramError> {
+        let reply = self.process.ask_in_turns(Request::Call { count: 1 }, self.limit_ms(1), context)?;
+        self.process.succeeded("ns_run", reply.status)?;
+        self.called = true;
+        Ok(())
+    }
+
     /// Calls the program once.
     pub(crate) fn call_once(&mut self) -> Result<(), ProgramError> {
         self.call(1)?;
@@ -424,10 +433,16 @@ impl<M: Memory> Program<M> {
 
     /// Puts inputs in place and calls the program once, untimed.
     pub(crate) fn call_on(&mut self, memory: &M, inputs: Given<'_>) -> Result<(), ProgramError> {
+        self.make_call_ready(memory, inputs)?;
+        self.call(1)?;
+        Ok(())
+    }
+
+    /// Everything of a call before the call itself.
+    pub(crate) fn make_call_ready(&mut self, memory: &M, inputs: Given<'_>) -> Result<(), ProgramError> {
         self.renew_poison(memory)?;
         self.prepare(memory, 0, inputs)?;
         memory.null_operation()?;
-        self.call(1)?;
         Ok(())
     }
 

@@ -7,7 +7,9 @@ use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_sandbox::process::{EndLimits, ProcessError, WATCH_INTERVAL, classify, receive, send};
 
 use super::ProgramError;
+use super::context::ExecutionContext;
 use super::process::{CPU_LIMIT_S, OUTPUT_BYTES, Process};
+use crate::lock::DeviceMode;
 use crate::runner::message::{Message, Reply, Request};
 
 /// Printed lines that a report keeps.
@@ -15,6 +17,12 @@ const PRINTED_LINES: usize = 20;
 
 /// Printed bytes that a report keeps.
 const PRINTED_BYTES: usize = 4096;
+
+/// How long a process computes before other users of the device have their turn.
+const TURN: Duration = Duration::from_millis(500);
+
+/// How long kernels that a stopped process has launched may still run.
+const DRAIN: Duration = Duration::from_millis(20);
 
 /// How long a process whose socket can be read without a request may take to turn out to have ended.
 const ENDING_LIMIT: Duration = Duration::from_millis(100);
@@ -40,11 +48,15 @@ impl Process {
         self.send(&Message { nonce, request }, descriptor)?;
         let reply = self.receive(nonce, started + Duration::from_millis(limit_ms), limit_ms)?;
         tracing::trace!(request = name, took_us = started.elapsed().as_micros(), "asked a program's process");
-        if let Some(fault) = reply.fault {
-            let end = ProcessEnd::DeviceFault { error: fault.error, during: fault.during };
-            return Err(self.give_up(end));
+        self.without_fault(reply)
+    }
+
+    /// An answer, unless it tells of a fault of the device.
+    fn without_fault(&mut self, reply: Reply) -> Result<Reply, ProgramError> {
+        match reply.fault {
+            None => Ok(reply),
+            Some(fault) => Err(self.give_up(ProcessEnd::DeviceFault { error: fault.error, during: fault.during })),
         }
-        Ok(reply)
     }
 
     /// Sends a message without waiting for the answer.
@@ -63,17 +75,54 @@ impl Process {
         Ok(())
     }
 
+    /// Sends a request that takes minutes, mostly on the host, and waits for the answer. The process runs in turns: after each one
+    /// it is stopped, and other users of the device have theirs. The time limit counts only turns of this process.
+    pub(crate) fn ask_in_turns(
+        &mut self,
+        request: Request,
+        limit_ms: u64,
+        context: &ExecutionContext<'_>,
+    ) -> Result<Reply, ProgramError> {
+        let nonce = self.nonces.draw();
+        let mut left = Duration::from_millis(limit_ms);
+        let mut guard = context.lock(DeviceMode::Work);
+        self.send(&Message { nonce, request }, None)?;
+        loop {
+            let began = Instant::now();
+            if let Some(reply) = self.receive_until(nonce, began + TURN.min(left))? {
+                return self.without_fault(reply);
+            }
+            left = left.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(self.give_up(ProcessEnd::TimedOut { limit_ms }));
+            }
+            // A thread that the driver keeps busy cannot be stopped: then the process has the next turn, too.
+            if self.freeze().is_ok() {
+                std::thread::sleep(DRAIN);
+                drop(guard);
+                guard = context.lock(DeviceMode::Work);
+                self.thaw()?;
+            }
+        }
+    }
+
     /// Waits for the answer to a message.
     pub(super) fn receive(&mut self, nonce: u64, deadline: Instant, limit_ms: u64) -> Result<Reply, ProgramError> {
+        match self.receive_until(nonce, deadline)? {
+            Some(reply) => Ok(reply),
+            None => Err(self.give_up(ProcessEnd::TimedOut { limit_ms })),
+        }
+    }
+
+    /// Waits for the answer to a message up to this moment; returns nothing when there is none by then.
+    fn receive_until(&mut self, nonce: u64, deadline: Instant) -> Result<Option<Reply>, ProgramError> {
         loop {
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                return Err(self.give_up(ProcessEnd::TimedOut { limit_ms }));
-            };
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return Ok(None) };
             if self.jail.pump(left.min(WATCH_INTERVAL), Some(self.channel.as_fd()))? {
                 return match receive::<Reply>(&self.channel) {
                     Ok(Some(received)) if received.message.nonce == nonce => {
                         self.watch()?;
-                        Ok(received.message)
+                        Ok(Some(received.message))
                     }
                     Ok(Some(_)) => Err(self.give_up_over_protocol("an answer to a question that was not asked")),
                     Ok(None) => Err(self.find_end()),
