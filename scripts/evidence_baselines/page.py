@@ -171,18 +171,28 @@ def example_lines(entries):
     return lines
 
 
-def page(entries, facts):
+def page(entries, machines):
     lines = ["# Baselines: what users run, and how well it is measured\n",
-             f"Written by `scripts/evidence-baselines` on {facts['date']}: {facts['gpu']}; {facts['processor']}; PyTorch {facts['pytorch']} with its default "
-             f"flags; {facts['version']}, commit {facts['commit']}. Several tasks were measured at the same time; only timed calls have a GPU alone.\n"]
-    for part in (same_lines, slowed_lines, set_lines, agreement_lines, example_lines):
-        lines += part(entries)
+             "Written by `scripts/evidence-baselines`. Several tasks were measured at the same time; only timed calls have a GPU alone.\n"]
+    for gpu in sorted({entry["gpu"] for entry in entries}):
+        mine, facts = [entry for entry in entries if entry["gpu"] == gpu], machines[gpu]
+        commits = ", ".join(sorted({entry["commit"] for entry in mine}))
+        lines.append(f"## {gpu}\n\n{facts['date']}: {facts['gpu']}; {facts['processor']}; PyTorch {facts['pytorch']} with its default flags; "
+                     f"{facts['version']}, commit {commits}.\n")
+        for part in (same_lines, slowed_lines, set_lines, agreement_lines, example_lines):
+            lines += [line.replace("## ", "### ", 1) if line.lstrip("\n").startswith("## ") else line for line in part(mine)]
     return "\n".join(lines) + "\n"
 
 
-def public_files(entries, facts):
+def public_files(entries):
     """Timings in KernelBench's layout, as (path, text)."""
-    hardware = facts["gpu"].split(",")[0]
+    found = []
+    for gpu in sorted({entry["gpu"] for entry in entries}):
+        found += public_files_of([entry for entry in entries if entry["gpu"] == gpu], gpu)
+    return found
+
+
+def public_files_of(entries, hardware):
     files = {"baseline_time_torch.json": {}} | {name: {} for name in FILES.values()}
 
     def add(file, entry, times):
