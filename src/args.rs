@@ -257,7 +257,7 @@ pub(crate) struct Run {
     /// Stop a run when the lower bound of its confirmed speedup reaches this
     #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) target_speedup: Option<f64>,
-    /// What that speedup is meant over: `fastest`, the fastest way to run the reference (the default), or `reference`
+    /// The baseline of that speedup: `fastest`, the fastest way to run the reference (the default), or `reference`
     #[arg(long, value_name = "BASELINE", value_parser = target_baseline())]
     pub(crate) target_baseline: Option<TargetBaseline>,
     /// Attempts of a run

@@ -84,7 +84,10 @@ pub(crate) fn summary_over_baselines(runs: &[&RunSummary]) -> Vec<String> {
         return Vec::new();
     }
     let over_reference = runs.iter().map(|run| run.digest.best_speedup).collect();
-    let over_fastest = runs.iter().map(|run| run.digest.best_speedup_over_fastest).collect();
+    // Of a right program whose speedup over the fastest baseline is not known, nothing can be counted.
+    let is_known =
+        |run: &&&RunSummary| run.digest.best_speedup.is_none() || run.digest.best_speedup_over_fastest.is_some();
+    let over_fastest = runs.iter().filter(is_known).map(|run| run.digest.best_speedup_over_fastest).collect();
     [line("the reference", over_reference), line("the fastest baseline", over_fastest)].into_iter().flatten().collect()
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 use nightshift_protocol::api::RunSummary;
+use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::id::RunId;
 
 use crate::output::{Output, printable};
@@ -25,6 +26,8 @@ pub(crate) enum Progress {
         whole: ProgressBar,
         /// One for each run.
         runs: BTreeMap<RunId, ProgressBar>,
+        /// What the remaining time is estimated from.
+        preparation: Preparation,
     },
     /// Lines.
     Lines {
@@ -34,8 +37,8 @@ pub(crate) enum Progress {
         said: BTreeMap<RunId, String>,
         /// How many tasks were prepared when that was said last.
         prepared: usize,
-        /// When the first of them was shown.
-        began: Instant,
+        /// What the remaining time is estimated from.
+        preparation: Preparation,
     },
 }
 
@@ -43,23 +46,23 @@ impl Progress {
     /// Bars or lines, as standard error is.
     pub(crate) fn new(output: Output) -> Self {
         if !output.shows_bars() {
-            return Self::Lines { output, said: BTreeMap::new(), prepared: 0, began: Instant::now() };
+            return Self::Lines { output, said: BTreeMap::new(), prepared: 0, preparation: Preparation::default() };
         }
         let all = output.bars();
         let whole = all.add(ProgressBar::new(0));
         whole.set_style(style("{bar:24} {pos}/{len} runs ended, {elapsed} elapsed{msg}"));
         whole.enable_steady_tick(TICK);
-        Self::Bars { all, whole, runs: BTreeMap::new() }
+        Self::Bars { all, whole, runs: BTreeMap::new(), preparation: Preparation::default() }
     }
 
     /// Shows the runs as they are now, and what some of them wait for.
     pub(crate) fn show(&mut self, summaries: &[RunSummary], waits: &BTreeMap<RunId, String>) {
         match self {
-            Self::Bars { all, whole, runs } => {
+            Self::Bars { all, whole, runs, preparation } => {
                 whole.set_length(u64::try_from(summaries.len()).unwrap_or(u64::MAX));
                 let ended = summaries.iter().filter(|run| run.status.is_final()).count();
                 whole.set_position(u64::try_from(ended).unwrap_or(u64::MAX));
-                let preparing = preparing(summaries, whole.elapsed());
+                let preparing = preparation.describe(summaries, Instant::now());
                 whole.set_message(preparing.map_or_else(String::new, |preparing| format!("; {preparing}")));
                 for run in summaries {
                     if !runs.contains_key(&run.id) {
@@ -82,10 +85,10 @@ impl Progress {
                     }
                 }
             }
-            Self::Lines { output, said, prepared, began } => {
+            Self::Lines { output, said, prepared, preparation } => {
                 let now = summaries.iter().filter(|run| is_prepared(run)).count();
                 if now != std::mem::replace(prepared, now)
-                    && let Some(preparing) = preparing(summaries, began.elapsed())
+                    && let Some(preparing) = preparation.describe(summaries, Instant::now())
                 {
                     output.note(&preparing);
                 }
@@ -114,19 +117,30 @@ impl Progress {
     }
 }
 
-/// Whether a run's task is prepared, or never will be.
+/// Returns whether a run's task is prepared, or never will be.
 fn is_prepared(run: &RunSummary) -> bool {
-    run.digest.fastest_baseline.is_some() || run.status.is_final()
+    run.digest.fastest_baseline.is_some() || run.digest.attempts > 0 || run.status.is_final()
 }
 
-/// How many tasks are prepared, and how long the others will take at this rate; nothing where all are.
-fn preparing(runs: &[RunSummary], elapsed: Duration) -> Option<String> {
-    let prepared = runs.iter().filter(|run| is_prepared(run)).count();
-    let (done, all) = (u32::try_from(prepared).ok()?, u32::try_from(runs.len()).ok()?);
-    let open = all.checked_sub(done).filter(|open| *open > 0 && all > 1)?;
-    let left = elapsed.checked_mul(open).and_then(|all| all.checked_div(done));
-    let left = left.map_or_else(String::new, |left| format!(", about {} left", HumanDuration(left)));
-    Some(format!("{done} of {all} tasks prepared{left}"))
+/// How tasks are prepared while this command looks on.
+#[derive(Debug, Default)]
+pub(crate) struct Preparation {
+    /// When it looked first, and how many tasks were prepared by then.
+    first: Option<(Instant, u32)>,
+}
+
+impl Preparation {
+    /// Describes how many tasks are prepared, and how long the others take at the rate seen so far. Returns nothing where all are.
+    fn describe(&mut self, runs: &[RunSummary], now: Instant) -> Option<String> {
+        let prepared = runs.iter().filter(|run| is_prepared(run)).count();
+        let (done, all) = (u32::try_from(prepared).ok()?, u32::try_from(runs.len()).ok()?);
+        let (began, before) = *self.first.get_or_insert((now, done));
+        let open = all.checked_sub(done).filter(|open| *open > 0 && all > 1)?;
+        let seen = done.saturating_sub(before);
+        let left = now.duration_since(began).checked_mul(open).and_then(|time| time.checked_div(seen));
+        let left = left.map_or_else(String::new, |left| format!(", about {} left", HumanDuration(left)));
+        Some(format!("{done} of {all} tasks prepared{left}"))
+    }
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -138,7 +152,13 @@ fn line(run: &RunSummary, wait: Option<&String>) -> String {
     let attempts = present::count(usize::try_from(run.digest.attempts).unwrap_or(usize::MAX), "attempt");
     let best = run.digest.best_speedup.map_or_else(String::new, |speedup| {
         let confirmed = if run.digest.best_confirmed { ", confirmed" } else { "" };
-        format!(", best {}{confirmed}", present::factor(speedup.estimate))
+        let over = run.digest.best_speedup_over_fastest.zip(run.digest.fastest_baseline);
+        let over = over
+            .filter(|(_, fastest)| fastest.kind != BaselineKind::Reference)
+            .map_or_else(String::new, |(speedup, fastest)| {
+                format!(", {} over {}", present::factor(speedup.estimate), fastest.kind.label())
+            });
+        format!(", best {}{confirmed}{over}", present::factor(speedup.estimate))
     });
     let what = if run.status.is_final() { present::ending(run) } else { run.digest.activity.clone() };
     let wait = wait.map_or_else(String::new, |wait| format!(" ({wait})"));
@@ -153,7 +173,8 @@ mod tests {
     use super::*;
 
     fn run(status: &str, prepared: bool) -> RunSummary {
-        let fastest = json!({"name": "reference", "kind": "reference", "median_ns": 1.0, "speedup": {"estimate": 1.0, "low": 1.0, "high": 1.0}});
+        let fastest =
+            json!({"kind": "reference", "median_ns": 1.0, "speedup": {"estimate": 1.0, "low": 1.0, "high": 1.0}});
         serde_json::from_value(json!({
             "id": "run_018f0000000070008000000000000001", "campaign": "cmp_018f0000000070008000000000000002", "status": status,
             "created_at": 0, "finished_at": null, "failure": null,
@@ -168,11 +189,16 @@ mod tests {
 
     #[test]
     fn while_tasks_are_prepared_it_says_how_many_and_for_how_long() {
-        let minute = Duration::from_secs(60);
-        let open = [run("running", true), run("running", false), run("running", false), run("failed", false)];
-        assert_eq!(preparing(&open, minute).as_deref(), Some("2 of 4 tasks prepared, about 60 seconds left"));
-        assert_eq!(preparing(&open[1..3], minute).as_deref(), Some("0 of 2 tasks prepared"));
-        assert_eq!(preparing(&open[..1], minute), None);
-        assert_eq!(preparing(&open[1..2], minute), None, "of one task there is nothing to count");
+        let (began, minute) = (Instant::now(), Duration::from_mins(1));
+        let runs = |prepared: [bool; 4]| prepared.map(|prepared| run("running", prepared));
+        let mut preparation = Preparation::default();
+        let first = preparation.describe(&runs([true, false, false, false]), began);
+        assert_eq!(first.as_deref(), Some("1 of 4 tasks prepared"), "of the one before it no time is known");
+        let second = preparation.describe(&runs([true, true, false, false]), began + minute);
+        assert_eq!(second.as_deref(), Some("2 of 4 tasks prepared, about 2 minutes left"));
+        assert_eq!(preparation.describe(&runs([true; 4]), began + minute), None);
+        let ended = [run("failed", false), run("running", false)];
+        assert_eq!(Preparation::default().describe(&ended, began).as_deref(), Some("1 of 2 tasks prepared"));
+        assert_eq!(Preparation::default().describe(&ended[1..], began), None, "of one task there is nothing to count");
     }
 }

@@ -75,10 +75,10 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
                     summary.digest.best_speedup_over_fastest.zip(summary.digest.fastest_baseline)
                     && fastest.kind != BaselineKind::Reference
                 {
-                    lines.push_str(&format!("\n{}\nover {}", present::interval(over), fastest.kind.label()));
+                    lines = format!("{lines}\n{}\nover {}", present::interval(over), fastest.kind.label());
                 }
                 if let Some(share) = mostly_libraries(detail) {
-                    lines.push_str(&format!("\n{:.0} % of its time\nin own kernels", share * 100.0));
+                    lines = format!("{lines}\n{:.0} % of its time\nin own kernels", share * 100.0);
                 }
                 if unverified(detail).is_some() {
                     lines.push_str("\nunverified");

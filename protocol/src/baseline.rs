@@ -34,7 +34,7 @@ impl BaselineKind {
     pub const OF_TORCH: [Self; 4] =
         [Self::CudaGraph, Self::Compile, Self::CompileReduceOverhead, Self::CompileMaxAutotune];
 
-    /// What people read.
+    /// Returns the name for people.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ pub enum TargetBaseline {
 }
 
 impl TargetBaseline {
-    /// Every one.
+    /// All of them.
     pub const ALL: [Self; 2] = [Self::Fastest, Self::Reference];
 
     /// The name in files and options.
@@ -113,9 +113,13 @@ impl TargetBaseline {
 }
 
 impl FastestBaseline {
-    /// The fastest of a reference and other ways to run it. A way counts as faster where its estimate is above 1.
+    /// Returns the fastest of a reference and other ways to run it. A way counts as faster where its estimate is above 1. Returns
+    /// nothing where there are other ways and none was measured.
     #[must_use]
-    pub fn of(reference_median_ns: f64, baselines: &[Baseline]) -> Self {
+    pub fn of(reference_median_ns: f64, baselines: &[Baseline]) -> Option<Self> {
+        if !baselines.is_empty() && baselines.iter().all(|baseline| baseline.measurement.is_none()) {
+            return None;
+        }
         let itself = Self {
             kind: BaselineKind::Reference,
             median_ns: reference_median_ns,
@@ -125,9 +129,9 @@ impl FastestBaseline {
             let measured = baseline.measurement.as_ref()?;
             Some(Self { kind: baseline.kind, median_ns: measured.candidate_median_ns, speedup: measured.speedup })
         });
-        others.filter(|other| other.speedup.estimate.is_finite()).fold(itself, |fastest, other| {
+        Some(others.filter(|other| other.speedup.estimate.is_finite()).fold(itself, |fastest, other| {
             if other.speedup.estimate > fastest.speedup.estimate { other } else { fastest }
-        })
+        }))
     }
 
     /// A program's speedup over this baseline, from its speedup over the reference.
@@ -138,14 +142,14 @@ impl FastestBaseline {
 }
 
 impl PreparedTask {
-    /// The fastest way to run the reference that was measured.
+    /// Returns the fastest way to run the reference that was measured; nothing where no other way was measured and there are some.
     #[must_use]
-    pub fn fastest_baseline(&self) -> FastestBaseline {
+    pub fn fastest_baseline(&self) -> Option<FastestBaseline> {
         FastestBaseline::of(self.baseline_median_ns, &self.baselines)
     }
 }
 
-/// What the best programs of several tasks come to over one baseline.
+/// Speedups of the best programs of several tasks over one baseline, summarised.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     /// Geometric mean of the speedups of those that have one.
@@ -159,12 +163,13 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarises the speedups of the best programs of tasks; none for a task without a right program. Returns nothing where no
-    /// task has one.
+    /// Summarises the speedups of the best programs of tasks; none for a task without a right program. A task whose speedup is not
+    /// known must be left out. Returns nothing where no task has a speedup.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a number of tasks")]
     pub fn of(speedups: &[Option<Interval>]) -> Option<Self> {
-        let estimates: Vec<f64> = speedups.iter().flatten().map(|speedup| speedup.estimate).collect();
+        let is_usable = |estimate: &f64| estimate.is_finite() && *estimate > 0.0;
+        let estimates: Vec<f64> = speedups.iter().flatten().map(|speedup| speedup.estimate).filter(is_usable).collect();
         if estimates.is_empty() {
             return None;
         }
@@ -196,7 +201,8 @@ mod tests {
     #[test]
     fn without_a_faster_way_the_reference_is_the_fastest_baseline() {
         let unmeasured = Baseline { kind: BaselineKind::Compile, measurement: None, reason: None };
-        let fastest = FastestBaseline::of(5.0, &[unmeasured]);
+        assert_eq!(FastestBaseline::of(5.0, &[unmeasured]), None, "nothing is known of the other way");
+        let fastest = FastestBaseline::of(5.0, &[]).unwrap();
         assert_eq!((fastest.kind, fastest.median_ns), (BaselineKind::Reference, 5.0));
         let over_reference = Interval { estimate: 3.0, low: 2.8, high: 3.1 };
         let over_fastest = fastest.speedup_of(over_reference);

@@ -35,7 +35,7 @@ for job in listed:
         with open(job["path"], encoding="utf-8") as file, contextlib.redirect_stdout(io.StringIO()) as said:
             found = measure_ref_program_time(job["name"], file.read(), device=torch.device("cuda:0"))
         entry |= {"times": found} if found else {"fault": said.getvalue()[-300:]}
-    except Exception as error:  # noqa: BLE001  a task that fails is told, and the next one is timed
+    except Exception as error:  # noqa: BLE001  the failure is recorded, and the next task is timed
         entry["fault"] = str(error)[:300]
     torch.cuda.empty_cache()
     entry["wall_s"] = round(time.monotonic() - started, 1)

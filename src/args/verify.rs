@@ -25,6 +25,7 @@ Examples:
 
 /// `verify`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Verify {
     /// Folder with a task.toml, name of a bundled example, or a file of PyTorch with `Model`, `get_inputs` and `get_init_inputs`
@@ -38,7 +39,7 @@ pub(crate) struct Verify {
     pub(crate) against: Option<PathBuf>,
     /// Measure every other way to run the reference on a GPU, too, and compare programs with the fastest: `torch.compile` in
     /// three modes and a CUDA graph of a model, or the task's `library.cu`. Takes minutes for a model, once for each machine
-    #[arg(long)]
+    #[arg(long, conflicts_with = "against")]
     pub(crate) baselines: bool,
     /// How precise programs have to be, in the place of what the task says
     #[arg(long, value_name = "NAME", value_parser = super::policy())]

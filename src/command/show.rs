@@ -178,10 +178,9 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
         for baseline in &prepared.baselines {
             output.text(&printable(&present::baseline(baseline)))?;
         }
-        output.text(&printable(&format!(
-            "fastest baseline: {}",
-            present::fastest_baseline(&prepared.fastest_baseline())
-        )))?;
+        let fastest = prepared.fastest_baseline();
+        let fastest = fastest.as_ref().map_or_else(|| "not measured".to_owned(), present::fastest_baseline);
+        output.text(&printable(&format!("fastest baseline: {fastest}")))?;
         for warning in &prepared.warnings {
             output.text(&printable(&format!("warning: {}: {}", warning.code, warning.message)))?;
         }

@@ -11,6 +11,7 @@ use axum::response::Response;
 use futures::future::try_join3;
 use leptos::prelude::*;
 use nightshift_protocol::api::{CampaignDetail, CampaignResults, RunSummary};
+use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
@@ -201,7 +202,7 @@ fn asked_for(detail: &CampaignDetail) -> impl IntoView + use<> {
     let list = |names: Vec<String>| (!names.is_empty()).then(|| names.join(", "));
     let facts: Vec<(&'static str, Option<String>)> = vec![
         ("Strategy", Some(spec.strategy.clone())),
-        ("Target speedup", goal.target_speedup.map(|target| format!("{target}×"))),
+        ("Target speedup", goal.target_speedup.map(|target| target_of(target, goal.target_baseline))),
         ("Most attempts per run", number(goal.max_attempts)),
         ("Most new plans per run", number(goal.max_replans)),
         ("Candidates of a round", number(goal.candidates_per_round)),
@@ -219,4 +220,11 @@ fn asked_for(detail: &CampaignDetail) -> impl IntoView + use<> {
         .filter_map(|(name, value)| Some(view! { <dt>{name}</dt><dd>{value?}</dd> }))
         .collect::<Vec<_>>();
     view! { <details><summary>"Specification"</summary><dl>{entries}</dl></details> }
+}
+/// A target with the baseline that it is meant over.
+fn target_of(target: f64, baseline: Option<TargetBaseline>) -> String {
+    match baseline.unwrap_or_default() {
+        TargetBaseline::Fastest => format!("{target}× over the fastest baseline"),
+        TargetBaseline::Reference => format!("{target}× over the reference"),
+    }
 }

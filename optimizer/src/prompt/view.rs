@@ -62,7 +62,9 @@ impl MachineView {
             flags: toolchain.flags.join(" "),
             baseline_ms: Some(prepared.baseline_median_ns).filter(|ns| *ns > 0.0).map(milliseconds),
             baselines: prepared.baselines.iter().filter_map(baseline).collect(),
-            fastest_baseline: Some(prepared.fastest_baseline().kind)
+            fastest_baseline: prepared
+                .fastest_baseline()
+                .map(|fastest| fastest.kind)
                 .filter(|kind| *kind != BaselineKind::Reference)
                 .map(BaselineKind::label),
             warnings: prepared.warnings.iter().take(MAX_FINDINGS).map(|finding| line(&finding.message)).collect(),

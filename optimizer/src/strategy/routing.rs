@@ -90,7 +90,7 @@ impl Failure {
 pub(super) fn target_reached(run: &RunState, limits: &Limits) -> Option<Routed> {
     let target = limits.target_speedup?;
     let over_reference = confirmed_speedup(run.best()?)?;
-    let fastest = run.prepared.as_ref().map(PreparedTask::fastest_baseline);
+    let fastest = run.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
     let wanted = fastest
         .filter(|fastest| limits.target_baseline == TargetBaseline::Fastest && fastest.kind != BaselineKind::Reference);
     let (low, over) = match wanted {

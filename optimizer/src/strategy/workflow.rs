@@ -165,7 +165,7 @@ impl RunState {
     fn digest(&self) -> RunDigest {
         let best = self.best();
         let best_speedup = best.and_then(nightshift_protocol::attempt::Attempt::speedup);
-        let fastest_baseline = self.prepared.as_ref().map(PreparedTask::fastest_baseline);
+        let fastest_baseline = self.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
         RunDigest {
             task: self.input.task_name.clone(),
             model: self.input.models.label(&self.input.model),

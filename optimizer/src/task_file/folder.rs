@@ -16,7 +16,7 @@ use super::{
 
 /// Name of the file that makes a folder a task.
 pub const TASK_FILE: &str = "task.toml";
-/// A program that calls a library for the work of the reference, beside it: a baseline on the `cuda` target.
+/// A program that calls a library for the work of the reference: a baseline on the `cuda` target.
 pub const LIBRARY_FILE: &str = "library.cu";
 /// Folder of the replies for playback.
 pub const REPLIES_FOLDER: &str = "replies";

@@ -94,8 +94,7 @@ impl Report {
         let asks_for_baselines = against.is_none() && baselines.is_none();
         let baselines = baselines.filter(|_| against.is_none());
         let against = against.map_or_else(|| task.spec.reference.clone(), |path| path.display().to_string());
-        let fastest_baseline =
-            baselines.as_ref().and_then(|set| Some(FastestBaseline::of(reference_ns(set, &judged)?, set)));
+        let fastest_baseline = baselines.as_ref().and_then(|set| FastestBaseline::of(reference_ns(set, &judged)?, set));
         Self {
             task: task.spec.name.clone(),
             precision: task.spec.precision,
@@ -110,6 +109,9 @@ impl Report {
 
     /// What the fastest baseline is, or how to find out.
     fn fastest_line(&self) -> Option<String> {
+        if self.programs.is_empty() && self.baselines.as_ref().is_some_and(Vec::is_empty) {
+            return Some("there is no other way to run the reference of this task".to_owned());
+        }
         let known = self
             .fastest_baseline
             .as_ref()

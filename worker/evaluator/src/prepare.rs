@@ -251,7 +251,7 @@ impl<M: Memory> Examination<'_, M> {
         self.look_for_differences(&first)?;
         self.facts.reference_normalized_error = self.facts.reference_normalized_error.max(error.normalized);
         // A reference that misses the tolerance widens it; one that misses it by far leaves nothing to compare with.
-        if error.is_meaningless() {
+        if error.is_meaningless(self.tolerance) {
             let message = format!(
                 "the reference is {:.0} times the tolerance away from the truth in double precision, and nothing can be compared with \
                  it: allow more, or make the reference more precise",

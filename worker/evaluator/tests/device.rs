@@ -372,8 +372,10 @@ fn while_a_trusted_program_compiles_others_have_the_device_alone() {
     let (began, go) = (folder.path().join("began"), folder.path().join("go"));
     // Its first call ends when another user of the device has had it alone, and fails when that does not happen.
     let body = format!(
-        "if (first) {{ first = false; fclose(fopen({began:?}, \"w\")); for (int i = 0; i < 3000 && access({go:?}, F_OK); ++i) usleep(10000); \
-         if (access({go:?}, F_OK)) return 9; }} HONEST"
+        "if (first) {{ first = false; fclose(fopen(\"{began}\", \"w\")); for (int i = 0; i < 3000 && access(\"{go}\", F_OK); ++i) usleep(10000); \
+         if (access(\"{go}\", F_OK)) return 9; }} HONEST",
+        began = began.display(),
+        go = go.display()
     );
     let preamble = "#include <cstdio>\n#include <unistd.h>\nstatic bool first = true;";
     let (_kept, compiles) = built("compiles", preamble, &body);

@@ -7,20 +7,25 @@ use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
 use nightshift_evaluator::prepare::ReferenceLibraries;
 use nightshift_evaluator::trial::try_call;
 use nightshift_protocol::attempt::BuildReport;
-use nightshift_protocol::baseline::{Baseline, BaselineKind};
+use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{CudaLibrary, PYTHON_EXTENSION, TaskBundle, TaskSpec};
-use nightshift_protocol::verdict::{Finding, Severity};
+use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 use nightshift_toolchain::build::{Role, disk_failure};
 
 use super::devices::StepDevice;
 use super::step::{Step, secret_seeds};
-use crate::reference_cache::KnownBaselines;
 
-/// Stands behind a reference: the same model, recorded as a CUDA graph.
+/// Appended to a reference: the same model, recorded as a CUDA graph.
 const CUDA_GRAPH: &str = include_str!("baselines/cuda_graph.py");
+
+/// How PyTorch says that the GPU's memory is full, in lower case.
+const OUT_OF_MEMORY: &str = "out of memory";
+
+/// Codes of failures that concern the machine or the reference, and not the way to run it.
+const IS_FAULT: [&str; 3] = ["worker.", "gpu.", "reference.failed"];
 
 /// A first call may compile for so long, in milliseconds.
 const COMPILE_LIMIT_MS: u64 = 240_000;
@@ -29,29 +34,20 @@ const COMPILE_LIMIT_MS: u64 = 240_000;
 const COMPILE_MEMORY_BYTES: u64 = 16 << 30;
 
 impl Step<'_> {
-    /// Measures every other way to run the reference on a device. This takes minutes for a model of `PyTorch`.
-    pub(super) fn measure_baselines(
+    /// Measures one of the other ways to run a reference. This takes up to minutes for a model of `PyTorch`.
+    pub(super) fn measure_baseline(
         &self,
+        kind: BaselineKind,
         task: &TaskBundle,
         libraries: &ReferenceLibraries,
         context: &ExecutionContext<'_>,
         device: &StepDevice<'_>,
-    ) -> Result<KnownBaselines, StepFailure> {
-        let mut known = KnownBaselines::default();
-        for kind in baseline_kinds(task) {
-            let outcome = match self.baseline_program(task, kind)? {
-                Ok(program) if kind == BaselineKind::Library => self.measure_library(&program, task, libraries)?,
-                Ok(program) => self.measure_baseline(&program, task, libraries, context, device)?,
-                Err(reason) => Outcome::Unusable(reason),
-            };
-            known.faults += u32::from(matches!(outcome, Outcome::Fault(_)));
-            let (measurement, reason) = match outcome {
-                Outcome::Measured(measurement) => (Some(measurement), None),
-                Outcome::Unusable(reason) | Outcome::Fault(reason) => (None, Some(reason)),
-            };
-            known.baselines.push(Baseline { kind, measurement, reason });
+    ) -> Result<Outcome, StepFailure> {
+        match self.baseline_program(task, kind)? {
+            Ok(program) if kind == BaselineKind::Library => self.measure_library(&program, task, libraries),
+            Ok(program) => self.measure_program(&program, task, libraries, context, device),
+            Err(reason) => Ok(Outcome::Unusable(reason)),
         }
-        Ok(known)
     }
 
     /// A baseline as a program that can be measured, or why there is none.
@@ -96,11 +92,11 @@ impl Step<'_> {
             return Err(StepFailure::fatal("worker.internal", "a library was to be measured on the host"));
         };
         let place = self.place(Some(&device));
-        self.measure_baseline(program, task, libraries, &self.context(&place), &device)
+        self.measure_program(program, task, libraries, &self.context(&place), &device)
     }
 
-    /// Measures a baseline by the protocol of programs: it in the place of the program, the reference beside it.
-    fn measure_baseline(
+    /// Measures a baseline by the protocol of programs: it has the place of the program, and the reference that of the baseline.
+    fn measure_program(
         &self,
         program: &BaselineProgram,
         task: &TaskBundle,
@@ -132,13 +128,20 @@ impl Step<'_> {
                 let said = violations.map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ");
                 Ok(Outcome::Unusable(said))
             }
+            // Another time it may be faster, or have more memory.
+            Ok(StepOutput::MeasureFailed {
+                end: end @ (ProcessEnd::TimedOut { .. } | ProcessEnd::MemoryExceeded { .. }),
+                ..
+            }) => Ok(Outcome::Fault(end.describe())),
             Ok(StepOutput::MeasureFailed { end, .. }) => {
                 let said = said_by(context, spec, path).unwrap_or_default();
-                Ok(Outcome::Unusable(format!("{}{said}", end.describe())))
+                let message = format!("{}{said}", end.describe());
+                let is_fault = message.to_lowercase().contains(OUT_OF_MEMORY);
+                Ok(if is_fault { Outcome::Fault(message) } else { Outcome::Unusable(message) })
             }
             Ok(_) => Err(StepFailure::fatal("worker.internal", "a measurement gave something else")),
-            // Without it a task is as good as with it.
-            Err(failure) if failure.code.starts_with("worker.") || failure.code.starts_with("gpu.") => {
+            // The task can be used without this baseline.
+            Err(failure) if IS_FAULT.iter().any(|prefix| failure.code.starts_with(prefix)) => {
                 Ok(Outcome::Fault(failure.message))
             }
             Err(failure) => Err(failure),
@@ -152,8 +155,8 @@ struct BaselineProgram {
     spec: TaskSpec,
 }
 
-/// What came of measuring a baseline.
-enum Outcome {
+/// The result of measuring a baseline.
+pub(super) enum Outcome {
     Measured(Box<Measurement>),
     /// The reference cannot be run in this way, now or later.
     Unusable(String),
@@ -170,7 +173,7 @@ pub(super) fn baseline_kinds(task: &TaskBundle) -> Vec<BaselineKind> {
     }
 }
 
-/// Stands behind a reference: the same model, compiled in this mode at its first call.
+/// Returns what is appended to a reference: the same model, compiled in this mode at its first call.
 fn compiled(mode: &str) -> String {
     format!(
         "\n\nclass ModelNew(Model):\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args, **kwargs)\n        \

@@ -1,8 +1,9 @@
-//! What is known of references from before: their profiles and baselines, and whole tasks.
+//! Results of earlier examinations of references: their profiles and baselines, and whole tasks.
 
 use nightshift_evaluator::context::ExecutionContext;
 use nightshift_evaluator::prepare::{ReferenceFacts, ReferenceLibraries};
 use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::baseline::{Baseline, BaselineKind};
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{PreparedTask, StepFailure};
@@ -10,7 +11,7 @@ use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
 use nightshift_toolchain::build::Role;
 use serde_json::json;
 
-use super::baselines::baseline_kinds;
+use super::baselines::{Outcome, baseline_kinds};
 use super::devices::StepDevice;
 use super::golden::is_recorded;
 use super::step::Step;
@@ -20,7 +21,7 @@ use crate::reference_cache::{Findings, KnownBaselines, KnownProfile, ReferenceCa
 const RULES: u32 = 3;
 
 impl Step<'_> {
-    /// The profile of a reference: from before, where neither the model nor `PyTorch` nor the device has changed.
+    /// Returns the profile of a reference. It comes from the cache where neither the model nor `PyTorch` nor the device has changed.
     pub(super) fn known_profile(
         &self,
         task: &TaskBundle,
@@ -28,7 +29,7 @@ impl Step<'_> {
         device: &StepDevice<'_>,
         (build, facts): (&BuildReport, &ReferenceFacts),
     ) -> Result<Profile, StepFailure> {
-        let key = self.reference_key("profile", task, device);
+        let key = self.reference_key(Known::Profile, task, device);
         if let Some(KnownProfile { profile }) = self.recall(&self.bench.references, key.as_deref())? {
             return Ok(*profile);
         }
@@ -40,29 +41,44 @@ impl Step<'_> {
         Ok(*known.profile)
     }
 
-    /// The other baselines of a task: from before, or measured now where that is wanted. None where they are not known.
+    /// Returns the other baselines of a task. Those of earlier measurements come from the cache; with `measure`, the others are
+    /// measured now. Returns nothing where none is known.
     pub(super) fn known_baselines(
         &self,
         task: &TaskBundle,
         libraries: &ReferenceLibraries,
         context: &ExecutionContext<'_>,
         device: &StepDevice<'_>,
-        wanted: bool,
+        measure: bool,
     ) -> Result<Option<KnownBaselines>, StepFailure> {
-        if baseline_kinds(task).is_empty() {
-            return Ok(Some(KnownBaselines::default()));
+        let kinds = baseline_kinds(task);
+        let key = self.reference_key(Known::Baselines, task, device);
+        let mut known: KnownBaselines = self.recall(&self.bench.references, key.as_deref())?.unwrap_or_default();
+        let is_missing =
+            |known: &KnownBaselines, kind: BaselineKind| known.baselines.iter().all(|baseline| baseline.kind != kind);
+        if !measure {
+            return Ok(Some(known).filter(|known| kinds.is_empty() || !known.baselines.is_empty()));
         }
-        let key = self.reference_key("baselines", task, device);
-        if let Some(known) = self.recall(&self.bench.references, key.as_deref())? {
-            return Ok(Some(known));
-        }
-        if !wanted {
-            return Ok(None);
-        }
-        let known = self.measure_baselines(task, libraries, context, device)?;
-        if known.is_whole() {
+        let mut faults = Vec::new();
+        for kind in kinds.iter().copied() {
+            if !is_missing(&known, kind) {
+                continue;
+            }
+            let (measurement, reason) = match self.measure_baseline(kind, task, libraries, context, device)? {
+                Outcome::Measured(measurement) => (Some(measurement), None),
+                Outcome::Unusable(reason) => (None, Some(reason)),
+                Outcome::Fault(reason) => {
+                    faults.push(Baseline { kind, measurement: None, reason: Some(reason) });
+                    continue;
+                }
+            };
+            known.baselines.push(Baseline { kind, measurement, reason });
+            // Each one took minutes: an end of this step loses none.
             self.remember(&self.bench.references, key.as_deref(), &known)?;
         }
+        known.faults = faults.len();
+        known.baselines.extend(faults);
+        known.baselines.sort_by_key(|baseline| kinds.iter().position(|kind| *kind == baseline.kind));
         Ok(Some(known))
     }
 
@@ -126,8 +142,8 @@ impl Step<'_> {
         })))
     }
 
-    /// Names what is found out about a reference: `what`, its source and shapes, `PyTorch` or the compiler, the device and the tools.
-    fn reference_key(&self, what: &str, task: &TaskBundle, device: &StepDevice<'_>) -> Option<String> {
+    /// Names what is found out about a reference: its source, shapes and limits, `PyTorch` or the compiler, the device and the tools.
+    fn reference_key(&self, what: Known, task: &TaskBundle, device: &StepDevice<'_>) -> Option<String> {
         let cuda = self.cuda().ok()?;
         let python = if Role::Reference.is_python(&task.spec) {
             Some(&self.bench.host.python().ok()?.toolchain().fingerprint)
@@ -135,12 +151,30 @@ impl Step<'_> {
             None
         };
         Some(key(&json!({
-            "what": what, "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "precision": task.spec.precision,
+            "what": what.name(), "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "precision": task.spec.precision,
             "source": task.reference_source, "library": task.library_source, "torch": task.spec.torch, "dims": task.spec.dims,
             "inputs": task.spec.inputs, "params": task.spec.params, "outputs": task.spec.outputs, "flops": task.spec.flops,
             "bytes": task.spec.bytes, "python": python, "nvcc": cuda.nvcc.toolchain().fingerprint, "device": device.facts,
-            "nsys": cuda.profilers().nsys.as_ref().ok().map(|tool| &tool.version),
+            "tolerance": task.spec.tolerance, "limits": task.spec.limits,
+            // Baselines do not depend on the profiler.
+            "nsys": cuda.profilers().nsys.as_ref().ok().filter(|_| what == Known::Profile).map(|tool| &tool.version),
         })))
+    }
+}
+
+/// What the cache keeps of a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Profile,
+    Baselines,
+}
+
+impl Known {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Profile => "profile",
+            Self::Baselines => "baselines",
+        }
     }
 }
 

@@ -3,10 +3,12 @@
 use nightshift_evaluator::phases::PhaseTimer;
 use nightshift_evaluator::prepare::{Examined, ReferenceLibraries, prepare};
 use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::baseline::Baseline;
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
 use nightshift_protocol::task::TaskBundle;
 use nightshift_toolchain::build::Role;
 
+use super::baselines::baseline_kinds;
 use super::step::{Step, secret_seeds};
 use crate::reference_cache::KnownBaselines;
 
@@ -46,13 +48,17 @@ impl Step<'_> {
                     .map(|device| self.known_profile(task, &libraries, device, (&reference, &facts)).map(Box::new))
                     .transpose()?;
                 cost.end("profile");
-                // Compiling a model takes minutes: where profiles are not wanted, neither are baselines.
-                let wanted = device.is_some() && self.cuda()?.profiles;
+                // Compiling a model takes minutes: a worker that does not profile does not measure baselines either.
+                let measures = device.is_some() && self.cuda()?.profiles;
                 let known = device
                     .as_ref()
-                    .map(|device| self.known_baselines(task, &libraries, &context, device, wanted))
+                    .map(|device| self.known_baselines(task, &libraries, &context, device, measures))
                     .transpose()?;
-                let KnownBaselines { baselines, faults } = known.flatten().unwrap_or_default();
+                let KnownBaselines { baselines, faults } = match (known, &device) {
+                    (Some(Some(known)), _) => known,
+                    (_, None) => KnownBaselines::default(),
+                    (_, Some(_)) => not_measured(task),
+                };
                 cost.end("other baselines");
                 let is_whole = faults == 0 && profile.as_ref().is_some_and(|profile| profile.timeline.is_some());
                 let golden = self.golden_data(task, &libraries, &context, &mut seeds)?;
@@ -79,6 +85,13 @@ impl Step<'_> {
             }
         }
     }
+}
+
+/// The baselines of a task on a worker that measures none.
+fn not_measured(task: &TaskBundle) -> KnownBaselines {
+    let reason = "this worker measures no baselines (`worker.profilers = false`)";
+    let unmeasured = |kind| Baseline { kind, measurement: None, reason: Some(reason.to_owned()) };
+    KnownBaselines { baselines: baseline_kinds(task).into_iter().map(unmeasured).collect(), faults: 0 }
 }
 
 /// The reference does not compile: said with the first messages.

@@ -135,11 +135,11 @@ impl<'a> Verifier<'a> {
         Ok(None)
     }
 
-    /// The other baselines of the task: from before, or measured now where that is wanted. None where they are not known.
+    /// Returns the other baselines of the task, from the cache, or with `measure` measured now. Returns nothing where none is known.
     ///
     /// # Errors
     /// What keeps this machine from measuring them.
-    pub fn baselines(&self, wanted: bool) -> Result<Option<Vec<Baseline>>, StepFailure> {
+    pub fn baselines(&self, measure: bool) -> Result<Option<Vec<Baseline>>, StepFailure> {
         let step = step(self.bench, self.folder.path(), self.cancel);
         let libraries = ReferenceLibraries { reference: self.reference.clone(), truth: self.truth.clone() };
         let _memory = step.memory_of(&self.task)?;
@@ -148,7 +148,7 @@ impl<'a> Verifier<'a> {
         };
         let place = step.place(Some(&device));
         let context = step.context(&place);
-        let known = step.known_baselines(&self.task, &libraries, &context, &device, wanted)?;
+        let known = step.known_baselines(&self.task, &libraries, &context, &device, measure)?;
         Ok(known.map(|known| known.baselines))
     }
 

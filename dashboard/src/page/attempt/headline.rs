@@ -64,7 +64,7 @@ pub(crate) fn idle_share(attempt: &Attempt, timeline: &Timeline) -> Option<f64> 
 
 /// Returns the fastest way to run the reference that was measured; none before the task is prepared.
 pub(crate) fn fastest_baseline(detail: &RunDetail) -> Option<FastestBaseline> {
-    detail.view.prepared.as_ref().map(nightshift_protocol::step::PreparedTask::fastest_baseline)
+    detail.view.prepared.as_ref().and_then(nightshift_protocol::step::PreparedTask::fastest_baseline)
 }
 
 /// Returns an attempt's published speedup over the fastest baseline.

@@ -51,8 +51,9 @@ impl Outcome {
         let attempts = whole.map(|whole| whole.view.attempts.as_slice()).unwrap_or_default();
         let best = digest.best_attempt.and_then(|number| attempts.iter().find(|attempt| attempt.number == number));
         let published = best.and_then(|best| best.published());
-        let fastest =
-            digest.fastest_baseline.or_else(|| prepared.map(nightshift_protocol::step::PreparedTask::fastest_baseline));
+        let fastest = digest
+            .fastest_baseline
+            .or_else(|| prepared.and_then(nightshift_protocol::step::PreparedTask::fastest_baseline));
         let over_reference = digest.best_speedup;
         let over_fastest = digest.best_speedup_over_fastest.or_else(|| Some(fastest?.speedup_of(over_reference?)));
         let computed_reference = fastest.map(|fastest| fastest.median_ns * fastest.speedup.estimate);

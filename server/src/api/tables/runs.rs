@@ -25,10 +25,6 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::number("best_speedup_low"),
     Column::number("best_speedup_high"),
     Column::flag("best_confirmed"),
-    Column::text("fastest_baseline"),
-    Column::number("best_speedup_over_fastest"),
-    Column::number("best_speedup_over_fastest_low"),
-    Column::number("best_speedup_over_fastest_high"),
     Column::text("stop_reason"),
     Column::text("activity"),
     Column::text("awaits"),
@@ -37,6 +33,10 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::integer("priority"),
     Column::time("created_at"),
     Column::time("finished_at"),
+    Column::text("fastest_baseline"),
+    Column::number("best_speedup_over_fastest"),
+    Column::number("best_speedup_over_fastest_low"),
+    Column::number("best_speedup_over_fastest_high"),
 ];
 
 /// Names of the filter.
@@ -105,10 +105,6 @@ fn row(run: RunSummary) -> Row {
         digest.best_speedup.map(|speedup| speedup.low).into(),
         digest.best_speedup.map(|speedup| speedup.high).into(),
         digest.best_confirmed.into(),
-        digest.fastest_baseline.map(|fastest| fastest.kind.label()).into(),
-        digest.best_speedup_over_fastest.map(|speedup| speedup.estimate).into(),
-        digest.best_speedup_over_fastest.map(|speedup| speedup.low).into(),
-        digest.best_speedup_over_fastest.map(|speedup| speedup.high).into(),
         digest.stop_reason.map(|reason| reason.as_str()).into(),
         digest.activity.into(),
         Some(run.awaits.join(", ")).filter(|gates| !gates.is_empty()).into(),
@@ -117,5 +113,9 @@ fn row(run: RunSummary) -> Row {
         run.priority.into(),
         run.created_at.into(),
         run.finished_at.into(),
+        digest.fastest_baseline.map(|fastest| fastest.kind.label()).into(),
+        digest.best_speedup_over_fastest.map(|speedup| speedup.estimate).into(),
+        digest.best_speedup_over_fastest.map(|speedup| speedup.low).into(),
+        digest.best_speedup_over_fastest.map(|speedup| speedup.high).into(),
     ]
 }

@@ -22,8 +22,8 @@ const ROOM_OVER_CAP: f64 = 2.0;
 /// A reference that is so many tolerances away from the truth, at an element that is small itself, says nothing about programs.
 const MEANINGLESS_ERROR: f64 = 1_000.0;
 
-/// A relative tolerance beyond which nothing can be compared.
-const MEANINGLESS_RTOL: f64 = 0.5;
+/// The largest relative tolerance. Outputs of zeros are off by twice as much.
+const MAX_RTOL: f64 = 0.5;
 
 /// Other inputs may be a little harder than those of the check.
 const SLACK: f64 = 2.0;
@@ -55,11 +55,16 @@ impl ReferenceError {
         }
     }
 
-    /// Whether nothing can be compared with this reference: values that are as large as they should be may be half as large, or its
-    /// error is a distance that others disappear in.
-    pub(crate) fn is_meaningless(self) -> bool {
-        let halves = self.under_widened * ROOM_OVER_CAP * MAX_WIDENED_RTOL > MEANINGLESS_RTOL;
-        halves || (self.normalized > MEANINGLESS_ERROR && self.relative > MEANINGLESS_RTOL / ROOM_OVER_CAP)
+    /// Returns whether a tolerance is widened beyond its cap for this reference.
+    pub(crate) fn is_beyond_cap(self) -> bool {
+        self.under_widened * ROOM_OVER_CAP > 1.0
+    }
+
+    /// Returns whether nothing can be compared with this reference: it is off by more than the largest relative tolerance allows, or its
+    /// error is a distance in which small values disappear.
+    pub(crate) fn is_meaningless(self, tolerance: &Tolerance) -> bool {
+        let is_beyond = self.under_widened * ROOM_OVER_CAP * widened_rtol(tolerance, self) > MAX_RTOL;
+        is_beyond || (self.normalized > MEANINGLESS_ERROR && self.relative > MAX_RTOL / ROOM_OVER_CAP)
     }
 
     /// Finds the error of a reference's outputs.
@@ -102,14 +107,14 @@ impl Limits {
     /// Returns the limits for outputs that are compared with the truth, given the reference's own normalized error.
     pub(crate) fn against_truth(tolerance: &Tolerance, reference: ReferenceError) -> Self {
         let widened = (reference.normalized * ROOM_BESIDE_REFERENCE).max(1.0);
-        // The reference's error is the largest near zero, where sums cancel. It is a distance, and no share of large values.
-        let rtol = (tolerance.rtol * widened).min(tolerance.rtol.max(MAX_WIDENED_RTOL));
-        // A reference that misses even that is no reason to call its like wrong.
-        let further = (reference.under_widened * ROOM_OVER_CAP).max(1.0);
-        let tolerance = Tolerance { atol: tolerance.atol * widened * further, rtol: rtol * further, ..*tolerance };
-        let own = if further > 1.0 { reference.under_widened / further } else { reference.normalized / widened };
+        let rtol = widened_rtol(tolerance, reference);
+        // A program that is as precise as a reference which misses even that is not wrong.
+        let further = (reference.under_widened * ROOM_OVER_CAP).min(MAX_RTOL / rtol).max(1.0);
+        let is_beyond_cap = further > 1.0;
+        let tolerance = Tolerance { atol: tolerance.atol * widened, rtol: rtol * further, ..*tolerance };
+        let own = if is_beyond_cap { 1.0 / ROOM_OVER_CAP } else { reference.normalized / widened };
         let allowed = allowed_error(own, tolerance.reference_error_factor);
-        Self { tolerance, widened: widened * further, own, is_beyond_cap: further > 1.0, allowed }
+        Self { tolerance, widened, own, is_beyond_cap, allowed }
     }
 
     /// Returns the limits for outputs that are compared with the reference's, which has an error of its own.
@@ -124,6 +129,13 @@ impl Limits {
     pub(crate) fn pass(&self, found: &Comparison) -> bool {
         found.largest_error <= self.allowed
     }
+}
+
+/// Returns the relative part of a tolerance that is widened for a reference. The reference's error is the largest near zero, where sums
+/// cancel: it is a distance, and no share of large values.
+fn widened_rtol(tolerance: &Tolerance, reference: ReferenceError) -> f64 {
+    let widened = (reference.normalized * ROOM_BESIDE_REFERENCE).max(1.0);
+    (tolerance.rtol * widened).min(tolerance.rtol.max(MAX_WIDENED_RTOL))
 }
 
 /// Returns the largest normalized error that passes, given the reference's own. An exact reference says nothing about what single
@@ -208,23 +220,44 @@ mod tests {
 
     #[test]
     fn a_reference_that_misses_the_widened_tolerance_is_right_and_zeros_are_not() {
-        let fine = Tolerance { atol: 1e-4, rtol: 1e-4, reference_error_factor: 64.0 };
-        for off in [0.02, 0.1, 0.24] {
-            // The element is so large that the absolute part says nothing.
-            let normalized = off / fine.rtol;
-            let under_widened = off / Limits::against_truth(&fine, ReferenceError::of(normalized)).tolerance.rtol;
-            let error = ReferenceError { normalized, under_widened, relative: off };
-            assert!(!error.is_meaningless());
-            for (limits, of_reference) in
-                [(Limits::against_truth(&fine, error), off), (Limits::against_reference(&fine, error), 0.0)]
-            {
-                assert!(of_reference / limits.tolerance.rtol <= limits.allowed, "{off}: {limits:?}");
-                assert!(1.0 / limits.tolerance.rtol > limits.allowed, "zeros pass at {off}: {limits:?}");
+        for rtol in [1e-4, 1e-2, 0.05, 0.1] {
+            for off in [0.02, 0.1, 0.24] {
+                let tolerance = Tolerance { atol: 1e-4, rtol, reference_error_factor: 64.0 };
+                // The element is so large that the absolute part says nothing.
+                let normalized = off / rtol;
+                let under_widened =
+                    off / Limits::against_truth(&tolerance, ReferenceError::of(normalized)).tolerance.rtol;
+                let error = ReferenceError { normalized, under_widened, relative: off };
+                assert!(!error.is_meaningless(&tolerance), "{error:?}");
+                let both = [
+                    (Limits::against_truth(&tolerance, error), off),
+                    (Limits::against_reference(&tolerance, error), 0.0),
+                ];
+                for (limits, of_reference) in both {
+                    assert!(of_reference / limits.tolerance.rtol <= limits.allowed, "{off}: {limits:?}");
+                }
+                assert!(
+                    both.iter().all(|(limits, _)| 1.0 / limits.tolerance.rtol > limits.allowed),
+                    "zeros pass: {both:?}"
+                );
             }
         }
-        assert!(ReferenceError { normalized: 3_000.0, under_widened: 30.0, relative: 0.3 }.is_meaningless());
-        assert!(ReferenceError { normalized: 3_000.0, under_widened: 0.2, relative: 900.0 }.is_meaningless());
-        assert!(!ReferenceError { normalized: 900.0, under_widened: 0.2, relative: 900.0 }.is_meaningless());
-        assert!(!ReferenceError { normalized: 3_000.0, under_widened: 16.0, relative: 0.17 }.is_meaningless());
+    }
+
+    #[test]
+    fn no_error_of_a_reference_widens_a_tolerance_without_end() {
+        for rtol in [1e-4, 0.05, 0.5] {
+            let tolerance = Tolerance { atol: 1e-4, rtol, reference_error_factor: 64.0 };
+            let error = ReferenceError { normalized: 1e4, under_widened: 1e3, relative: 0.9 };
+            let limits = Limits::against_truth(&tolerance, error);
+            assert!(limits.tolerance.rtol <= MAX_RTOL && close(limits.tolerance.atol, 4.0), "{limits:?}");
+            assert!(error.is_meaningless(&tolerance));
+        }
+        let is_meaningless = |normalized: f64, under_widened: f64, relative: f64| {
+            ReferenceError { normalized, under_widened, relative }
+                .is_meaningless(&Tolerance { rtol: 1e-4, ..TOLERANCE })
+        };
+        assert!(is_meaningless(3_000.0, 30.0, 0.3) && is_meaningless(3_000.0, 0.2, 900.0));
+        assert!(!is_meaningless(900.0, 0.2, 900.0) && !is_meaningless(3_000.0, 16.0, 0.17));
     }
 }

@@ -215,7 +215,7 @@ pub(crate) fn rounding_error<M: Memory>(
     let rounded = |draws: &[Draw]| draws.iter().map(|draw| draw.rounded(bits)).collect::<Vec<_>>();
     reference.init(memory, Given::Drawn(&rounded(weights)))?;
     reference.call_on(memory, Given::Drawn(&rounded(inputs)))?;
-    let finite = all_finite(memory, &reference.outputs(0))?;
+    let finite = all_finite(memory, &reference.outputs(0))? && all_finite(memory, expected)?;
     let found = ReferenceError::find(memory, &reference.outputs(0), expected, &shapes.outputs, tolerance)?;
     reference.init(memory, Given::Drawn(weights))?;
     // Without a finite answer there is no error.

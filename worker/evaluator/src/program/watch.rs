@@ -19,10 +19,10 @@ const PRINTED_LINES: usize = 20;
 const PRINTED_BYTES: usize = 4096;
 
 /// How long a process computes before other users of the device have their turn.
-const TURN: Duration = Duration::from_millis(500);
+const TURN: Duration = Duration::from_secs(1);
 
-/// How long kernels that a stopped process has launched may still run.
-const DRAIN: Duration = Duration::from_millis(20);
+/// How long kernels that a stopped process has launched may still run: a compiler that compares kernels launches many in a row.
+const DRAIN: Duration = Duration::from_millis(100);
 
 /// How long a process whose socket can be read without a request may take to turn out to have ended.
 const ENDING_LIMIT: Duration = Duration::from_millis(100);

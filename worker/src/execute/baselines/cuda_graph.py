@@ -9,7 +9,7 @@ class ModelNew(Model):
     def forward(self, *inputs):
         graphs = self.__dict__.setdefault("_graphs", {})
         is_tensor = [isinstance(given, _torch.Tensor) for given in inputs]
-        key = tuple((tuple(given.shape), given.dtype) if tensor else given for given, tensor in zip(inputs, is_tensor))
+        key = tuple((tuple(given.shape), given.dtype) if tensor else (type(given), repr(given)) for given, tensor in zip(inputs, is_tensor))
         if key not in graphs:
             graphs[key] = self._record([given.clone() if tensor else given for given, tensor in zip(inputs, is_tensor)])
         graph, held, result = graphs[key]
