@@ -173,7 +173,8 @@ def example_lines(entries):
 
 def page(entries, machines):
     lines = ["# Baselines: what users run, and how well it is measured\n",
-             "Written by `scripts/evidence-baselines`. Several tasks were measured at the same time; only timed calls have a GPU alone.\n"]
+             "Written by `scripts/evidence-baselines`. Up to 12 tasks were measured at the same time (A/A), and up to 26 (baselines): timed "
+             "calls have a GPU alone, and not the processor, on which models of many short kernels depend.\n"]
     for gpu in sorted({entry["gpu"] for entry in entries}):
         mine, facts = [entry for entry in entries if entry["gpu"] == gpu], machines[gpu]
         commits = ", ".join(sorted({entry["commit"] for entry in mine}))
