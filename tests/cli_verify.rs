@@ -498,3 +498,16 @@ fn a_signal_ends_the_judgement_of_a_program_and_leaves_nothing_behind() {
 fn a_signal_ends_the_check_of_the_program_to_compare_with() {
     interrupt("against", &["gaussian", "right.cpp", "--against", "endless.cpp"]);
 }
+
+#[test]
+fn a_task_for_the_host_has_no_baseline_but_its_reference() {
+    let folder = folder_with(&[("right.cpp", &right(2))]);
+    let output = expect_exit(&mut verify(folder.path(), &["gaussian", "--baselines"]), 0);
+    assert!(stdout(&output).contains("there is no other way to run the reference"), "{}", stdout(&output));
+    let (_, output) = expect_right(&mut verify(folder.path(), &["gaussian", "right.cpp", "--baselines"]));
+    let text = stdout(&output);
+    assert!(text.contains("fastest baseline: the reference, "), "{text}");
+    let both = ["gaussian", "right.cpp", "--baselines", "--against", "right.cpp"];
+    let output = expect_exit(&mut verify(folder.path(), &both), 2);
+    assert!(stderr(&output).contains("--against"), "{}", stderr(&output));
+}

@@ -70,7 +70,7 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
             stand_against(&mut verifier, path, submission, &bundle)?;
         }
         tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers, sandbox and reference are ready");
-        if args.baselines {
+        if args.baselines && bundle.spec.target == Target::Cuda {
             output.note("measuring the baselines, once for this task on this machine");
         }
         let baselines = verifier.baselines(args.baselines).map_err(|failure| step(&failure))?;

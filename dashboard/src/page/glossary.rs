@@ -7,12 +7,13 @@ use super::parts::{facts, folded};
 /// The words with their meaning, folded away.
 pub(crate) fn glossary() -> AnyView {
     let meanings = facts(&[
-        ("speedup", "how many times as fast as the baseline, with the interval that the measurement supports".into()),
-        ("baseline", "what a program is timed against: the reference of its task, on the same machine".into()),
+        ("speedup", "how many times as fast as the reference, or as another baseline that is named, with its interval".into()),
+        ("baseline", "a way to do a task's work without a new program: its reference, or another way to run it, such as a CUDA graph".into()),
+        ("fastest baseline", "the baseline with the shortest time among those that were measured".into()),
         ("confirmed", "measured a second time, in a fresh process".into()),
         (
             "fast_p",
-            "the share of runs whose best program is correct and more than p times as fast as its baseline".into(),
+            "the share of runs whose best program is correct and more than p times as fast as a baseline".into(),
         ),
         ("rubric", "four scores from 1 to 5 by rules, and by a judge where there is one".into()),
         ("reward", "one number from 0 to 3, made of the verdict, the speedup and the rubric".into()),

@@ -191,7 +191,7 @@ fn history(boards: &[&TaskBoard]) -> Option<AnyView> {
         .collect();
     let caption = Caption::new("Best so far", "The fastest right program on each device, over all campaigns.");
     let x = Axis::linear(label, Unit::Plain);
-    Some(lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "baseline"))).view())
+    Some(lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "reference"))).view())
 }
 
 #[cfg(test)]

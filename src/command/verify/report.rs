@@ -177,8 +177,9 @@ impl Report {
                 output.text(&line)?;
             }
         }
+        let compared = if self.programs.is_empty() { "reference" } else { "compared with" };
         output.text(&format!(
-            "compared with {}; precision policy {}; sandbox in force: {}",
+            "{compared} {}; precision policy {}; sandbox in force: {}",
             printable(&self.against),
             self.precision.as_str(),
             self.machine.sandbox.summary()

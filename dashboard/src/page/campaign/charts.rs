@@ -149,7 +149,7 @@ fn best_so_far(detail: &CampaignDetail, results: &CampaignResults, now: Timestam
     }
     let x = Axis::linear(label, Unit::Plain).beginning_at_zero();
     let caption = Caption::new("Best so far", about);
-    lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "baseline"))).view()
+    lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "reference"))).view()
 }
 
 /// What was the best of all these runs, and when.
@@ -203,7 +203,7 @@ fn attempts(address: &Address, results: &CampaignResults) -> AnyView {
     }
     let x = Axis::linear("attempts of the campaign", Unit::Count);
     let caption = Caption::new("Every attempt", about);
-    scatter(&caption, &x, &Axis::log("speedup", Unit::Times), &kinds, Some((1.0, "baseline"))).view()
+    scatter(&caption, &x, &Axis::log("speedup", Unit::Times), &kinds, Some((1.0, "reference"))).view()
 }
 
 /// Where attempts without a speedup are drawn.

@@ -95,7 +95,7 @@ fn speedups(detail: &RunDetail) -> AnyView {
         .collect();
     let caption =
         Caption::new("Speedup of each attempt", "With its interval; a cross is an attempt that was not timed.");
-    intervals(&caption, "attempt", &Axis::log("speedup", Unit::Times), &marks, Some((1.0, "baseline"))).view()
+    intervals(&caption, "attempt", &Axis::log("speedup", Unit::Times), &marks, Some((1.0, "reference"))).view()
 }
 
 fn best_so_far(detail: &RunDetail) -> AnyView {
@@ -114,7 +114,7 @@ fn best_so_far(detail: &RunDetail) -> AnyView {
     let series = Series { name: "best so far".to_owned(), class: "series-1", points, steps: true };
     let caption = Caption::new("Best so far", "The highest published speedup after each attempt.");
     let x = Axis::linear("attempt", Unit::Count);
-    lines(&caption, &x, &Axis::log("speedup", Unit::Times), &[series], Some((1.0, "baseline"))).view()
+    lines(&caption, &x, &Axis::log("speedup", Unit::Times), &[series], Some((1.0, "reference"))).view()
 }
 
 /// The list; its boxes choose what is compared, without any script. What is chosen stands in the address of the page, which
