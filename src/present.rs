@@ -9,11 +9,12 @@ pub(crate) mod score;
 use chrono::{DateTime, Local};
 use nightshift_protocol::api::{RunSummary, RunView};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Bound, StopReason};
-use nightshift_protocol::baseline::{Baseline, BaselineKind, FastestBaseline, Summary};
+use nightshift_protocol::baseline::{Baseline, BaselineKind, FastestBaseline};
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::plan::SubtaskLimits;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome, SanitizerRun};
 use nightshift_protocol::run::{RunStatus, StepStatus};
+use nightshift_protocol::speedups::Speedups;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::Answer;
 
@@ -72,23 +73,20 @@ pub(crate) fn best_over_fastest(run: &RunSummary) -> String {
     )
 }
 
-/// What the best programs of runs come to over both baselines, in one line each.
+/// Returns geometric mean and `fast_1` of the best programs of runs, over each of both baselines in one line.
 pub(crate) fn summary_over_baselines(runs: &[&RunSummary]) -> Vec<String> {
-    let line = |name: &str, speedups: Vec<Option<Interval>>| {
-        let summary = Summary::of(&speedups)?;
-        let (solved, faster, tasks) = (summary.solved, summary.faster, summary.tasks);
-        let mean = factor(summary.geometric_mean);
-        Some(format!("over {name}: geometric mean {mean} of {solved} tasks, faster in {faster} of {tasks} (fast_1)"))
-    };
     if runs.len() < 2 {
         return Vec::new();
     }
-    let over_reference = runs.iter().map(|run| run.digest.best_speedup).collect();
-    // Of a right program whose speedup over the fastest baseline is not known, nothing can be counted.
-    let is_known =
-        |run: &&&RunSummary| run.digest.best_speedup.is_none() || run.digest.best_speedup_over_fastest.is_some();
-    let over_fastest = runs.iter().filter(is_known).map(|run| run.digest.best_speedup_over_fastest).collect();
-    [line("the reference", over_reference), line("the fastest baseline", over_fastest)].into_iter().flatten().collect()
+    let line = |name: &str, over: fn(&RunSummary) -> Option<Interval>| {
+        let speedups = Speedups::collect(runs.iter().map(|run| (run.digest.best_speedup, over(run))));
+        let (solved, faster, tasks) = (speedups.solved(), speedups.above(1.0), speedups.tasks);
+        let mean = factor(speedups.geometric_mean()?);
+        Some(format!("over {name}: geometric mean {mean} of {solved} tasks, faster in {faster} of {tasks} (fast_1)"))
+    };
+    let over_reference = line("the reference", |run| run.digest.best_speedup);
+    let over_fastest = line("the fastest baseline", |run| run.digest.best_speedup_over_fastest);
+    [over_reference, over_fastest].into_iter().flatten().collect()
 }
 
 /// What the sanitizer's checks came to: `memcheck clean, racecheck 2 errors, initcheck unavailable (not installed)`.

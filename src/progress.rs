@@ -26,7 +26,7 @@ pub(crate) enum Progress {
         whole: ProgressBar,
         /// One for each run.
         runs: BTreeMap<RunId, ProgressBar>,
-        /// What the remaining time is estimated from.
+        /// Estimates the remaining time.
         preparation: Preparation,
     },
     /// Lines.
@@ -35,9 +35,9 @@ pub(crate) enum Progress {
         output: Output,
         /// What was said last about each run.
         said: BTreeMap<RunId, String>,
-        /// How many tasks were prepared when that was said last.
+        /// Number of prepared tasks in the last line about them.
         prepared: usize,
-        /// What the remaining time is estimated from.
+        /// Estimates the remaining time.
         preparation: Preparation,
     },
 }
@@ -122,10 +122,10 @@ fn is_prepared(run: &RunSummary) -> bool {
     run.digest.fastest_baseline.is_some() || run.digest.attempts > 0 || run.status.is_final()
 }
 
-/// How tasks are prepared while this command looks on.
+/// Counts prepared tasks, and estimates the time that the others take.
 #[derive(Debug, Default)]
 pub(crate) struct Preparation {
-    /// When it looked first, and how many tasks were prepared by then.
+    /// The first observation: its time, and the number of prepared tasks.
     first: Option<(Instant, u32)>,
 }
 

@@ -120,7 +120,7 @@ fn mostly_libraries(detail: &RunDetail) -> Option<f64> {
     best(detail)?.verdict.custom_kernel_time_share.filter(|share| *share < 0.5)
 }
 
-/// What was not looked for in the best attempt of a run, because the machine has no sanitizer.
+/// Returns the checks that the best attempt of a run lacks, because the machine has no sanitizer.
 fn unverified(detail: &RunDetail) -> Option<String> {
     best(detail)?.sanitize.as_ref()?.unverified()
 }

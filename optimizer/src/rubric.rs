@@ -19,7 +19,7 @@ use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::rubric::{RubricScores, Skill};
 use nightshift_protocol::task::TaskSpec;
-use nightshift_protocol::verdict::{Finding, Severity, shows_deception};
+use nightshift_protocol::verdict::shows_deception;
 
 /// Version of the rules: they change, and scores of different versions are not compared.
 pub const RULES_VERSION: u32 = 6;
@@ -49,12 +49,6 @@ pub fn skill_of(stage: Stage) -> Skill {
         | Stage::RepairCompliance
         | Stage::Optimize => Skill::Refinement,
     }
-}
-
-/// Whether a finding breaks the contract.
-#[must_use]
-pub fn has_violation(findings: &[Finding]) -> bool {
-    findings.iter().any(|finding| finding.severity == Severity::Violation)
 }
 
 /// What an attempt was written from.

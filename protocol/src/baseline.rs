@@ -149,40 +149,6 @@ impl PreparedTask {
     }
 }
 
-/// Speedups of the best programs of several tasks over one baseline, summarised.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Summary {
-    /// Geometric mean of the speedups of those that have one.
-    pub geometric_mean: f64,
-    /// Tasks with a right program.
-    pub solved: usize,
-    /// Tasks whose best program is faster than the baseline (`fast_1`).
-    pub faster: usize,
-    /// All tasks.
-    pub tasks: usize,
-}
-
-impl Summary {
-    /// Summarises the speedups of the best programs of tasks; none for a task without a right program. A task whose speedup is not
-    /// known must be left out. Returns nothing where no task has a speedup.
-    #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a number of tasks")]
-    pub fn of(speedups: &[Option<Interval>]) -> Option<Self> {
-        let is_usable = |estimate: &f64| estimate.is_finite() && *estimate > 0.0;
-        let estimates: Vec<f64> = speedups.iter().flatten().map(|speedup| speedup.estimate).filter(is_usable).collect();
-        if estimates.is_empty() {
-            return None;
-        }
-        let logarithm = estimates.iter().map(|estimate| estimate.ln()).sum::<f64>() / estimates.len() as f64;
-        Some(Self {
-            geometric_mean: logarithm.exp(),
-            solved: estimates.len(),
-            faster: estimates.iter().filter(|estimate| **estimate > 1.0).count(),
-            tasks: speedups.len(),
-        })
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
@@ -210,14 +176,5 @@ mod tests {
         assert!(
             is_close(over_fastest.estimate, 3.0) && is_close(over_fastest.low, 2.8) && is_close(over_fastest.high, 3.1)
         );
-    }
-
-    #[test]
-    fn a_summary_counts_tasks_without_a_right_program_as_not_faster() {
-        let at = |estimate: f64| Some(Interval { estimate, low: estimate, high: estimate });
-        let summary = Summary::of(&[at(2.0), at(8.0), at(0.5), None]).unwrap();
-        assert!((summary.geometric_mean - 2.0).abs() < 1e-9, "{summary:?}");
-        assert_eq!((summary.solved, summary.faster, summary.tasks), (3, 2, 4));
-        assert_eq!(Summary::of(&[None]), None);
     }
 }

@@ -35,6 +35,7 @@ pub mod run;
 pub mod schedule;
 pub mod score;
 pub mod signal;
+pub mod speedups;
 pub mod step;
 pub mod task;
 pub mod time;

@@ -79,6 +79,12 @@ pub struct Finding {
     pub line: Option<u32>,
 }
 
+/// Returns whether a finding breaks the contract.
+#[must_use]
+pub fn has_violation(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Violation)
+}
+
 /// How a sandboxed process ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

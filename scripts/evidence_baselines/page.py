@@ -13,15 +13,6 @@ LAUNCH_BOUND = 1.05
 AGREES = (0.97, 1.03)
 
 
-def statistics_of(samples_ns):
-    """Statistics of times in KernelBench's layout, in milliseconds, and their median."""
-    samples = [sample / 1e6 for sample in samples_ns]
-    if not samples:
-        return None
-    return {"mean": round(statistics.fmean(samples), 5), "std": round(statistics.pstdev(samples), 5), "min": round(min(samples), 5),
-            "max": round(max(samples), 5), "median": round(statistics.median(samples), 5), "num_trials": len(samples)}
-
-
 def latest(entries, part):
     """The latest result of each task in a part."""
     found = {}

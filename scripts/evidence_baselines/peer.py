@@ -7,18 +7,12 @@ import json
 import os
 import sys
 import time
-import types
 
 checkout, jobs, limit_s = sys.argv[1:4]
-sys.path.insert(0, os.path.join(checkout, "src"))
-# Its helpers load clients of language models that no timing needs.
-for name, wanted in (("openai", "OpenAI"), ("litellm", "completion"), ("dotenv", "load_dotenv")):
-    try:
-        __import__(name)
-    except ImportError:
-        module = types.ModuleType(name)
-        setattr(module, wanted, lambda *args, **kwargs: None)
-        sys.modules[name] = module
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "evidence_kernelbench"))
+import stand_ins  # noqa: E402
+
+stand_ins.import_from(checkout)
 
 import torch  # noqa: E402
 from kernelbench.timing import measure_ref_program_time  # noqa: E402

@@ -7,18 +7,11 @@ import os
 import sys
 import time
 import traceback
-import types
+
+import stand_ins
 
 checkout, jobs = sys.argv[1:3]
-sys.path.insert(0, os.path.join(checkout, "src"))
-# Its helpers load clients of language models that no evaluation needs.
-for name, wanted in (("openai", "OpenAI"), ("litellm", "completion"), ("dotenv", "load_dotenv")):
-    try:
-        __import__(name)
-    except ImportError:
-        module = types.ModuleType(name)
-        setattr(module, wanted, lambda *args, **kwargs: None)
-        sys.modules[name] = module
+stand_ins.import_from(checkout)
 
 import torch  # noqa: E402
 from kernelbench.eval import eval_kernel_against_ref  # noqa: E402

@@ -32,7 +32,7 @@ pub(crate) struct KnownProfile {
 }
 
 impl KnownProfile {
-    /// Whether profiling again would find no more.
+    /// Returns whether profiling again would find no more.
     pub(crate) fn is_whole(&self) -> bool {
         self.profile.timeline.is_some()
     }
@@ -49,7 +49,7 @@ impl Findings for KnownProfile {
 pub(crate) struct KnownBaselines {
     /// Each with its measurement, or the reason why there is none.
     pub(crate) baselines: Vec<Baseline>,
-    /// How many of them were not measured because the machine failed. The cache keeps none of these.
+    /// Number of baselines that were not measured because the machine failed. The cache keeps none of these.
     #[serde(skip)]
     pub(crate) faults: usize,
 }

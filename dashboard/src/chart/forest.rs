@@ -19,15 +19,15 @@ const SIDES: (f64, f64) = (204.0, 168.0);
 /// A row.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ForestRow {
-    /// What it is about.
+    /// Name of the task.
     pub(crate) name: String,
-    /// Where it leads.
+    /// Address of the page that the row links to.
     pub(crate) href: Option<String>,
     /// Lower bound, estimate, upper bound; none for what was not measured.
     pub(crate) interval: Option<(f64, f64, f64)>,
     /// Other baselines, by name, as multiples of the same reference.
     pub(crate) baselines: Vec<(String, f64)>,
-    /// What the roofline allows.
+    /// Largest speedup that the roofline allows.
     pub(crate) roofline: Option<f64>,
 }
 
@@ -111,7 +111,7 @@ fn drawn(out: &mut Markup, row: &ForestRow, area: Area, scale: &Scale, top: f64)
         }
         None => out.tag("g").with("class", "interval series-1").around(draw),
     }
-    // What is written stands above the link, which has its own words for those who hear the page.
+    // The visible text lies above the link. The link has a label of its own for screen readers.
     text(out, area.left - 8.0, top, "over-link end", &fitted(&row.name, SIDES.0 - 8.0));
     let numbers = row.interval.map_or_else(
         || "not measured".to_owned(),

@@ -96,7 +96,7 @@ pub(crate) fn histogram(caption: &Caption, x: &Axis, groups: &[Group]) -> Chart 
     figure(&caption, (WIDTH, HEIGHT), &out, &legend, Some(&table(x, groups)))
 }
 
-/// Where an axis may begin and end so that a few numbers far away do not squeeze the rest.
+/// Returns the ends of an axis on which a few distant numbers do not squeeze the rest.
 fn limits(sorted: &[f64]) -> (f64, f64) {
     let none = (f64::NEG_INFINITY, f64::INFINITY);
     let (Some(lowest), Some(highest)) = (sorted.first(), sorted.last()) else { return none };
@@ -118,7 +118,7 @@ fn limits(sorted: &[f64]) -> (f64, f64) {
     (begin, end)
 }
 
-/// About as many boxes as people tell apart in that many numbers.
+/// Returns a readable number of bins for that many numbers.
 fn boxes(numbers: usize) -> usize {
     let root = (0..=BOXES.1).find(|root| root * root >= numbers).unwrap_or(BOXES.1);
     (2 * root).clamp(BOXES.0, BOXES.1)

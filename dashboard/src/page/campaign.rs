@@ -15,7 +15,7 @@ use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
-use self::outcome::{Outcome, Speedups};
+use self::outcome::{Outcome, over_fastest, over_reference};
 pub(crate) use self::usage::resource_name;
 use crate::actions;
 use crate::address::Address;
@@ -156,7 +156,7 @@ fn cards(detail: &CampaignDetail, outcomes: &[Outcome], now: TimestampMs) -> imp
             (format!("{:.2}×", interval.estimate), format!("{}: {}{confirmed}", run.digest.task, speedup(interval)))
         },
     );
-    let (reference, fastest) = (Speedups::over_reference(outcomes), Speedups::over_fastest(outcomes));
+    let (reference, fastest) = (over_reference(outcomes), over_fastest(outcomes));
     let times = |mean: Option<f64>| mean.map_or_else(|| "–".to_owned(), |mean| crate::chart::show(mean, Unit::Times));
     let over_fastest = format!("over the reference; {} over the fastest baseline", times(fastest.geometric_mean()));
     let attempts: u64 = detail.runs.iter().map(|run| u64::from(run.digest.attempts)).sum();

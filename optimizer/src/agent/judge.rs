@@ -8,6 +8,7 @@ use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::rubric::{JudgeOpinion, Rubric, RubricScores, Skill};
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
+use nightshift_protocol::verdict::has_violation;
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{Conversation, Unusable};
@@ -83,7 +84,7 @@ pub(super) async fn judge(
         rule_major_hacking: rules.major_hacking,
         judge: opinion,
     };
-    let correct = attempt.outcome.is_correct() && !rubric::has_violation(&attempt.findings);
+    let correct = attempt.outcome.is_correct() && !has_violation(&attempt.findings);
     let speedup = attempt.speedup().map(|speedup| speedup.estimate);
     let reward = reward::reward(skill, correct, speedup, Some(&rubric));
     let lesson = Lesson {

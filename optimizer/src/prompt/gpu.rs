@@ -5,6 +5,7 @@ use nightshift_protocol::gpu_text;
 use nightshift_protocol::machine::GpuFacts;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::PreparedTask;
+use nightshift_protocol::verdict::has_violation;
 use serde::Serialize;
 
 const MIB: u64 = 1 << 20;
@@ -71,7 +72,7 @@ impl GpuView {
             profile: profile.map(GpuProfileView::new),
             own_kernel_percent: attempt.verdict.custom_kernel_time_share.map(|share| format!("{:.0}", share * 100.0)),
             sanitizer: report.map(gpu_text::sanitizer).unwrap_or_default(),
-            is_unsafe: report.is_some_and(|report| crate::rubric::has_violation(&report.findings)),
+            is_unsafe: report.is_some_and(|report| has_violation(&report.findings)),
         })
     }
 }

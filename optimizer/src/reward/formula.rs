@@ -19,9 +19,9 @@
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::rubric::{JudgeOpinion, Rubric, Skill};
 use nightshift_protocol::score::{RewardFormula, RewardInputs, RewardTerm, ScoredReward};
+use nightshift_protocol::verdict::has_violation;
 
 use super::{CORRECT_BONUS, SPEEDUP_CAP, TOTALS, lambda, of_parts};
-use crate::rubric::has_violation;
 
 /// Speedups above this earn no more under `nightshift.1`.
 const SPEEDUP_CAP_OURS: f64 = 31.0;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::task::TaskSpec;
-use nightshift_protocol::verdict::{Finding, Severity, shows_deception};
+use nightshift_protocol::verdict::{Finding, Severity, has_violation, shows_deception};
 
-use super::{Scored, gpu, has_violation};
+use super::{Scored, gpu};
 
 /// From the gravest finding down: deception 1, a defect 2, several kinds of suspicion 3, one kind 4, none 5.
 /// Notes are no suspicion. On a GPU, where the task allows no library, the timeline has its say, too: kernels that are

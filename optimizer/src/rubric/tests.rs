@@ -5,7 +5,7 @@ use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::{CompilerReport, Interval, Measurement, Profile};
 use nightshift_protocol::plan::{Contract, Plan, Subtask};
 use nightshift_protocol::profile::{KernelTime, Timeline};
-use nightshift_protocol::verdict::{Answer, DECEPTION_CODES, ProcessEnd, Verdict};
+use nightshift_protocol::verdict::{Answer, DECEPTION_CODES, Finding, ProcessEnd, Severity, Verdict};
 
 use super::*;
 

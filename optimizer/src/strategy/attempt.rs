@@ -7,7 +7,7 @@ use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::profile::SanitizeReport;
 use nightshift_protocol::rubric::RewardBreakdown;
 use nightshift_protocol::step::StepOutput;
-use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict};
+use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict, has_violation};
 
 use super::routing::Opening;
 use super::rules;
@@ -184,7 +184,7 @@ fn died_while_timed(attempt: &mut Attempt, end: &ProcessEnd, findings: Vec<Findi
     // What died in the second measurement has not kept what the first one promised.
     attempt.verdict.fast = Answer::Inconclusive;
     let outcome = AttemptOutcome::of_end(end);
-    failed(attempt, if rubric::has_violation(&attempt.findings) { AttemptOutcome::NotCompliant } else { outcome })
+    failed(attempt, if has_violation(&attempt.findings) { AttemptOutcome::NotCompliant } else { outcome })
 }
 
 /// The speedup that a best attempt is compared by: the published one, once a fresh process had its say.
@@ -215,7 +215,7 @@ fn checked(attempt: &mut Attempt, report: CheckReport, next: AttemptStep) -> Aft
     };
     let outcome = AttemptOutcome::of_end(&report.end);
     attempt.check = Some(report);
-    if rubric::has_violation(&attempt.findings) {
+    if has_violation(&attempt.findings) {
         failed(attempt, AttemptOutcome::NotCompliant)
     } else if complete && wrong {
         failed(attempt, AttemptOutcome::Incorrect)
@@ -256,7 +256,7 @@ fn confirmed(attempt: &mut Attempt, measurement: Measurement, findings: Vec<Find
 /// An error of memory or a race is no cheat, but results that come out right beside it may be wrong elsewhere: they count
 /// for nothing, and the attempt goes the way of one that failed at run time.
 fn sanitized(attempt: &mut Attempt, report: SanitizeReport, next: AttemptStep) -> AfterStep {
-    let violated = rubric::has_violation(&report.findings);
+    let violated = has_violation(&report.findings);
     sanitize::examined(attempt, report);
     if !violated {
         return AfterStep::Step(next);
@@ -278,11 +278,7 @@ fn timed(attempt: &mut Attempt) {
 }
 
 fn unless_violated(attempt: &mut Attempt, next: AttemptStep) -> AfterStep {
-    if rubric::has_violation(&attempt.findings) {
-        failed(attempt, AttemptOutcome::NotCompliant)
-    } else {
-        AfterStep::Step(next)
-    }
+    if has_violation(&attempt.findings) { failed(attempt, AttemptOutcome::NotCompliant) } else { AfterStep::Step(next) }
 }
 
 /// Ends an attempt that no agent judges.

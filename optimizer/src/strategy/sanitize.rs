@@ -4,11 +4,10 @@ use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::profile::{SanitizeReport, SanitizerOutcome, SanitizerRun, SanitizerTool};
 use nightshift_protocol::task::Target;
-use nightshift_protocol::verdict::{Finding, Severity};
+use nightshift_protocol::verdict::{Finding, Severity, has_violation};
 
 use super::rules;
 use super::state::RunState;
-use crate::rubric;
 
 /// Attempts of a subtask whose examination may come to nothing, because the sanitizer was missing or gave up, before the
 /// next ones are timed without asking for it again. What is to be published is examined in any case.
@@ -129,7 +128,7 @@ pub(super) fn examined(attempt: &mut Attempt, mut report: SanitizeReport) {
 /// Whether nothing was found in an attempt; none when nobody looked, or not to the end.
 fn is_clean(rules: u32, attempt: &Attempt) -> Option<bool> {
     let report = attempt.sanitize.as_ref()?;
-    if rubric::has_violation(&report.findings) {
+    if has_violation(&report.findings) {
         return Some(false);
     }
     let passes = |check: &SanitizerRun| {

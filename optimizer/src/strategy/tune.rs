@@ -3,10 +3,9 @@
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::tunable::{MAX_CONFIGURATIONS, configurations};
 use nightshift_protocol::tune::{TuneBudget, TuneReport, TunedProgram};
-use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_protocol::verdict::{ProcessEnd, has_violation};
 
 use super::state::RunState;
-use crate::rubric;
 
 /// Variants of a search, unless task or campaign say otherwise.
 pub const DEFAULT_MAX_VARIANTS: u32 = 32;
@@ -61,5 +60,5 @@ fn passed(program: &TunedProgram) -> bool {
         && check.end == ProcessEnd::Finished
         && !check.cases.is_empty()
         && check.cases.iter().all(|case| case.passed)
-        && !rubric::has_violation(&check.findings)
+        && !has_violation(&check.findings)
 }

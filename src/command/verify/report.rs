@@ -42,7 +42,7 @@ pub(super) struct Report {
     /// What programs were compared with.
     against: String,
     machine: MachineFacts,
-    /// Whether the fastest baseline could be found out, and was not.
+    /// The fastest baseline is not known, and `--baselines` would measure it.
     #[serde(skip)]
     asks_for_baselines: bool,
     /// Other ways to run the reference; none where they were not measured on this machine.
@@ -107,7 +107,7 @@ impl Report {
         }
     }
 
-    /// What the fastest baseline is, or how to find out.
+    /// Returns a line that names the fastest baseline, or the option that measures it.
     fn fastest_line(&self) -> Option<String> {
         if self.programs.is_empty() && self.baselines.as_ref().is_some_and(Vec::is_empty) {
             return Some("there is no other way to run the reference of this task".to_owned());

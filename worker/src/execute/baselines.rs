@@ -1,4 +1,4 @@
-//! The set of baselines: other ways to run a reference than as it is given, measured by the protocol of programs.
+//! Measures the set of baselines: other ways to run a reference than as it is given.
 
 use std::path::{Path, PathBuf};
 
@@ -6,17 +6,16 @@ use nightshift_evaluator::context::ExecutionContext;
 use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
 use nightshift_evaluator::prepare::ReferenceLibraries;
 use nightshift_evaluator::trial::try_call;
-use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{CudaLibrary, PYTHON_EXTENSION, TaskBundle, TaskSpec};
-use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
+use nightshift_protocol::verdict::{ProcessEnd, Severity, has_violation};
 use nightshift_toolchain::build::{Role, disk_failure};
 
 use super::devices::StepDevice;
-use super::step::{Step, secret_seeds};
+use super::step::{Step, first_error, secret_seeds};
 
 /// Appended to a reference: the same model, recorded as a CUDA graph.
 const CUDA_GRAPH: &str = include_str!("baselines/cuda_graph.py");
@@ -50,7 +49,7 @@ impl Step<'_> {
         }
     }
 
-    /// A baseline as a program that can be measured, or why there is none.
+    /// Returns a baseline as a program that can be measured, or the reason why there is none.
     fn baseline_program(
         &self,
         task: &TaskBundle,
@@ -63,7 +62,7 @@ impl Step<'_> {
             let (report, path) = self.build_as(Role::Library, source, &with_libraries)?;
             return Ok(match path {
                 Some(path) => Ok(BaselineProgram { path, spec }),
-                None => Err(format!("`library.cu` does not compile: {}", said_of_build(&report))),
+                None => Err(format!("`library.cu` does not compile: {}", first_error(&report))),
             });
         }
         let appended = match kind.compile_mode() {
@@ -149,7 +148,7 @@ impl Step<'_> {
     }
 }
 
-/// A baseline in the place of a program, with what it may use.
+/// A baseline as a program, with the limits and libraries that it may use.
 struct BaselineProgram {
     path: PathBuf,
     spec: TaskSpec,
@@ -164,7 +163,7 @@ pub(super) enum Outcome {
     Fault(String),
 }
 
-/// The other ways to run a task's reference.
+/// Returns the other ways to run a task's reference.
 pub(super) fn baseline_kinds(task: &TaskBundle) -> Vec<BaselineKind> {
     if Role::Reference.is_python(&task.spec) {
         BaselineKind::OF_TORCH.to_vec()
@@ -179,16 +178,6 @@ fn compiled(mode: &str) -> String {
         "\n\nclass ModelNew(Model):\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args, **kwargs)\n        \
          self.compile(mode=\"{mode}\")\n"
     )
-}
-
-fn has_violation(findings: &[Finding]) -> bool {
-    findings.iter().any(|finding| finding.severity == Severity::Violation)
-}
-
-/// The first message of a compiler, or how it ended.
-fn said_of_build(report: &BuildReport) -> String {
-    let error = report.messages.iter().find(|message| message.severity == "error");
-    error.map_or_else(|| report.end.describe(), |error| format!("line {}: {}", error.line, error.message))
 }
 
 /// The error that a program prints when its first call fails: the measurement says that it did, and not why.

@@ -3,12 +3,13 @@
 use nightshift_evaluator::context::ExecutionContext;
 use nightshift_evaluator::prepare::{ReferenceFacts, ReferenceLibraries};
 use nightshift_protocol::attempt::BuildReport;
-use nightshift_protocol::baseline::{Baseline, BaselineKind};
+use nightshift_protocol::baseline::Baseline;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{PreparedTask, StepFailure};
 use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
 use nightshift_toolchain::build::Role;
+use serde::Serialize;
 use serde_json::json;
 
 use super::baselines::{Outcome, baseline_kinds};
@@ -54,14 +55,12 @@ impl Step<'_> {
         let kinds = baseline_kinds(task);
         let key = self.reference_key(Known::Baselines, task, device);
         let mut known: KnownBaselines = self.recall(&self.bench.references, key.as_deref())?.unwrap_or_default();
-        let is_missing =
-            |known: &KnownBaselines, kind: BaselineKind| known.baselines.iter().all(|baseline| baseline.kind != kind);
         if !measure {
             return Ok(Some(known).filter(|known| kinds.is_empty() || !known.baselines.is_empty()));
         }
         let mut faults = Vec::new();
         for kind in kinds.iter().copied() {
-            if !is_missing(&known, kind) {
+            if known.baselines.iter().any(|baseline| baseline.kind == kind) {
                 continue;
             }
             let (measurement, reason) = match self.measure_baseline(kind, task, libraries, context, device)? {
@@ -82,8 +81,8 @@ impl Step<'_> {
         Ok(Some(known))
     }
 
-    /// What a task came to when it was prepared before: the same task with the same `PyTorch`, tools and settings, on the
-    /// same device of the same machine. None for references that are built here.
+    /// Returns a task as it was prepared before: the same task with the same `PyTorch`, tools and settings, on the same device
+    /// of the same machine. Returns nothing for references that are built here.
     pub(super) fn prepared_before(
         &self,
         task: &TaskBundle,
@@ -92,7 +91,7 @@ impl Step<'_> {
         self.recall(&self.bench.prepared, self.task_key(task, machine).as_deref())
     }
 
-    /// Keeps what a task came to. `is_whole` says that looking again would find no more.
+    /// Keeps a prepared task. `is_whole` tells that preparing it again would find no more.
     pub(super) fn keep_prepared(
         &self,
         task: &TaskBundle,
@@ -106,7 +105,7 @@ impl Step<'_> {
         self.remember(&self.bench.prepared, self.task_key(task, &prepared.machine).as_deref(), prepared)
     }
 
-    /// What is known by this key, with its artifacts in the store.
+    /// Returns the result that is kept by this key, and puts its artifacts into the store.
     fn recall<T: Findings>(&self, cache: &ReferenceCache, key: Option<&str>) -> Result<Option<T>, StepFailure> {
         let Some((found, artifacts)) = key.and_then(|key| cache.get(key)) else { return Ok(None) };
         for bytes in artifacts {
@@ -151,7 +150,7 @@ impl Step<'_> {
             None
         };
         Some(key(&json!({
-            "what": what.name(), "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "precision": task.spec.precision,
+            "what": what, "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "precision": task.spec.precision,
             "source": task.reference_source, "library": task.library_source, "torch": task.spec.torch, "dims": task.spec.dims,
             "inputs": task.spec.inputs, "params": task.spec.params, "outputs": task.spec.outputs, "flops": task.spec.flops,
             "bytes": task.spec.bytes, "python": python, "nvcc": cuda.nvcc.toolchain().fingerprint, "device": device.facts,
@@ -162,20 +161,11 @@ impl Step<'_> {
     }
 }
 
-/// What the cache keeps of a reference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A kind of result that the cache keeps of a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 enum Known {
     Profile,
     Baselines,
-}
-
-impl Known {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Profile => "profile",
-            Self::Baselines => "baselines",
-        }
-    }
 }
 
 fn key(named: &serde_json::Value) -> String {

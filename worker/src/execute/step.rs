@@ -231,6 +231,12 @@ impl Step<'_> {
     }
 }
 
+/// Returns the first error of a compiler with its line, or how the compiler ended.
+pub(super) fn first_error(report: &BuildReport) -> String {
+    let error = report.messages.iter().find(|message| message.severity == "error");
+    error.map_or_else(|| report.end.describe(), |error| format!("line {}: {}", error.line, error.message))
+}
+
 pub(super) fn secret_seeds() -> Result<SecretSeeds, StepFailure> {
     SecretSeeds::from_os()
         .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))

@@ -13,14 +13,14 @@ use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{CandidateForm, Target, TaskBundle};
-use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
+use nightshift_protocol::verdict::{Finding, ProcessEnd, has_violation};
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::build::{Role, disk_failure};
 use serde::Serialize;
 use tempfile::TempDir;
 
 use super::Workbench;
-use super::step::{Step, secret_seeds};
+use super::step::{Step, first_error, secret_seeds};
 use crate::artifacts::{StepArtifacts, Transfer};
 
 /// A program to be judged.
@@ -107,12 +107,10 @@ impl<'a> Verifier<'a> {
         let build = |role: Role| -> Result<PathBuf, StepFailure> {
             let (report, path) = step.build_as(role, &task.reference_source, &task)?;
             path.ok_or_else(|| {
-                let said = report.messages.iter().find(|message| message.severity == "error");
-                let said =
-                    said.map_or_else(|| report.end.describe(), |said| format!("line {}: {}", said.line, said.message));
+                let (role, name, error) = (role.name(), &task.spec.name, first_error(&report));
                 StepFailure::fatal(
                     "task.reference_does_not_compile",
-                    format!("the {} of `{}` does not compile: {said}", role.name(), task.spec.name),
+                    format!("the {role} of `{name}` does not compile: {error}"),
                 )
             })
         };
@@ -138,7 +136,7 @@ impl<'a> Verifier<'a> {
     /// Returns the other baselines of the task, from the cache, or with `measure` measured now. Returns nothing where none is known.
     ///
     /// # Errors
-    /// What keeps this machine from measuring them.
+    /// The failure that keeps this machine from measuring them.
     pub fn baselines(&self, measure: bool) -> Result<Option<Vec<Baseline>>, StepFailure> {
         let step = step(self.bench, self.folder.path(), self.cancel);
         let libraries = ReferenceLibraries { reference: self.reference.clone(), truth: self.truth.clone() };
@@ -288,8 +286,4 @@ impl<'a> Verifier<'a> {
 fn step<'s>(bench: &'s Workbench, folder: &'s Path, cancel: &'s CancelFlag) -> Step<'s> {
     let artifacts = StepArtifacts::new(&bench.artifacts, Transfer { cancel, traceparent: None });
     Step { bench, folder, artifacts, device: None, cancel }
-}
-
-fn has_violation(findings: &[Finding]) -> bool {
-    findings.iter().any(|finding| finding.severity == Severity::Violation)
 }

@@ -8,12 +8,12 @@ use nightshift_protocol::profile::Timeline;
 
 use crate::chart::float_u64;
 
-/// What limits an attempt, and where that is known from.
+/// The bound of an attempt, with the source of that statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BoundOf {
     /// The bound; `not decided` where the profile does not decide it.
     pub(crate) name: &'static str,
-    /// What it is known from.
+    /// The source: counters, a timeline, the roofline or a diagnosis.
     pub(crate) source: &'static str,
 }
 

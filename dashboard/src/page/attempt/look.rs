@@ -96,7 +96,7 @@ impl Talk {
 pub(crate) struct Look {
     /// `tab`: which tab is open.
     pub(crate) tab: Tab,
-    /// Whether every tab is shown, one below the other, as in a report.
+    /// All tabs are shown, one below the other, as in a report.
     is_whole: bool,
     /// `diff`: what the source is compared with.
     pub(crate) against: Option<Against>,

@@ -119,7 +119,7 @@ impl Material {
     }
 }
 
-/// What the model calls were given of notes and lessons; nothing where that cannot be had.
+/// Reads the notes and lessons that the model calls were given; nothing where they cannot be read.
 async fn retrievals(client: &Client, detail: &RunDetail, attempt: &Attempt, look: &Look) -> Vec<Retrieval> {
     if !look.shows(Tab::Conversation) {
         return Vec::new();
@@ -148,7 +148,7 @@ async fn scores_and_steps(
     )
 }
 
-/// What the source is compared with, and the program as a model of `PyTorch`, where they are asked for.
+/// Reads the source to compare with, and the program as a model of `PyTorch`, where the address asks for them.
 async fn forms(
     client: &Client,
     detail: &RunDetail,

@@ -26,7 +26,7 @@ pub(super) fn kernels(attempt: &Attempt) -> Option<AnyView> {
     Some(ran(attempt.profile.as_ref()?.timeline.as_ref()?))
 }
 
-/// What ran when, on the device and on the host; none without a trace or a timeline.
+/// Draws the timeline of the device and of the host; none without a trace or a timeline.
 pub(super) fn timeline_section(attempt: &Attempt, material: &Material, look: &Look) -> Option<AnyView> {
     let profile = attempt.profile.as_ref()?;
     let drawn = traced(profile, material, look)?;
@@ -68,7 +68,7 @@ fn tier(tier: &TierReport) -> Vec<Cell> {
     ]
 }
 
-/// What bounds something, with the numbers that say so.
+/// Shows a bound with the numbers behind it.
 pub(crate) fn bound(by: &BoundBy, begin: &'static str) -> AnyView {
     let name = by.bound.map_or("not decided", |bound| bound.as_str());
     view! { <p>{begin}<strong>{name}</strong></p>{sentences(&by.evidence)} }.into_any()
@@ -96,10 +96,8 @@ fn traced(profile: &Profile, material: &Material, look: &Look) -> Option<AnyView
         .map(|(words, to, is_current)| chip(look.zoomed(to).href("timeline"), words.to_owned(), is_current))
         .into_iter()
         .collect::<Vec<_>>();
-    let caption = Caption::new(
-        "Timeline",
-        "What ran when: the host above, the device below. Where the device is idle it is shaded.",
-    );
+    let caption =
+        Caption::new("Timeline", "Timeline of the host (above) and the device (below). Shaded: the device is idle.");
     let drawn = timeline(&caption, trace, zoom, &|zoom| look.zoomed(zoom).href("timeline")).view();
     let list = pieces(trace, zoom);
     Some(

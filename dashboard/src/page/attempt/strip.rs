@@ -6,7 +6,7 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::measurement::Interval;
 
-use super::headline::{bound_of, device_name, fastest_baseline, roofline_share};
+use super::headline::{bound_of, device_name, roofline_share};
 use crate::chart::{Unit, show};
 use crate::format::{device, words};
 use crate::markup::Markup;
@@ -99,15 +99,14 @@ fn over_reference(attempt: &Attempt) -> Figure {
 
 fn over_fastest(detail: &RunDetail, attempt: &Attempt) -> Figure {
     const NAME: &str = "Speedup over the fastest baseline";
-    let Some(fastest) = fastest_baseline(detail) else { return unknown(NAME, "the task is not prepared") };
-    let measured = detail.view.prepared.iter().flat_map(|prepared| &prepared.baselines);
-    let others = measured.filter(|baseline| baseline.measurement.is_some()).count();
+    let Some(prepared) = &detail.view.prepared else { return unknown(NAME, "the task is not prepared") };
+    let Some(fastest) = prepared.fastest_baseline() else { return unknown(NAME, "no other baseline was measured") };
     let Some(speedup) = attempt.speedup() else { return unknown(NAME, "not timed") };
     let (figure, range) = interval(fastest.speedup_of(speedup));
-    let below = match (fastest.kind, others) {
-        (BaselineKind::Reference, 0) => "no other baseline was measured".to_owned(),
-        (BaselineKind::Reference, _) => format!("{range}, the reference is fastest"),
-        (kind, _) => format!("{range}, {}", kind.label()),
+    let below = match fastest.kind {
+        BaselineKind::Reference if prepared.baselines.is_empty() => "no other baseline was measured".to_owned(),
+        BaselineKind::Reference => format!("{range}, the reference is fastest"),
+        kind => format!("{range}, {}", kind.label()),
     };
     plain(NAME, figure, below)
 }

@@ -83,7 +83,7 @@ fn device(device: &DeviceMeasurement) -> AnyView {
     ])
 }
 
-/// Where the time of a step went; nothing when it is not recorded.
+/// Shows the parts of a step's time; nothing when they are not recorded.
 pub(super) fn cost(parts: &[CostPart]) -> AnyView {
     if parts.is_empty() {
         return ().into_any();

@@ -1,4 +1,4 @@
-//! How a campaign went on, and how its speedups are distributed, drawn.
+//! Charts of a campaign's progress and of the distribution of its speedups.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What the runs of a campaign came to: times, speedups over both baselines, and what follows for the campaign.
+//! Results of the runs of a campaign: times, and speedups over both baselines.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use nightshift_protocol::api::{CampaignDetail, RunDetail, RunSummary};
 use nightshift_protocol::baseline::{BaselineKind, FastestBaseline};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::speedups::Speedups;
 
-use crate::chart::{float, float_u64};
 use crate::page::attempt::roofline_share;
 
 /// Most attempts of a campaign whose runs are read as a whole: the summary of a run has neither its measured times nor its
 /// roofline, and a run with all of its attempts is large.
 const MAX_READ_ATTEMPTS: u64 = 120;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
     /// The run.
@@ -29,7 +29,7 @@ pub(super) struct Outcome {
     pub(super) reference_ns: Option<f64>,
     /// Time of one call of the best attempt, in nanoseconds.
     pub(super) best_ns: Option<f64>,
-    /// Whether both times were computed from speedups, because the run was not read as a whole.
+    /// Both times were computed from speedups, because the run was not read as a whole.
     pub(super) is_computed: bool,
     /// The fastest baseline.
     pub(super) fastest: Option<FastestBaseline>,
@@ -100,58 +100,14 @@ pub(super) async fn read(client: &Client, detail: &CampaignDetail) -> Vec<Outcom
     detail.runs.iter().map(|run| Outcome::of(run, wholes.get(&run.id))).collect()
 }
 
-/// Speedups over one baseline: of every task, as far as they are known.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Speedups {
-    /// Tasks whose speedup is known, or which have no right program.
-    pub(super) tasks: u64,
-    /// Speedups of the best programs, ascending.
-    sorted: Vec<f64>,
+/// Collects the speedups over the reference.
+pub(super) fn over_reference(outcomes: &[Outcome]) -> Speedups {
+    Speedups::collect(outcomes.iter().map(|outcome| (outcome.over_reference, outcome.over_reference)))
 }
 
-impl Speedups {
-    /// Collects them; a task whose best program has no speedup over this baseline does not count.
-    fn of(outcomes: &[Outcome], over: impl Fn(&Outcome) -> Option<Interval>) -> Self {
-        let unknown = outcomes.iter().filter(|one| one.over_reference.is_some() && over(one).is_none()).count();
-        let estimates = outcomes.iter().filter_map(|one| over(one).map(|speedup| speedup.estimate));
-        let mut sorted: Vec<f64> = estimates.filter(|estimate| estimate.is_finite() && *estimate > 0.0).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        Self { tasks: u64::try_from(outcomes.len() - unknown).unwrap_or(u64::MAX), sorted }
-    }
-
-    /// Collects those over the reference.
-    pub(super) fn over_reference(outcomes: &[Outcome]) -> Self {
-        Self::of(outcomes, |outcome| outcome.over_reference)
-    }
-
-    /// Collects those over the fastest baseline.
-    pub(super) fn over_fastest(outcomes: &[Outcome]) -> Self {
-        Self::of(outcomes, |outcome| outcome.over_fastest)
-    }
-
-    /// Returns how many tasks have a right and timed program.
-    pub(super) fn solved(&self) -> u64 {
-        u64::try_from(self.sorted.len()).unwrap_or(u64::MAX)
-    }
-
-    /// Returns the geometric mean over the tasks with a right program.
-    pub(super) fn geometric_mean(&self) -> Option<f64> {
-        let logarithms: f64 = self.sorted.iter().map(|speedup| speedup.ln()).sum();
-        (!self.sorted.is_empty()).then(|| (logarithms / float(self.sorted.len())).exp())
-    }
-
-    /// Returns `fast_p`: the share of all tasks whose best program is right and more than p times as fast.
-    pub(super) fn fast_p(&self, p: f64) -> Option<f64> {
-        let above = self.sorted.len() - self.sorted.partition_point(|speedup| *speedup <= p);
-        (self.tasks > 0).then(|| float(above) / float_u64(self.tasks))
-    }
-
-    /// Returns the steps of the curve `fast_p`, from p = 0 on.
-    pub(super) fn steps(&self) -> Vec<(f64, f64)> {
-        let mut places: Vec<f64> = std::iter::once(0.0).chain(self.sorted.iter().copied()).collect();
-        places.dedup();
-        places.into_iter().filter_map(|p| Some((p, self.fast_p(p)?))).collect()
-    }
+/// Collects the speedups over the fastest baseline.
+pub(super) fn over_fastest(outcomes: &[Outcome]) -> Speedups {
+    Speedups::collect(outcomes.iter().map(|outcome| (outcome.over_reference, outcome.over_fastest)))
 }
 
 #[cfg(test)]
@@ -190,7 +146,7 @@ pub(super) mod tests {
             outcome("c", None, Some(1.0)),
             outcome("d", Some(0.5), Some(1.0)),
         ];
-        let (reference, fastest) = (Speedups::over_reference(&outcomes), Speedups::over_fastest(&outcomes));
+        let (reference, fastest) = (over_reference(&outcomes), over_fastest(&outcomes));
         let close = |value: Option<f64>, expected: f64| value.is_some_and(|value| (value - expected).abs() < 1e-9);
         assert!(close(reference.geometric_mean(), 2.0));
         assert!(close(fastest.geometric_mean(), 2.0_f64.powf(1.0 / 3.0)));
@@ -203,7 +159,7 @@ pub(super) mod tests {
     #[test]
     fn a_task_without_a_fastest_baseline_does_not_count_over_it() {
         let outcomes = [outcome("a", Some(8.0), Some(2.0)), outcome("b", Some(2.0), None), outcome("c", None, None)];
-        let fastest = Speedups::over_fastest(&outcomes);
+        let fastest = over_fastest(&outcomes);
         assert_eq!((fastest.tasks, fastest.solved()), (2, 1));
         assert_eq!(Speedups::default().geometric_mean(), None);
         assert_eq!(Speedups::default().fast_p(1.0), None);

@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 
 use leptos::prelude::*;
 use nightshift_protocol::api::FAST_P_THRESHOLDS;
+use nightshift_protocol::speedups::Speedups;
 
-use super::outcome::{Outcome, Speedups};
+use super::outcome::{Outcome, over_fastest, over_reference};
 use crate::chart::{Caption, Curve, ForestRow, Unit, fast_p, forest, show};
 use crate::format::{counted, percent};
 
@@ -22,7 +23,7 @@ pub(super) fn has_tall_plot(outcomes: &[Outcome]) -> bool {
 
 /// The plots and the summary.
 pub(super) fn results(outcomes: &[Outcome]) -> impl IntoView + use<> {
-    let (reference, fastest) = (Speedups::over_reference(outcomes), Speedups::over_fastest(outcomes));
+    let (reference, fastest) = (over_reference(outcomes), over_fastest(outcomes));
     view! {
         <h2 id="results">"Results"</h2>
         <div class="charts pair">
@@ -34,7 +35,7 @@ pub(super) fn results(outcomes: &[Outcome]) -> impl IntoView + use<> {
 
 /// The curves of `fast_p` over both baselines.
 pub(super) fn curves(outcomes: &[Outcome]) -> AnyView {
-    let (reference, fastest) = (Speedups::over_reference(outcomes), Speedups::over_fastest(outcomes));
+    let (reference, fastest) = (over_reference(outcomes), over_fastest(outcomes));
     let curves = [
         Curve { name: OVER[0], class: "series-1", steps: reference.steps(), tasks: reference.tasks },
         Curve { name: OVER[1], class: "series-2", steps: fastest.steps(), tasks: fastest.tasks },

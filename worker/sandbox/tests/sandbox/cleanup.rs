@@ -118,7 +118,9 @@ impl Worker {
     fn end(mut self, signal: Signal, phase: &str, means: SandboxChoice) {
         let pid = i32::try_from(self.child.id()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-        self.child.wait().unwrap();
+        // A shell that starts commands in the background has them ignore SIGINT, and the worker inherits that.
+        let has_ended = within(Duration::from_secs(10), || self.child.try_wait().unwrap().is_some());
+        assert!(has_ended, "{phase} {means:?}: the worker did not end after {signal:?}; is the signal ignored here?");
         let scratch = self.scratch.path().to_str().unwrap().to_owned();
         let left = || [processes_with(&self.marker), processes_with(&scratch)].concat();
         assert!(within(Duration::from_secs(5), || left().is_empty()), "{phase} {means:?}: {:?} are left", left());

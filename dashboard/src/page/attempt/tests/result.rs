@@ -15,7 +15,7 @@ fn served(sample: &Sample, attempt: &Attempt, material: &Material, look: &Look) 
     Owner::new().with(|| page(&sample.detail, attempt, material, look, "Night").into_parts().1.to_html())
 }
 
-/// What the strip says, in its order.
+/// Texts of the strip, in their order.
 fn strip_of(html: &str) -> String {
     let strip = html.split("class=\"strip\"").nth(1).and_then(|rest| rest.split("</dl>").next()).unwrap_or_default();
     spoken(&format!("<body>{}", strip.replace("</", " </")))
