@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use nightshift_protocol::api::{CampaignDetail, RunDetail};
 use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::baseline::{BaselineKind, FastestBaseline};
 use nightshift_protocol::cost;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::plan_difference::PlanDifference;
 use nightshift_protocol::score::AttemptScore;
+use nightshift_protocol::step::PreparedTask;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -43,7 +45,8 @@ pub(super) async fn run(context: &Context, args: Named) -> Result<ExitCode> {
                 Err(error) if error.code() == "request.no_such_call" => Vec::new(),
                 Err(error) => return Err(error.into()),
             };
-            attempt(context, found, &later, source.as_deref())?;
+            let fastest = detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
+            attempt(context, (found, fastest), &later, source.as_deref())?;
         } else if args.id.contains('/') {
             return Err(Failure::new("usage.invalid", format!("`{}` names no attempt", args.id))
                 .hint("an attempt is RUN/NUMBER, for example 3f9c2a10/2"));
@@ -233,15 +236,21 @@ struct With<'a, T> {
 
 fn attempts(context: &Context, detail: &RunDetail) -> String {
     let output = context.output;
-    let mut table =
-        output.table(&["attempt", "plan", "subtask", "stage", "parent", "outcome", "speedup", "reward", "then"]);
+    // Where nothing is faster than the reference, both speedups are the same.
+    let fastest = detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
+    let fastest = fastest.filter(|fastest| fastest.kind != BaselineKind::Reference);
+    let mut columns = vec!["attempt", "plan", "subtask", "stage", "parent", "outcome", "speedup", "reward", "then"];
+    if fastest.is_some() {
+        columns.insert(7, "over the fastest baseline");
+    }
+    let mut table = output.table(&columns);
     for attempt in &detail.view.attempts {
         let best = if detail.view.best_attempt == Some(attempt.number) { " (best)" } else { "" };
         let then = attempt
             .route
             .as_ref()
             .map_or_else(|| NONE.to_owned(), |decision| format!("{}: {}", decision.route.as_str(), decision.reason));
-        table.add_row([
+        let mut cells = vec![
             output.cell(format!("{}{best}", attempt.number), Tone::Plain),
             output.cell(attempt.plan_version, Tone::Plain),
             output.cell(attempt.subtask, Tone::Plain),
@@ -254,12 +263,22 @@ fn attempts(context: &Context, detail: &RunDetail) -> String {
                 Tone::Plain,
             ),
             output.cell(printable(&then), Tone::Plain),
-        ]);
+        ];
+        if let Some(fastest) = &fastest {
+            let over = attempt.speedup().map(|speedup| fastest.speedup_of(speedup));
+            cells.insert(7, output.cell(over.map_or_else(|| NONE.to_owned(), present::interval), Tone::Plain));
+        }
+        table.add_row(cells);
     }
     table.to_string()
 }
 
-fn attempt(context: &Context, attempt: &Attempt, later: &[AttemptScore], source: Option<&[u8]>) -> Result<()> {
+fn attempt(
+    context: &Context,
+    (attempt, fastest): (&Attempt, Option<FastestBaseline>),
+    later: &[AttemptScore],
+    source: Option<&[u8]>,
+) -> Result<()> {
     let output = context.output;
     if output.is_json() {
         let later: Vec<&AttemptScore> = later.iter().filter(|score| score.attempt == attempt.number).collect();
@@ -267,7 +286,7 @@ fn attempt(context: &Context, attempt: &Attempt, later: &[AttemptScore], source:
         let more = BTreeMap::from([("later_scores", json!(later)), ("cost", json!(cost))]);
         return output.json(&With { shown: attempt, more });
     }
-    for line in attempt_lines(attempt, later) {
+    for line in attempt_lines(attempt, fastest, later) {
         output.text(&printable(&line))?;
     }
     match (source, &attempt.source) {
@@ -277,7 +296,7 @@ fn attempt(context: &Context, attempt: &Attempt, later: &[AttemptScore], source:
     }
 }
 
-fn attempt_lines(attempt: &Attempt, later: &[AttemptScore]) -> Vec<String> {
+fn attempt_lines(attempt: &Attempt, fastest: Option<FastestBaseline>, later: &[AttemptScore]) -> Vec<String> {
     let mut lines = vec![
         format!("attempt {}: {}", attempt.number, attempt.outcome.as_str()),
         format!(
@@ -336,6 +355,10 @@ fn attempt_lines(attempt: &Attempt, later: &[AttemptScore]) -> Vec<String> {
                 measured.sandbox.summary(),
             ));
         }
+    }
+    if let (Some(fastest), Some(speedup)) = (fastest, attempt.speedup()) {
+        let over = present::interval(fastest.speedup_of(speedup));
+        lines.push(format!("over the fastest baseline: {over} ({})", fastest.kind.label()));
     }
     if let Some(profile) = &attempt.profile {
         lines.push(format!("profile: {}, bound by {}", profile.tier, present::bound(profile)));

@@ -14,6 +14,7 @@ use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::models::AgentRole;
+use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use nightshift_protocol::verdict::{Answer, WorstElement};
 use serde::Serialize;
@@ -222,6 +223,12 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
             compiled_ns: compiled.map(|measured| measured.candidate_samples_ns.clone()).unwrap_or_default(),
             ..judged(attempt)
         };
+        let fastest = view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
+        if let (Some(fastest), Some(speedup)) = (fastest, attempt.speedup()) {
+            let over = fastest.speedup_of(speedup);
+            sample.metadata.insert("fastest_baseline".to_owned(), json!(fastest.kind));
+            sample.metadata.insert("speedup_over_fastest".to_owned(), json!(over));
+        }
         if let Some(prepared) = view.prepared.as_ref().filter(|_| sample.baseline_ns.is_empty()) {
             sample.baseline_ns = times_of_reference(prepared.baseline_median_ns, compiled);
             (sample.hardware, sample.device) = place_of(&prepared.machine);

@@ -48,13 +48,16 @@ pub(crate) fn roofline_share(attempt: &Attempt) -> Option<f64> {
     profiled.or_else(by_floor).filter(|share| share.is_finite())
 }
 
+/// Returns the time of one call in which the device works, in nanoseconds: what would remain if launches took no time.
+pub(crate) fn device_ns(timeline: &Timeline) -> Option<f64> {
+    let is_known = timeline.calls > 0 && timeline.busy_ns > 0;
+    is_known.then(|| float_u64(timeline.busy_ns) / f64::from(timeline.calls))
+}
+
 /// Returns the share of a call in which the device does nothing, 0 to 1. A profiler slows the host down, and without it the
 /// caches are cold: the lower one of both shares counts.
 pub(crate) fn idle_share(attempt: &Attempt, timeline: &Timeline) -> Option<f64> {
-    if timeline.calls == 0 || timeline.busy_ns == 0 {
-        return None;
-    }
-    let busy_ns = float_u64(timeline.busy_ns) / f64::from(timeline.calls);
+    let busy_ns = device_ns(timeline)?;
     // The evidence of the profile refers to the published measurement, too.
     let median_ns = attempt.published().map(|measurement| measurement.candidate_median_ns);
     let median_ns = median_ns.filter(|median| median.is_finite() && *median > 0.0);

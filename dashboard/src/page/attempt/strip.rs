@@ -6,7 +6,7 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::measurement::Interval;
 
-use super::headline::{bound_of, device_name, roofline_share};
+use super::headline::{bound_of, device_name, device_ns, roofline_share};
 use crate::chart::{Unit, show};
 use crate::format::{device, words};
 use crate::markup::Markup;
@@ -82,7 +82,12 @@ fn times(attempt: &Attempt) -> Figure {
     let Some(published) = attempt.published() else { return unknown("Time of one call", "not timed") };
     let time = |ns: f64| show(ns, Unit::Nanoseconds);
     let figure = format!("{} → {}", time(published.baseline_median_ns), time(published.candidate_median_ns));
-    plain("Time of one call", unbroken(&figure), "reference → this attempt")
+    let timeline = attempt.profile.as_ref().and_then(|profile| profile.timeline.as_ref());
+    let device = timeline
+        .and_then(device_ns)
+        .filter(|ns| *ns <= published.candidate_median_ns)
+        .map(|ns| format!("; of this the device works {}", unbroken(&time(ns))));
+    plain("Time of one call", unbroken(&figure), format!("reference → this attempt{}", device.unwrap_or_default()))
 }
 
 fn interval(speedup: Interval) -> (String, String) {

@@ -44,6 +44,7 @@ fn the_page_begins_with_one_strip_of_what_came_out() {
         "correct faster",
         "1.53×",
         "1.49 to 1.56, confirmed",
+        "of this the device works",
         "no other baseline was measured",
         "launch",
         "H200",
