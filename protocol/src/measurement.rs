@@ -134,6 +134,9 @@ pub struct DeviceMeasurement {
     /// Times of one call between the device's events, as the programs' own processes tell: evidence only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_time: Option<TimePair>,
+    /// Cores of the host on which nothing else of the worker ran meanwhile. None in measurements from before there were such cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_cores: Option<u32>,
     /// No program that does the work can be faster than this on this device, in nanoseconds, when the task says how much
     /// work it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

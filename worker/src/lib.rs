@@ -19,4 +19,5 @@ mod tune;
 
 pub use child::child_main;
 pub use execute::examine;
+pub use nightshift_evaluator::cores::TimedCores;
 pub use trace::{Spans, send_spans};

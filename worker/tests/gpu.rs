@@ -128,6 +128,7 @@ impl Bench {
             lock: Some(lock),
             // The processes of the pool are isolated as every worker's are.
             pool: Some(pool).filter(|_| self.host.jail.means == SandboxChoice::Best),
+            cores: None,
             monitor: None,
         };
         work(&ExecutionContext { host: &self.host, cancel: &self.cancel, place: Place::Device(&place) })

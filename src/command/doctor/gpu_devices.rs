@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nightshift_protocol::machine::{GpuFacts, Mig};
+use nightshift_worker::TimedCores;
 use nightshift_worker::gpu::{Absence, Gpu, Gpus, Health, Hidden, ManagementError, Prober};
 
 use super::Check;
@@ -37,7 +38,22 @@ pub(super) fn checks(root: &Path, gpus: &Gpus, prober: &Arc<dyn Prober>) -> Vec<
         checks.push(tested(gpu, prober.probe(gpu)));
     }
     checks.extend(gpus.hidden().iter().map(hidden));
+    checks.push(cores(TimedCores::plan(gpus.places()).first().map_or(0, TimedCores::count), gpus.places()));
     checks
+}
+
+/// How many cores a worker keeps free for what is timed on each GPU.
+fn cores(of_each: usize, gpus: usize) -> Check {
+    let name = "cores for timing";
+    if of_each == 0 {
+        return Check::warning(
+            name,
+            "none: this process may use fewer than eight cores of the machine for each GPU",
+            "times of programs that are bound by launches depend on what else the machine does: run fewer steps at once, or allow more \
+             cores",
+        );
+    }
+    Check::ok(name, format!("{of_each} for each of {gpus} GPUs, on which a worker runs only what it times"))
 }
 
 /// Whether the toolkit is too new for the driver; `toolkit` is what nvcc says of its release.
@@ -215,6 +231,17 @@ mod tests {
         let check = absent(root.path(), absence);
         assert_eq!((check.state, check.blocks_demo), (State::Warning, false));
         check.advice.unwrap()
+    }
+
+    #[test]
+    fn a_machine_without_cores_to_spare_is_told() {
+        let (none, some) = (cores(0, 1), cores(4, 2));
+        assert_eq!((none.state, none.blocks_demo), (State::Warning, false));
+        assert!(none.advice.is_some());
+        assert_eq!(
+            (some.state, some.found.as_str()),
+            (State::Ok, "4 for each of 2 GPUs, on which a worker runs only what it times")
+        );
     }
 
     const NO_LIBRARY: &str = "libnvidia-ml.so.1: cannot open shared object file";

@@ -3,6 +3,7 @@
 mod breach;
 pub mod check;
 pub mod compare;
+pub mod cores;
 pub mod device;
 pub mod draw;
 pub mod element;

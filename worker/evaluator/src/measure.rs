@@ -3,7 +3,7 @@
 //!
 //! `docs/explanation/measurement.md` is the specification of this module.
 
-mod cores;
+mod core_waits;
 mod floor;
 mod later;
 mod pairs;
@@ -21,8 +21,8 @@ use nightshift_protocol::machine::{MachineFacts, SandboxReport};
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::Finding;
+use nightshift_sandbox::cores::OneCore;
 
-pub use self::cores::OneCore;
 pub use self::floor::{add_floor, floor_ns};
 use self::later::later_calls;
 use self::pairs::{PairTimes, time_pairs};
@@ -31,6 +31,7 @@ use self::report::Report;
 use self::setup::{Basis, Setup};
 pub(crate) use self::windows::median_call_ns;
 use crate::check::{REFERENCE_FAILED, with_reason};
+use crate::cores::TimedCores;
 use crate::lock::DeviceMode;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
@@ -185,14 +186,16 @@ fn measure_with<M: Memory>(
     let shapes =
         spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
     let mut timer = PhaseTimer::start();
-    let mut round = Round { context, memory, spec, shapes: &shapes, programs, core: None, require_sandbox, options };
+    let mut round =
+        Round { context, memory, spec, shapes: &shapes, programs, pair: 0, core: None, require_sandbox, options };
     let (mut findings, mut all) = (Vec::new(), ProcessPairs::default());
     let mut basis = None;
     let mut sandbox = None;
     while all.needs_another(options) {
         // Measuring and measured processes share one core of the host: they never run at the same time, and no wake-up crosses cores.
         // Each pair of processes has another core, as cores differ in what else uses their caches.
-        let core = context.device().is_none().then(|| OneCore::take(all.pairs().len())).flatten();
+        round.pair = all.pairs().len();
+        let core = context.device().is_none().then(|| OneCore::take_from_the_end(round.pair)).flatten();
         round.core = core.as_ref().map(OneCore::number);
         let timed = round.time_one_pair(basis.take(), all.pairs().is_empty(), &mut findings, &mut timer);
         let timed = match timed {
@@ -217,6 +220,7 @@ fn measure_with<M: Memory>(
         all: &all,
         options,
         on_device: context.device().is_some(),
+        reserved_cores: context.cores().map_or(0, TimedCores::count),
     };
     let mut measurement = report.measurement();
     timer.end("statistics");
@@ -232,6 +236,8 @@ struct Round<'a, M: Memory> {
     spec: &'a TaskSpec,
     shapes: &'a ConcreteShapes,
     programs: &'a Programs<'a>,
+    /// The number of the pair of processes.
+    pair: usize,
     core: Option<usize>,
     require_sandbox: bool,
     options: &'a MeasureOptions,
@@ -309,9 +315,11 @@ fn time_alone<M: Memory>(
     let guard = setup.context.lock(mode);
     timer.end("waiting");
     let started = Instant::now();
+    let core = setup.take_cores();
     let (mut times, mut verifier) = time_pairs(setup, options, findings, timer)?;
     times.alone = started.elapsed();
-    drop(guard);
+    drop((core, guard));
+    setup.leave_cores();
     if options.confirms && is_first {
         later_calls(setup, times.calls, &mut verifier, findings)?;
         times.take_later(&verifier);

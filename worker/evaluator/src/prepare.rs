@@ -8,12 +8,14 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{Finding, ProcessEnd};
 
+use nightshift_sandbox::cores::OneCore;
+
 use crate::breach::warning;
 use crate::check::{LaunchedOracle, Oracle, OracleError, ReferenceError, smallest_first};
 use crate::compare::UNNOTICED;
 use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
-use crate::measure::{OneCore, median_call_ns};
+use crate::measure::median_call_ns;
 use crate::memory::{DeviceMemory, Memory, MemoryError, Operand};
 use crate::phases::PhaseTimer;
 use crate::program::context::{ExecutionContext, Place};
@@ -101,7 +103,7 @@ fn prepare_with<M: Memory>(
         cost: Vec::new(),
     };
     let on_device = context.device().is_some();
-    let core = if on_device { None } else { OneCore::take(0) };
+    let core = if on_device { None } else { OneCore::take_from_the_end(0) };
     let core = core.as_ref().map(OneCore::number);
     // On the host a process is cheap, and each shape gets a new one.
     let groups: Vec<&[ConcreteShapes]> = if on_device { vec![&shapes] } else { shapes.chunks(1).collect() };

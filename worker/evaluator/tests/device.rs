@@ -176,6 +176,7 @@ fn on_gpu<T>(
         libraries: Vec::new(),
         lock: shared.map(|shared| &*shared.lock),
         pool: shared.map(|shared| &shared.pool),
+        cores: None,
         monitor: None,
     };
     work(&ExecutionContext { host: &host, cancel: &cancel, place: Place::Device(&place) })
@@ -386,6 +387,7 @@ fn while_a_trusted_program_compiles_others_have_the_device_alone() {
         libraries: Vec::new(),
         lock: Some(&lock),
         pool: None,
+        cores: None,
         monitor: None,
     };
     let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Device(&place) };

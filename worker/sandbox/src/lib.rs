@@ -4,12 +4,13 @@
 //! compiler or a profiler, or a hosted process, whose entry points the binary names in [`HostedMain`]. This crate never
 //! decides what runs in a process, and knows neither tasks nor steps.
 //!
-//! Modules use only those above them in this list: [`report`], [`limits`], [`procfs`], [`end`], [`wire`], [`device`],
+//! Modules use only those above them in this list: [`report`], [`limits`], [`procfs`], [`cores`], [`end`], [`wire`], [`device`],
 //! [`user`], [`plan`], [`access`], [`cgroup`], [`isolation`], [`break_out`], [`supervisor`], [`process`], [`probe`].
 
 pub mod access;
 mod break_out;
 mod cgroup;
+pub mod cores;
 #[expect(unsafe_code, reason = "loads the driver's library to find its folder")]
 mod device;
 mod end;

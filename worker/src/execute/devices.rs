@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nightshift_evaluator::context::DevicePlace;
+use nightshift_evaluator::cores::TimedCores;
 use nightshift_evaluator::device::{DeviceError, Gpu as DeviceContext, KERNELS_SOURCE};
 use nightshift_evaluator::lock::{DeviceLock, DeviceMode};
 use nightshift_evaluator::program::{ProcessDemand, ProcessPool};
@@ -58,6 +59,8 @@ struct SharedGpu {
     lock: Arc<DeviceLock>,
     pool: ProcessPool,
     memory: Arc<MemoryBudget>,
+    /// Cores of the host for what is timed on it.
+    cores: Option<&'static TimedCores>,
     /// The worker's own context, which is opened by the first step that needs it.
     context: Mutex<Option<Arc<DeviceContext>>>,
 }
@@ -76,6 +79,7 @@ impl SharedGpus {
         locks: &Path,
         demand: Option<ProcessDemand>,
     ) -> Self {
+        let cores = if gpus.usable().is_empty() { &[] } else { TimedCores::reserve(gpus.places()) };
         let share = |(contexts, gpu): (u32, &Gpu)| {
             let files = locks.join(&gpu.facts.uuid);
             let lock = DeviceLock::between_processes(&files).unwrap_or_else(|error| {
@@ -91,6 +95,7 @@ impl SharedGpus {
                     gpu.facts.memory_bytes,
                     &files.join("memory"),
                 ),
+                cores: cores.get(gpu.place),
                 context: Mutex::default(),
                 lock,
             }
@@ -173,6 +178,7 @@ impl StepDevice<'_> {
             libraries: self.libraries.clone(),
             lock: Some(&self.shared.lock),
             pool: Some(&self.shared.pool),
+            cores: self.shared.cores,
             monitor: self.watch.as_ref().map(|watch| -> &dyn nightshift_evaluator::context::DeviceMonitor { watch }),
         }
     }

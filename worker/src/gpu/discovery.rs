@@ -44,6 +44,8 @@ pub struct Gpu {
     pub facts: GpuFacts,
     /// Number of its device node.
     pub minor: Option<u32>,
+    /// Its place among all devices of this machine, also those that this worker may not use.
+    pub place: usize,
 }
 
 impl Gpu {
@@ -73,6 +75,7 @@ pub struct Gpus {
     usable: Vec<Gpu>,
     hidden: Vec<Hidden>,
     absence: Option<Absence>,
+    places: usize,
 }
 
 impl Gpus {
@@ -94,7 +97,7 @@ impl Gpus {
     /// No GPU.
     #[must_use]
     pub fn none(absence: Absence) -> Self {
-        Self { management: None, usable: Vec::new(), hidden: Vec::new(), absence: Some(absence) }
+        Self { management: None, usable: Vec::new(), hidden: Vec::new(), absence: Some(absence), places: 0 }
     }
 
     /// Those that this driver has and that are chosen.
@@ -106,14 +109,15 @@ impl Gpus {
         };
         let (mut usable, mut hidden) = (Vec::new(), Vec::new());
         let mut instances = 0;
-        for found in found {
+        let places = found.len();
+        for (place, found) in found.into_iter().enumerate() {
             match found {
                 Ok(found) => {
                     let instance = matches!(found.mig, Some(Mig::Instance { .. })).then_some(instances);
                     instances = instance.map_or(0, |number| number + 1);
                     match unusable(&found).or_else(|| choice.hides(&found, instance)) {
                         Some(reason) => hidden.push(Hidden { device: found.uuid, reason: reason.to_owned() }),
-                        None => usable.push(Gpu { minor: found.minor, facts: facts(found, &versions) }),
+                        None => usable.push(Gpu { minor: found.minor, place, facts: facts(found, &versions) }),
                     }
                 }
                 Err(Unreadable { index, uuid, why }) => {
@@ -126,13 +130,19 @@ impl Gpus {
             None => Absence::NoGpu,
             Some(first) => Absence::AllHidden(hidden.len(), format!("{}: {}", first.device, first.reason)),
         });
-        Self { management: Some(management), usable, hidden, absence }
+        Self { management: Some(management), usable, hidden, absence, places }
     }
 
     /// Those that may be used, in the order of the bus.
     #[must_use]
     pub fn usable(&self) -> &[Gpu] {
         &self.usable
+    }
+
+    /// How many devices this machine has, also those that this worker may not use.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.places
     }
 
     /// Those that may be used, with the numbers under which they are offered.

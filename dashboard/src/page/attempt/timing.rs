@@ -77,6 +77,10 @@ fn device(device: &DeviceMeasurement) -> AnyView {
             device.floor_ns.map(|ns| format!("{}: no program can be faster", show(ns, Unit::Nanoseconds))).into(),
         ),
         ("Calls of one sample", device.calls_per_sample.map(|calls| calls.to_string()).into()),
+        (
+            "Cores of the host for timed programs alone",
+            device.reserved_cores.map(|cores| if cores == 0 { "none".to_owned() } else { cores.to_string() }).into(),
+        ),
         ("Rejected samples", rejected.into()),
         ("Device at the beginning", conditions.into()),
         ("Exclusive use of the device", milliseconds(device.exclusive_ms).into()),

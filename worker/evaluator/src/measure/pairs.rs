@@ -8,16 +8,17 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::LARGE_CALL_BYTES;
 use nightshift_protocol::verdict::Finding;
 
+use super::core_waits::CoreWaits;
 use super::setup::Setup;
 use super::verify::OutputVerifier;
-use super::windows::{Usual, WindowTimes, draws_of, per_call, time_window};
+use super::windows::{Usual, WindowTimes, per_call, time_window};
 use super::{CONFIDENCE, DISTURBED, MeasureOptions, Side};
 use crate::breach::{note, violation, warning};
 use crate::memory::Memory;
 use crate::phases::PhaseTimer;
 use crate::program::context::DeviceMonitor;
 use crate::runner::control::WindowKind;
-use crate::statistics::{bootstrap_median, median};
+use crate::statistics::{bootstrap_median, median, quantile};
 
 /// The code of work outside of calls.
 pub(super) const WORK_OUTSIDE_CALL: &str = "work_outside_call";
@@ -75,6 +76,7 @@ const MEANINGLESS_SHARE: f64 = 0.3;
 const DISTURBED_SHARE: f64 = 0.05;
 
 /// Times of a measurement.
+#[derive(Default)]
 pub(super) struct PairTimes {
     /// Calls of a window.
     pub(super) calls: usize,
@@ -94,8 +96,8 @@ pub(super) struct PairTimes {
     /// On the host: time of one call of each in which its process did not compute.
     waited_ns: Vec<f64>,
     waited_baseline_ns: Vec<f64>,
-    /// The baseline's time of one call while the candidate was not loaded.
-    solo_ns: Option<f64>,
+    /// The baseline's times of one call while the candidate was not loaded.
+    solo_ns: Vec<f64>,
     pub(super) timed_calls: u64,
     pub(super) verified_calls: u64,
     /// Verified calls after the timed ones.
@@ -145,11 +147,17 @@ impl PairTimes {
         self.baseline_ns.iter().map(|time| time * factor).collect()
     }
 
-    /// How much slower the baseline is next to the candidate, where that is more than noise.
+    /// How much slower the baseline is next to the candidate, where that is more than noise: three quarters of its windows next to the
+    /// candidate have to be slower than three quarters of those without it.
     fn disturbed(&self) -> Option<f64> {
-        let solo = self.solo_ns.filter(|solo| *solo > 0.0)?;
-        let share = median(&self.baseline_ns) / solo - 1.0;
-        (share > DISTURBED_SHARE).then_some(share)
+        let sorted = |times: &[f64]| {
+            let mut times = times.to_vec();
+            times.sort_unstable_by(f64::total_cmp);
+            times
+        };
+        let (alone, beside) = (sorted(&self.solo_ns), sorted(&self.baseline_ns));
+        let share = median(&beside) / Some(median(&alone)).filter(|alone| *alone > 0.0)? - 1.0;
+        (share > DISTURBED_SHARE && quantile(&beside, 0.25) > quantile(&alone, 0.75)).then_some(share)
     }
 
     /// Returns the ratios of the pairs.
@@ -245,27 +253,10 @@ pub(super) fn time_pairs<M: Memory>(
     let mut pairs = Pairs { setup, verifier, windows: 0 };
     let mut times = PairTimes {
         calls,
-        candidate_ns: Vec::new(),
-        baseline_ns: Vec::new(),
-        lone_candidate_ns: Vec::new(),
-        lone_baseline_ns: Vec::new(),
-        events_candidate_ns: Vec::new(),
-        events_baseline_ns: Vec::new(),
-        hidden_ns: Vec::new(),
-        hidden_baseline_ns: Vec::new(),
-        waited_ns: Vec::new(),
-        waited_baseline_ns: Vec::new(),
         solo_ns: pairs.setup.solo_ns(calls),
-        timed_calls: 0,
-        verified_calls: 0,
-        later_calls: 0,
-        turned_wrong: false,
-        wrong: false,
         conditions: before.as_ref().map(|observed| observed.conditions.clone()),
-        rejected: 0,
-        rejected_because: Vec::new(),
         steady: true,
-        alone: Duration::ZERO,
+        ..PairTimes::default()
     };
     for _ in 0..WARM_UP_PAIRS {
         pairs.pair(WindowKind::Calls, calls, findings)?;
@@ -278,8 +269,10 @@ pub(super) fn time_pairs<M: Memory>(
     };
     let fewest = of_all.div_ceil(options.process_pairs.max(1));
     let mut rejected_blocks = 0;
+    let on_device = pairs.setup.on_device();
     while !pairs.is_over() {
         let mut block = Vec::with_capacity(BLOCK);
+        let waits = if on_device { CoreWaits::begin(&pairs.setup.baseline) } else { None };
         for position in 0..BLOCK {
             block.push(pairs.pair(WindowKind::Calls, calls, findings)?);
             if let (0, Some(usual)) = (position % PAIRS_PER_LONE, &usual_lone) {
@@ -294,6 +287,7 @@ pub(super) fn time_pairs<M: Memory>(
         let after = observe();
         let changed = after.as_ref().zip(before.as_ref()).and_then(|(after, before)| after.changed_since(before));
         before = after;
+        let changed = changed.or_else(|| waits.and_then(|waits| waits.too_many(&pairs.setup.baseline)));
         if let Some(reason) = changed.filter(|_| rejected_blocks < MAX_REJECTED_BLOCKS) {
             rejected_blocks += 1;
             times.steady = rejected_blocks < MAX_REJECTED_BLOCKS;
@@ -353,7 +347,9 @@ impl PairTimes {
         (of_candidate_ns, of_baseline_ns): (f64, f64),
         (of_lone_candidate_ns, of_lone_baseline_ns): (f64, f64),
     ) -> Result<(), Side> {
-        self.solo_ns = self.solo_ns.map(|solo| solo + per_call(of_baseline_ns, self.calls));
+        for solo in &mut self.solo_ns {
+            *solo += per_call(of_baseline_ns, self.calls);
+        }
         for (times, too_much_ns) in
             [(&mut self.lone_candidate_ns, of_lone_candidate_ns), (&mut self.lone_baseline_ns, of_lone_baseline_ns)]
         {
@@ -417,13 +413,11 @@ impl<M: Memory> Pairs<'_, '_, M> {
         findings: &mut Vec<Finding>,
     ) -> Result<(WindowTimes, WindowTimes), Side> {
         let on_device = self.setup.on_device();
-        let Setup { memory, shapes, seeds, candidate, baseline, .. } = &mut *self.setup;
+        let inputs = self.setup.draw(calls);
+        let Setup { memory, seeds, candidate, baseline, .. } = &mut *self.setup;
         let memory = *memory;
-        let draws = draws_of(calls, shapes.inputs.len(), seeds);
-        let mut of_candidate =
-            || time_window(memory, candidate, kind, (&draws, calls), on_device).map_err(Side::Candidate);
-        let mut of_baseline =
-            || time_window(memory, baseline, kind, (&draws, calls), on_device).map_err(Side::Baseline);
+        let mut of_candidate = || time_window(memory, candidate, kind, &inputs, on_device).map_err(Side::Candidate);
+        let mut of_baseline = || time_window(memory, baseline, kind, &inputs, on_device).map_err(Side::Baseline);
         let (candidate_times, baseline_times) = if seeds.flip() {
             let first = of_candidate()?;
             (first, of_baseline()?)

@@ -20,6 +20,7 @@ pub(super) struct Report<'a> {
     pub(super) all: &'a ProcessPairs,
     pub(super) options: &'a MeasureOptions,
     pub(super) on_device: bool,
+    pub(super) reserved_cores: usize,
 }
 
 impl Report<'_> {
@@ -89,6 +90,7 @@ impl Report<'_> {
                 &all.concat(|pair| pair.events_candidate_ns.clone()),
                 &all.concat(|pair| pair.events_baseline_ns.clone()),
             ),
+            reserved_cores: u32::try_from(self.reserved_cores).ok(),
             floor_ns: None,
             rejected_samples: pairs.iter().fold(0, |sum, pair| sum.saturating_add(pair.rejected)),
             rejected_because,

@@ -5,10 +5,12 @@ use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, TaskSpec};
 use nightshift_protocol::verdict::Finding;
+use nightshift_sandbox::cores::OneCore;
 
+use super::core_waits::CoreWaits;
 use super::weights::{reference_error, weights};
-use super::windows::{Usual, draws_of, per_call, quietest_times, time_window, usual_times};
-use super::{Round, Side};
+use super::windows::{Inputs, Usual, draws_of, per_call, quietest_times, time_window, usual_times};
+use super::{DISTURBED, Round, Side};
 use crate::breach::note;
 use crate::check::{Limits, ReferenceError, SMALLEST_REFERENCE_ERROR};
 use crate::draw::Draw;
@@ -38,7 +40,7 @@ const MAX_CALLS: usize = MAX_CALLS_OF_A_WINDOW as usize;
 const PILOTS: usize = 4;
 
 /// Windows of the baseline alone, for each number of calls.
-const SOLO_WINDOWS: usize = 6;
+const SOLO_WINDOWS: usize = 12;
 
 /// First calls of the candidate, which find out what every first call has to.
 const FIRST_CALLS: usize = 3;
@@ -77,10 +79,11 @@ impl Calls {
 }
 
 /// What was timed in windows of so many calls while the candidate was not loaded.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Solo {
     calls: usize,
-    call_ns: f64,
+    /// The baseline's time of one call in each window.
+    call_ns: Vec<f64>,
     /// Usual times for the candidate and for the baseline.
     usual: (Usual, Usual),
 }
@@ -118,6 +121,8 @@ pub(super) struct Setup<'a, M: Memory> {
     pub(super) limits: Limits,
     pub(super) calls: Calls,
     solo: Vec<Solo>,
+    /// The number of this pair of processes.
+    pair: usize,
     usual_on_host: Vec<(usize, (Usual, Usual))>,
     /// The baseline's time of a lone call.
     baseline_ns: f64,
@@ -127,7 +132,7 @@ impl<'a, M: Memory> Setup<'a, M> {
     /// Starts the processes, loads the trusted programs and chooses the weights. Nothing of the candidate runs yet. With the basis of
     /// an earlier pair of processes, its weights and limits are used again, and the truth is not needed.
     pub(super) fn open(round: &Round<'a, M>, basis: Option<Basis>, timer: &mut PhaseTimer) -> Result<Self, Side> {
-        let Round { context, memory, spec, shapes, programs, core, require_sandbox, options } = *round;
+        let Round { context, memory, spec, shapes, programs, pair, core, require_sandbox, options } = *round;
         let mut seeds = SecretSeeds::from_os().map_err(|error| {
             Side::Machine(StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))
         })?;
@@ -222,6 +227,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             usual_on_host: Vec::new(),
             calls: Calls::new(basis.baseline_ns, call_bytes),
             solo: Vec::new(),
+            pair,
             baseline_ns: basis.baseline_ns,
         })
     }
@@ -254,11 +260,11 @@ impl<'a, M: Memory> Setup<'a, M> {
     /// Returns the median time of a lone call of the candidate, in nanoseconds.
     pub(super) fn pilot(&mut self) -> Result<f64, Side> {
         let (usual, _) = self.usual(1)?;
-        let (inputs, on_device) = (self.shapes.inputs.len(), self.on_device());
+        let on_device = self.on_device();
         let mut times = Vec::new();
         for _ in 0..PILOTS {
-            let draws = draws_of(1, inputs, &mut self.seeds);
-            let window = time_window(self.memory, &mut self.candidate, WindowKind::Calls, (&draws, 1), on_device);
+            let inputs = self.draw(1);
+            let window = time_window(self.memory, &mut self.candidate, WindowKind::Calls, &inputs, on_device);
             times.push(window.map_err(Side::Candidate)?.net_ns(&usual));
         }
         Ok(median(&times))
@@ -296,29 +302,59 @@ impl<'a, M: Memory> Setup<'a, M> {
             // A program that is stopped cannot slow the baseline down on the host.
             return Ok(());
         }
+        let _core = self.take_cores();
+        let waits = CoreWaits::begin(&self.baseline);
         let mut numbers = vec![1, self.calls.usual, self.calls.most];
         numbers.dedup();
         for calls in numbers {
-            let usual = quietest_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds)?;
+            let (call_ns, seeds) = (self.baseline_ns, &mut self.seeds);
+            let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
+            let usual = quietest_times(memory, &mut self.baseline, &mut draw)?;
             let of_candidate = match &mut self.control {
                 None => usual,
-                Some(control) => quietest_times(memory, control, (calls, inputs), &mut self.seeds)?,
+                Some(control) => quietest_times(memory, control, &mut draw)?,
             };
             let mut times = Vec::with_capacity(SOLO_WINDOWS);
             for _ in 0..SOLO_WINDOWS {
-                let draws = draws_of(calls, inputs, &mut self.seeds);
-                let window = time_window(memory, &mut self.baseline, WindowKind::Calls, (&draws, calls), on_device);
+                let window = time_window(memory, &mut self.baseline, WindowKind::Calls, &draw(), on_device);
                 times.push(per_call(window.map_err(Side::Baseline)?.net_ns(&usual), calls));
             }
-            self.solo.push(Solo { calls, call_ns: median(&times), usual: (of_candidate, usual) });
+            self.solo.push(Solo { calls, call_ns: times, usual: (of_candidate, usual) });
         }
         timer.end("baseline alone");
-        Ok(())
+        match waits.and_then(|waits| waits.too_many(&self.baseline)) {
+            Some(reason) => Err(Side::Machine(StepFailure::retriable(DISTURBED, reason))),
+            None => Ok(()),
+        }
     }
 
-    /// The baseline's time of one call in windows of so many calls, while the candidate was not loaded.
-    pub(super) fn solo_ns(&self, calls: usize) -> Option<f64> {
-        self.solo.iter().find(|solo| solo.calls == calls).map(|solo| solo.call_ns)
+    /// Moves the evaluator's thread, while the result lives, and the programs to the cores that are reserved for them. Both programs
+    /// run on the same core, as cores differ in what else their caches hold and what else they do.
+    pub(super) fn take_cores(&self) -> Option<OneCore> {
+        let cores = self.context.cores()?;
+        let of_programs = cores.of_programs(self.pair);
+        for program in [&self.candidate, &self.baseline].into_iter().chain(&self.control) {
+            program.process.move_to(&of_programs, true);
+        }
+        cores.take()
+    }
+
+    /// Moves the programs back, for calls that are not timed.
+    pub(super) fn leave_cores(&self) {
+        let Some(cores) = self.context.cores() else { return };
+        for program in [&self.candidate, &self.baseline].into_iter().chain(&self.control) {
+            program.process.move_to(cores.others(), false);
+        }
+    }
+
+    /// Draws the inputs of a window of so many calls.
+    pub(super) fn draw(&mut self, calls: usize) -> Inputs {
+        Inputs::draw(calls, self.shapes.inputs.len(), self.baseline_ns, &mut self.seeds)
+    }
+
+    /// The baseline's times of one call in windows of so many calls, while the candidate was not loaded.
+    pub(super) fn solo_ns(&self, calls: usize) -> Vec<f64> {
+        self.solo.iter().find(|solo| solo.calls == calls).map(|solo| solo.call_ns.clone()).unwrap_or_default()
     }
 
     /// Loads the candidate, hands it the weights and calls it for the first time.
@@ -372,11 +408,12 @@ impl<'a, M: Memory> Setup<'a, M> {
             return Ok(*usual);
         }
         let (inputs, on_device) = (self.shapes.inputs.len(), self.on_device());
-        let memory = self.memory;
-        let baseline = usual_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds, on_device)?;
+        let (memory, call_ns, seeds) = (self.memory, self.baseline_ns, &mut self.seeds);
+        let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
+        let baseline = usual_times(memory, &mut self.baseline, &mut draw, on_device)?;
         let candidate = match &mut self.control {
             None => baseline,
-            Some(control) => usual_times(memory, control, (calls, inputs), &mut self.seeds, on_device)?,
+            Some(control) => usual_times(memory, control, &mut draw, on_device)?,
         };
         self.usual_on_host.push((calls, (candidate, baseline)));
         Ok((candidate, baseline))
@@ -389,12 +426,14 @@ impl<'a, M: Memory> Setup<'a, M> {
             return Ok((0.0, 0.0));
         };
         let (memory, inputs) = (self.memory, self.shapes.inputs.len());
-        let now = usual_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds, true)?;
+        let (call_ns, seeds) = (self.baseline_ns, &mut self.seeds);
+        let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
+        let now = usual_times(memory, &mut self.baseline, &mut draw, true)?;
         let of_baseline = before.1.too_much_ns(&now);
         let of_candidate = match &mut self.control {
             None => of_baseline,
             Some(control) => {
-                let now = usual_times(memory, control, (calls, inputs), &mut self.seeds, true)?;
+                let now = usual_times(memory, control, &mut draw, true)?;
                 before.0.too_much_ns(&now)
             }
         };
@@ -403,6 +442,7 @@ impl<'a, M: Memory> Setup<'a, M> {
 
     /// Ends every process, or keeps those of trusted programs loaded.
     pub(super) fn finish(self) {
+        self.leave_cores();
         let Self { context, candidate, mut baseline, control, .. } = self;
         // A process that is to be kept has to listen again.
         let listens = baseline.process.thaw().and_then(|()| baseline.leave_windows());

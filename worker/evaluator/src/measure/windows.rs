@@ -21,6 +21,10 @@ const NOISE_NS: f64 = 5_000.0;
 /// The same as a multiple of how much the operations vary in trusted windows.
 const NOISE_SPREADS: f64 = 5.0;
 
+/// A call that takes less than this is led by another one: after a stop it would find the caches of the processor cold, and take
+/// longer than calls that follow each other, as they do where programs are used.
+const LED_NS: f64 = 1e7;
+
 /// Empty windows that tell the usual times.
 const EMPTY_WINDOWS: usize = 6;
 
@@ -123,7 +127,32 @@ pub(super) fn draws_of(calls: usize, inputs: usize, seeds: &mut SecretSeeds) -> 
     (0..calls).map(|_| Draw::all(inputs, seeds.draw(), InputKind::Declared)).collect()
 }
 
-/// Carries out one window of so many calls, whose inputs are drawn in turn. The program is stopped before and after.
+/// The calls of one window.
+#[derive(Debug, Clone)]
+pub(super) struct Inputs {
+    /// Draws of the inputs of each call. Calls beyond them use the same again.
+    draws: Vec<Vec<Draw>>,
+    /// How many calls.
+    calls: usize,
+    /// Draws of the inputs of an untimed call before them.
+    lead: Option<Vec<Draw>>,
+}
+
+impl Inputs {
+    /// Draws inputs for so many calls of a program that has so many inputs, and for another one before them where a call is expected
+    /// to take so short a time that this matters.
+    pub(super) fn draw(calls: usize, inputs: usize, call_ns: f64, seeds: &mut SecretSeeds) -> Self {
+        let lead = (call_ns < LED_NS).then(|| Draw::all(inputs, seeds.draw(), InputKind::Declared));
+        Self { draws: draws_of(calls, inputs, seeds), calls, lead }
+    }
+
+    /// The same for one call, on whose inputs so many calls are made.
+    fn repeated(self, calls: usize) -> Self {
+        Self { calls, ..self }
+    }
+}
+
+/// Carries out one window of calls, whose inputs are drawn in turn. The program is stopped before and after.
 ///
 /// On a device it goes on before the inputs are put in place, so that what it computes meanwhile is seen. On the host it goes on for
 /// the calls alone, and the processor time of all its threads is counted until it is stopped again.
@@ -131,12 +160,21 @@ pub(super) fn time_window<M: Memory>(
     memory: &M,
     program: &mut Program<M>,
     kind: WindowKind,
-    (draws, count): (&[Vec<Draw>], usize),
+    inputs: &Inputs,
     on_device: bool,
 ) -> Result<WindowTimes, ProgramError> {
+    let Inputs { draws, calls: count, lead } = inputs;
+    let count = *count;
     program.renew_poison(memory)?;
     if on_device {
         program.process.thaw()?;
+        if let Some(draws) = lead {
+            program.prepare(memory, 0, Given::Drawn(draws))?;
+            memory.null_operation()?;
+            program.window(if kind == WindowKind::Empty { kind } else { WindowKind::Calls }, 1)?;
+            // What the call left in the outputs is no other pattern than that of the next call.
+            program.renew_poison(memory)?;
+        }
     }
     let started = Instant::now();
     for (call, draws) in draws.iter().enumerate() {
@@ -187,20 +225,16 @@ pub(super) fn untimed_window<M: Memory>(
     program.process.freeze()
 }
 
-/// Finds the usual times of windows of so many calls, in a process that no model's code runs in.
+/// Finds the usual times of windows whose inputs are drawn by this function, in a process that no model's code runs in.
 pub(super) fn usual_times<M: Memory>(
     memory: &M,
     trusted: &mut Program<M>,
-    (calls, inputs): (usize, usize),
-    seeds: &mut SecretSeeds,
+    draw: &mut dyn FnMut() -> Inputs,
     on_device: bool,
 ) -> Result<Usual, Side> {
     let mut windows = Vec::with_capacity(EMPTY_WINDOWS);
     for _ in 0..=EMPTY_WINDOWS {
-        let draws = draws_of(calls, inputs, seeds);
-        let window =
-            time_window(memory, trusted, WindowKind::Empty, (&draws, calls), on_device).map_err(Side::Baseline)?;
-        windows.push(window);
+        windows.push(time_window(memory, trusted, WindowKind::Empty, &draw(), on_device).map_err(Side::Baseline)?);
     }
     // The first one finds everything cold.
     Ok(Usual::of(&windows[1..]))
@@ -215,12 +249,11 @@ const AGREEMENT_NS: f64 = 3_000.0;
 pub(super) fn quietest_times<M: Memory>(
     memory: &M,
     trusted: &mut Program<M>,
-    (calls, inputs): (usize, usize),
-    seeds: &mut SecretSeeds,
+    draw: &mut dyn FnMut() -> Inputs,
 ) -> Result<Usual, Side> {
-    let mut quietest = usual_times(memory, trusted, (calls, inputs), seeds, true)?;
+    let mut quietest = usual_times(memory, trusted, draw, true)?;
     for _ in 1..ROUNDS {
-        let usual = usual_times(memory, trusted, (calls, inputs), seeds, true)?;
+        let usual = usual_times(memory, trusted, draw, true)?;
         let agree = usual.longer_ns(&quietest).abs() < AGREEMENT_NS;
         quietest = quietest.quieter(usual);
         if agree {
@@ -246,18 +279,20 @@ pub(crate) fn median_call_ns<M: Memory>(
     if on_device {
         program.enter_windows()?;
     }
-    let mut time = |calls: usize| -> Result<f64, ProgramError> {
+    let mut time = |calls: usize, windows: usize, call_ns: f64| -> Result<f64, ProgramError> {
         let (mut times, mut empties) = (Vec::new(), Vec::new());
         for _ in 0..windows.max(1) {
-            let draws = draws_of(1, inputs, seeds);
-            empties.push(time_window(memory, program, WindowKind::Empty, (&draws, calls), on_device)?);
-            times.push(time_window(memory, program, WindowKind::Calls, (&draws, calls), on_device)?);
+            let inputs = Inputs::draw(1, inputs, call_ns, seeds).repeated(calls);
+            empties.push(time_window(memory, program, WindowKind::Empty, &inputs, on_device)?);
+            times.push(time_window(memory, program, WindowKind::Calls, &inputs, on_device)?);
         }
         let usual = Usual::of(&empties);
         let times: Vec<f64> = times.iter().map(|window| per_call(window.net_ns(&usual), calls)).collect();
         Ok(median(&times))
     };
-    let mut call_ns = time(1)?;
+    // A first call tells whether others need to be led.
+    let first_ns = time(1, 1, f64::INFINITY)?;
+    let mut call_ns = time(1, windows, first_ns)?;
     if call_ns < TRUSTED_WINDOW_NS {
         #[expect(
             clippy::cast_possible_truncation,
@@ -265,7 +300,7 @@ pub(crate) fn median_call_ns<M: Memory>(
             reason = "a cast saturates, and no number is 0"
         )]
         let calls = (TRUSTED_WINDOW_NS / call_ns.max(1.0)).ceil() as usize;
-        call_ns = time(calls.clamp(2, TRUSTED_CALLS))?;
+        call_ns = time(calls.clamp(2, TRUSTED_CALLS), windows, call_ns)?;
     }
     program.process.thaw()?;
     if on_device {

@@ -9,6 +9,7 @@ use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::Host;
 
 use super::pool::ProcessPool;
+use crate::cores::TimedCores;
 use crate::device::Gpu;
 use crate::lock::{DeviceGuard, DeviceLock, DeviceMode, holds_guard};
 use crate::memory::HostMemory;
@@ -46,6 +47,8 @@ pub struct DevicePlace<'a> {
     pub lock: Option<&'a DeviceLock>,
     /// Processes that wait for programs; none where every evaluation starts its own.
     pub pool: Option<&'a ProcessPool>,
+    /// Cores of the host for what is timed; none where none are reserved.
+    pub cores: Option<&'a TimedCores>,
     /// Observes the device while it is measured on.
     pub monitor: Option<&'a dyn DeviceMonitor>,
 }
@@ -119,6 +122,11 @@ impl<'a> ExecutionContext<'a> {
     pub(crate) fn lock(&self, mode: DeviceMode) -> Option<DeviceGuard<'a>> {
         debug_assert!(!holds_guard(), "a thread that holds a guard may wait for itself");
         self.device().and_then(|device| device.lock).map(|lock| lock.lock(mode))
+    }
+
+    /// Cores of the host for what is timed.
+    pub(crate) fn cores(&self) -> Option<&'a TimedCores> {
+        self.device().and_then(|device| device.cores)
     }
 
     /// The processes that wait for programs.

@@ -390,6 +390,16 @@ impl Process {
         Ok(())
     }
 
+    /// Moves the process to these cores, and its first thread to the first one of them where `pinned`.
+    pub(crate) fn move_to(&self, cores: &[usize], pinned: bool) {
+        self.jail.move_to(cores, pinned);
+    }
+
+    /// For how long the process's first thread was ready to run and waited for a core, where the kernel counts it.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        self.jail.waited_ns().map(Duration::from_nanos)
+    }
+
     /// Processor time that the process took so far, where the kernel tells.
     pub(crate) fn processor_time(&self) -> Option<Duration> {
         self.jail.processor_ns().map(Duration::from_nanos)

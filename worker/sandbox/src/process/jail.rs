@@ -14,6 +14,7 @@ use super::freeze::Frozen;
 use super::{JailHost, ProcessError, os, survivors};
 use crate::access::give_to;
 use crate::cgroup::{self, CgroupLimits, JailCgroup};
+use crate::cores::{move_process, waited_ns_of};
 use crate::device::DeviceAccess;
 use crate::end::RawEnd;
 use crate::limits::{DRIVER_THREADS, SANDBOX_PROCESSES};
@@ -254,6 +255,19 @@ impl Jail {
             text.split(' ').next()?.parse::<u64>().ok()
         };
         threads.filter_map(Result::ok).filter_map(used_ns).reduce(u64::saturating_add)
+    }
+
+    /// Moves the program to these cores, and its first thread to the first one of them where `pinned`.
+    pub fn move_to(&self, cores: &[usize], pinned: bool) {
+        if let Some(program) = self.program {
+            move_process(program, cores, pinned);
+        }
+    }
+
+    /// For how many nanoseconds the program's first thread was ready to run and waited for a core, where the kernel counts it.
+    #[must_use]
+    pub fn waited_ns(&self) -> Option<u64> {
+        waited_ns_of(self.program?)
     }
 
     /// Stops every process of the jail, and returns when all of them are shown to be stopped. The supervisor and init, which

@@ -28,7 +28,7 @@ pub(in crate::measure) fn times(candidate: f64, lone: f64, hidden: f64, baseline
         hidden_baseline_ns: vec![0.0; 5],
         waited_ns: Vec::new(),
         waited_baseline_ns: Vec::new(),
-        solo_ns: Some(solo),
+        solo_ns: vec![solo; 5],
         timed_calls: 20,
         verified_calls: 20,
         later_calls: 0,
@@ -85,4 +85,12 @@ fn a_baseline_that_is_slower_next_to_the_candidate_counts_as_before() {
     let slowed = times(10_000.0, 20_000.0, 0.0, 60_000.0, 40_000.0);
     assert_eq!(codes(&slowed), ["baseline_disturbed"]);
     assert!(slowed.ratios().iter().all(|ratio| (ratio - 4.0).abs() < 1e-9));
+}
+
+#[test]
+fn a_baseline_whose_times_vary_is_not_called_slower_next_to_the_candidate() {
+    let mut varies = times(10_000.0, 20_000.0, 0.0, 60_000.0, 50_000.0);
+    varies.solo_ns = vec![40_000.0, 45_000.0, 50_000.0, 62_000.0, 70_000.0];
+    assert!(codes(&varies).is_empty());
+    assert!(varies.ratios().iter().all(|ratio| (ratio - 6.0).abs() < 1e-9));
 }
