@@ -68,6 +68,8 @@ pub struct MeasureOptions {
     pub compiles: bool,
     /// Pairs of processes, each of which has a process of the candidate and one of the baseline.
     pub process_pairs: usize,
+    /// As many are timed where the interval of fewer is wider than wanted.
+    pub most_process_pairs: usize,
     /// Windows of each program that a pair of processes is timed for, even when the precision is reached before.
     pub min_windows: usize,
     /// Most windows of each program in a pair of processes.
@@ -86,6 +88,7 @@ impl MeasureOptions {
             confirms: false,
             compiles: false,
             process_pairs: 1,
+            most_process_pairs: 1,
             min_windows: 12,
             max_windows: 60,
             wanted_relative_half_width: 0.01,
@@ -100,10 +103,11 @@ impl MeasureOptions {
             confirms: true,
             compiles: false,
             process_pairs: 3,
+            most_process_pairs: 5,
             min_windows: 12,
             max_windows: 100,
             wanted_relative_half_width: 0.02,
-            max_wall_ms: 150,
+            max_wall_ms: 300,
         }
     }
 
@@ -115,6 +119,7 @@ impl MeasureOptions {
                 confirms,
                 compiles: false,
                 process_pairs: 5,
+                most_process_pairs: 5,
                 min_windows: 6,
                 max_windows: 30,
                 wanted_relative_half_width: 0.05,
@@ -125,6 +130,7 @@ impl MeasureOptions {
                 confirms,
                 compiles: false,
                 process_pairs: 1,
+                most_process_pairs: 1,
                 min_windows: 11,
                 max_windows: 151,
                 wanted_relative_half_width: 0.02,
@@ -286,6 +292,13 @@ impl<M: Memory> Round<'_, M> {
                 "calls seemed to take more time than they showed while other processes began or ended",
             );
             Ok(again)
+        });
+        let timed = timed.and_then(|mut times| {
+            if times.disturbed().is_some() {
+                times.take_alone_after(setup.alone_again(mode, times.calls)?);
+                timer.end("baseline alone");
+            }
+            Ok(times)
         });
         match timed {
             Ok(times) => {

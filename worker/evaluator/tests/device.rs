@@ -201,7 +201,12 @@ fn checked(shared: Option<&Shared>, candidate: &Path) -> CheckReport {
 fn raced(shared: Option<&Shared>, candidate: &Path, confirms: bool) -> (Measurement, Vec<Finding>) {
     let programs =
         Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label: "the reference" };
-    let options = MeasureOptions { confirms, process_pairs: if confirms { 2 } else { 1 }, ..MeasureOptions::first() };
+    let options = MeasureOptions {
+        confirms,
+        process_pairs: if confirms { 2 } else { 1 },
+        most_process_pairs: 2,
+        ..MeasureOptions::first()
+    };
     let output = on_device(shared, |context| measure(context, &spec(), &programs, &machine(), true, &options));
     match output.unwrap() {
         StepOutput::Measured { measurement, findings } => (*measurement, findings),
@@ -399,7 +404,7 @@ fn while_a_trusted_program_compiles_others_have_the_device_alone() {
     };
     let mut spec = spec();
     spec.limits.call_timeout_ms = 60_000;
-    let options = MeasureOptions { compiles: true, process_pairs: 1, ..MeasureOptions::first() };
+    let options = MeasureOptions { compiles: true, process_pairs: 1, most_process_pairs: 1, ..MeasureOptions::first() };
     let measured = std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..6_000 {

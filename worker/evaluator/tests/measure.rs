@@ -137,8 +137,13 @@ fn a_program_that_turns_wrong_after_the_timed_calls_is_found() {
         &program("static int calls;", "if (++calls < 1500) { HONEST } else { EVERY(y[i] = 0) }"),
         &[],
     );
-    let options =
-        MeasureOptions { min_windows: 16, max_windows: 16, process_pairs: 1, ..MeasureOptions::on_host(true) };
+    let options = MeasureOptions {
+        min_windows: 16,
+        max_windows: 16,
+        process_pairs: 1,
+        most_process_pairs: 1,
+        ..MeasureOptions::on_host(true)
+    };
     let (measurement, findings) = measured(race_at(&task(), &late, &baseline, &options).unwrap());
     let verification = measurement.verification.unwrap();
     assert_eq!(verification.timed_calls, verification.verified_calls);

@@ -115,7 +115,13 @@ impl Step<'_> {
         // Each pair of processes would compile the model anew.
         let compiles = Role::Reference.is_python(spec);
         let process_pairs = if compiles { 1 } else { 3 };
-        let options = MeasureOptions { confirms: false, compiles, process_pairs, ..MeasureOptions::confirmation() };
+        let options = MeasureOptions {
+            confirms: false,
+            compiles,
+            process_pairs,
+            most_process_pairs: process_pairs,
+            ..MeasureOptions::confirmation()
+        };
         match measure(context, spec, &programs, &machine, false, &options) {
             Ok(StepOutput::Measured { measurement, findings }) if !has_violation(&findings) => {
                 Ok(Outcome::Measured(measurement))

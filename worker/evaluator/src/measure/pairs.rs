@@ -98,6 +98,8 @@ pub(super) struct PairTimes {
     waited_baseline_ns: Vec<f64>,
     /// The baseline's times of one call while the candidate was not loaded.
     solo_ns: Vec<f64>,
+    /// The same after the candidate had ended, where the baseline was slower next to it.
+    alone_after_ns: Vec<f64>,
     pub(super) timed_calls: u64,
     pub(super) verified_calls: u64,
     /// Verified calls after the timed ones.
@@ -147,17 +149,25 @@ impl PairTimes {
         self.baseline_ns.iter().map(|time| time * factor).collect()
     }
 
-    /// How much slower the baseline is next to the candidate, where that is more than noise: three quarters of its windows next to the
-    /// candidate have to be slower than three quarters of those without it.
-    fn disturbed(&self) -> Option<f64> {
+    /// How much slower the baseline is next to the candidate than by itself, where that is more than noise: three quarters of its
+    /// windows next to the candidate have to be slower than three quarters of those without it. Of the times before the candidate was
+    /// loaded and after it had ended the longer ones count: what is slower by itself, too, is slower because of the machine.
+    pub(super) fn disturbed(&self) -> Option<f64> {
         let sorted = |times: &[f64]| {
             let mut times = times.to_vec();
             times.sort_unstable_by(f64::total_cmp);
             times
         };
-        let (alone, beside) = (sorted(&self.solo_ns), sorted(&self.baseline_ns));
+        let longer = median(&self.alone_after_ns) > median(&self.solo_ns);
+        let alone = sorted(if longer { &self.alone_after_ns } else { &self.solo_ns });
+        let beside = sorted(&self.baseline_ns);
         let share = median(&beside) / Some(median(&alone)).filter(|alone| *alone > 0.0)? - 1.0;
         (share > DISTURBED_SHARE && quantile(&beside, 0.25) > quantile(&alone, 0.75)).then_some(share)
+    }
+
+    /// Takes the baseline's times after the candidate had ended.
+    pub(super) fn take_alone_after(&mut self, times_ns: Vec<f64>) {
+        self.alone_after_ns = times_ns;
     }
 
     /// Returns the ratios of the pairs.

@@ -31,8 +31,12 @@ impl ProcessPairs {
     /// Returns whether another pair of processes has to be timed.
     pub(super) fn needs_another(&self, options: &MeasureOptions) -> bool {
         let count = self.pairs.len();
-        if self.pairs.iter().any(PairTimes::is_wrong) || count >= options.process_pairs {
+        if self.pairs.iter().any(PairTimes::is_wrong) {
             return false;
+        }
+        if count >= options.process_pairs {
+            return count < options.most_process_pairs
+                && self.speedup().relative_half_width() > options.wanted_relative_half_width;
         }
         match &*self.pairs {
             // An accusation that rests on time alone has to be supported by a second pair.
@@ -69,6 +73,10 @@ impl ProcessPairs {
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+    use rand_distr::{Distribution, Normal};
+
     use super::super::pairs::tests::times;
     use super::*;
 
@@ -87,9 +95,37 @@ mod tests {
     fn a_measurement_has_as_many_pairs_of_processes_as_its_options_say() {
         assert!(needs_another(&[]) && needs_another(&[2.0]) && needs_another(&[2.0, 2.0]));
         assert!(!needs_another(&[2.0, 2.0, 2.0]));
+        assert!(needs_another(&[2.0, 2.1, 1.9]), "the interval is too wide");
+        assert!(!needs_another(&[2.0, 2.1, 1.9, 2.0, 2.0]), "there are as many as may be");
         let mut wrong = pairs(&[2.0, 2.0]);
         wrong.pairs[0].wrong = true;
         assert!(!wrong.needs_another(&MeasureOptions::confirmation()), "a wrong program is not timed further");
+    }
+
+    #[test]
+    fn pairs_that_are_added_where_the_interval_is_wide_do_not_spoil_what_it_says() {
+        let options = MeasureOptions::confirmation();
+        let mut random = ChaCha8Rng::seed_from_u64(17);
+        for (between, within) in [(0.005, 0.01), (0.02, 0.02), (0.05, 0.05), (0.1, 0.02)] {
+            let (Ok(of_pairs), Ok(of_windows)) = (Normal::new(0.7, between), Normal::new(0.0, within)) else {
+                panic!("valid distributions")
+            };
+            let trials = 60;
+            let covered = (0..trials).filter(|_| {
+                let mut all = ProcessPairs::default();
+                while all.needs_another(&options) {
+                    let centre: f64 = of_pairs.sample(&mut random);
+                    let mut pair = times(1e6, 1e6, 0.0, 1e6, 1e9);
+                    pair.baseline_ns = (0..12).map(|_| 1e6 * (centre + of_windows.sample(&mut random)).exp()).collect();
+                    pair.candidate_ns = vec![1e6; 12];
+                    all.add(pair);
+                }
+                let interval = all.speedup();
+                interval.low <= 0.7_f64.exp() && 0.7_f64.exp() <= interval.high
+            });
+            let covered = covered.count() * 100 / trials;
+            assert!(covered >= 90, "{between}, {within}: {covered} %");
+        }
     }
 
     #[test]

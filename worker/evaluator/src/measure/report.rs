@@ -30,7 +30,7 @@ impl Report<'_> {
         let (candidate, baseline) =
             (all.concat(PairTimes::counted_candidate_ns), all.concat(PairTimes::counted_baseline_ns));
         let speedup = all.speedup();
-        let precise = all.pairs().len() == self.options.process_pairs
+        let precise = all.pairs().len() >= self.options.process_pairs
             && all.pairs().iter().all(|pair| pair.steady)
             && candidate.len() >= self.options.min_windows
             && speedup.relative_half_width() <= self.options.wanted_relative_half_width;

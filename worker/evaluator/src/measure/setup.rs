@@ -1,16 +1,16 @@
 //! Everything before the first timed pair: processes, programs, weights, and the baseline's times while the candidate is not
 //! loaded.
 
+mod alone;
+
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, TaskSpec};
 use nightshift_protocol::verdict::Finding;
-use nightshift_sandbox::cores::OneCore;
 
-use super::core_waits::CoreWaits;
 use super::weights::{reference_error, weights};
-use super::windows::{Inputs, Usual, draws_of, per_call, quietest_times, time_window, usual_times};
-use super::{DISTURBED, Round, Side};
+use super::windows::{Inputs, Usual, draws_of, time_window, usual_times};
+use super::{Round, Side};
 use crate::breach::note;
 use crate::check::{Limits, ReferenceError, SMALLEST_REFERENCE_ERROR};
 use crate::draw::Draw;
@@ -38,9 +38,6 @@ const MAX_CALLS: usize = MAX_CALLS_OF_A_WINDOW as usize;
 
 /// Lone calls that tell how long a call takes.
 const PILOTS: usize = 4;
-
-/// Windows of the baseline alone, for each number of calls.
-const SOLO_WINDOWS: usize = 12;
 
 /// First calls of the candidate, which find out what every first call has to.
 const FIRST_CALLS: usize = 3;
@@ -270,91 +267,9 @@ impl<'a, M: Memory> Setup<'a, M> {
         Ok(median(&times))
     }
 
-    /// Times the baseline while the candidate is not loaded.
-    pub(super) fn solo(&mut self, mode: DeviceMode, timer: &mut PhaseTimer) -> Result<(), Side> {
-        let on_device = self.on_device();
-        let options = ProgramOptions { calls: self.calls.most, require_sandbox: false, ..self.options };
-        let (memory, inputs) = (self.memory, self.shapes.inputs.len());
-        {
-            let _guard = self.context.lock(DeviceMode::Work);
-            if self.calls.most > 1 {
-                self.baseline.resize(memory, &self.baseline_file, &options).map_err(Side::Baseline)?;
-                self.baseline.init(memory, Given::Drawn(&self.weights)).map_err(Side::Baseline)?;
-                if let Some(control) = &mut self.control {
-                    control.resize(memory, &self.candidate_file, &options).map_err(Side::Baseline)?;
-                }
-            }
-            self.baseline
-                .prepare(memory, 0, Given::Drawn(&draws_of(1, inputs, &mut self.seeds)[0]))
-                .map_err(Side::Baseline)?;
-            memory.null_operation()?;
-            self.baseline.call(1).map_err(Side::Baseline)?;
-        }
-        let _guard = self.context.lock(mode);
-        timer.end("waiting");
-        if on_device {
-            self.baseline.enter_windows().map_err(Side::Baseline)?;
-            if let Some(control) = &mut self.control {
-                control.enter_windows().map_err(Side::Baseline)?;
-            }
-        }
-        if !on_device {
-            // A program that is stopped cannot slow the baseline down on the host.
-            return Ok(());
-        }
-        let _core = self.take_cores();
-        let waits = CoreWaits::begin(&self.baseline);
-        let mut numbers = vec![1, self.calls.usual, self.calls.most];
-        numbers.dedup();
-        for calls in numbers {
-            let (call_ns, seeds) = (self.baseline_ns, &mut self.seeds);
-            let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
-            let usual = quietest_times(memory, &mut self.baseline, &mut draw)?;
-            let of_candidate = match &mut self.control {
-                None => usual,
-                Some(control) => quietest_times(memory, control, &mut draw)?,
-            };
-            let mut times = Vec::with_capacity(SOLO_WINDOWS);
-            for _ in 0..SOLO_WINDOWS {
-                let window = time_window(memory, &mut self.baseline, WindowKind::Calls, &draw(), on_device);
-                times.push(per_call(window.map_err(Side::Baseline)?.net_ns(&usual), calls));
-            }
-            self.solo.push(Solo { calls, call_ns: times, usual: (of_candidate, usual) });
-        }
-        timer.end("baseline alone");
-        match waits.and_then(|waits| waits.too_many(&self.baseline)) {
-            Some(reason) => Err(Side::Machine(StepFailure::retriable(DISTURBED, reason))),
-            None => Ok(()),
-        }
-    }
-
-    /// Moves the evaluator's thread, while the result lives, and the programs to the cores that are reserved for them. Both programs
-    /// run on the same core, as cores differ in what else their caches hold and what else they do.
-    pub(super) fn take_cores(&self) -> Option<OneCore> {
-        let cores = self.context.cores()?;
-        let of_programs = cores.of_programs(self.pair);
-        for program in [&self.candidate, &self.baseline].into_iter().chain(&self.control) {
-            program.process.move_to(&of_programs, true);
-        }
-        cores.take()
-    }
-
-    /// Moves the programs back, for calls that are not timed.
-    pub(super) fn leave_cores(&self) {
-        let Some(cores) = self.context.cores() else { return };
-        for program in [&self.candidate, &self.baseline].into_iter().chain(&self.control) {
-            program.process.move_to(cores.others(), false);
-        }
-    }
-
     /// Draws the inputs of a window of so many calls.
     pub(super) fn draw(&mut self, calls: usize) -> Inputs {
         Inputs::draw(calls, self.shapes.inputs.len(), self.baseline_ns, &mut self.seeds)
-    }
-
-    /// The baseline's times of one call in windows of so many calls, while the candidate was not loaded.
-    pub(super) fn solo_ns(&self, calls: usize) -> Vec<f64> {
-        self.solo.iter().find(|solo| solo.calls == calls).map(|solo| solo.call_ns.clone()).unwrap_or_default()
     }
 
     /// Loads the candidate, hands it the weights and calls it for the first time.

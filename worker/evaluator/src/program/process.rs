@@ -390,6 +390,11 @@ impl Process {
         Ok(())
     }
 
+    /// Ends the process.
+    pub(crate) fn end(&mut self) {
+        self.jail.kill();
+    }
+
     /// Moves the process to these cores, and its first thread to the first one of them where `pinned`.
     pub(crate) fn move_to(&self, cores: &[usize], pinned: bool) {
         self.jail.move_to(cores, pinned);

@@ -29,6 +29,7 @@ pub(in crate::measure) fn times(candidate: f64, lone: f64, hidden: f64, baseline
         waited_ns: Vec::new(),
         waited_baseline_ns: Vec::new(),
         solo_ns: vec![solo; 5],
+        alone_after_ns: Vec::new(),
         timed_calls: 20,
         verified_calls: 20,
         later_calls: 0,
@@ -85,6 +86,15 @@ fn a_baseline_that_is_slower_next_to_the_candidate_counts_as_before() {
     let slowed = times(10_000.0, 20_000.0, 0.0, 60_000.0, 40_000.0);
     assert_eq!(codes(&slowed), ["baseline_disturbed"]);
     assert!(slowed.ratios().iter().all(|ratio| (ratio - 4.0).abs() < 1e-9));
+}
+
+#[test]
+fn a_baseline_that_is_slower_after_the_candidate_has_ended_too_was_not_slowed_by_it() {
+    let mut slower = times(10_000.0, 20_000.0, 0.0, 60_000.0, 40_000.0);
+    slower.take_alone_after(vec![59_000.0; 5]);
+    assert!(codes(&slower).is_empty());
+    slower.take_alone_after(vec![41_000.0; 5]);
+    assert_eq!(codes(&slower), ["baseline_disturbed"]);
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! The baseline by itself: before the candidate is loaded, and after it has ended.
+
+use nightshift_protocol::step::StepFailure;
+use nightshift_sandbox::cores::OneCore;
+
+use super::{Setup, Solo};
+use crate::lock::DeviceMode;
+use crate::measure::core_waits::CoreWaits;
+use crate::measure::windows::{Inputs, Usual, draws_of, per_call, quietest_times, time_window, usual_times};
+use crate::measure::{DISTURBED, Side};
+use crate::memory::Memory;
+use crate::phases::PhaseTimer;
+use crate::program::{Given, Program, ProgramOptions};
+use crate::runner::control::WindowKind;
+
+/// Windows of the baseline alone, for each number of calls.
+const SOLO_WINDOWS: usize = 12;
+
+impl<M: Memory> Setup<'_, M> {
+    /// Times the baseline while the candidate is not loaded.
+    pub(in crate::measure) fn solo(&mut self, mode: DeviceMode, timer: &mut PhaseTimer) -> Result<(), Side> {
+        let on_device = self.on_device();
+        let options = ProgramOptions { calls: self.calls.most, require_sandbox: false, ..self.options };
+        let (memory, inputs) = (self.memory, self.shapes.inputs.len());
+        {
+            let _guard = self.context.lock(DeviceMode::Work);
+            if self.calls.most > 1 {
+                self.baseline.resize(memory, &self.baseline_file, &options).map_err(Side::Baseline)?;
+                self.baseline.init(memory, Given::Drawn(&self.weights)).map_err(Side::Baseline)?;
+                if let Some(control) = &mut self.control {
+                    control.resize(memory, &self.candidate_file, &options).map_err(Side::Baseline)?;
+                }
+            }
+            self.baseline
+                .prepare(memory, 0, Given::Drawn(&draws_of(1, inputs, &mut self.seeds)[0]))
+                .map_err(Side::Baseline)?;
+            memory.null_operation()?;
+            self.baseline.call(1).map_err(Side::Baseline)?;
+        }
+        let _guard = self.context.lock(mode);
+        timer.end("waiting");
+        if on_device {
+            self.baseline.enter_windows().map_err(Side::Baseline)?;
+            if let Some(control) = &mut self.control {
+                control.enter_windows().map_err(Side::Baseline)?;
+            }
+        }
+        if !on_device {
+            // A program that is stopped cannot slow the baseline down on the host.
+            return Ok(());
+        }
+        let _core = self.take_cores();
+        let waits = CoreWaits::begin(&self.baseline);
+        let mut numbers = vec![1, self.calls.usual, self.calls.most];
+        numbers.dedup();
+        for calls in numbers {
+            let (call_ns, seeds) = (self.baseline_ns, &mut self.seeds);
+            let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
+            let usual = quietest_times(memory, &mut self.baseline, &mut draw)?;
+            let of_candidate = match &mut self.control {
+                None => usual,
+                Some(control) => quietest_times(memory, control, &mut draw)?,
+            };
+            let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw)?;
+            self.solo.push(Solo { calls, call_ns: times, usual: (of_candidate, usual) });
+        }
+        self.leave_cores();
+        timer.end("baseline alone");
+        match waits.and_then(|waits| waits.too_many(&self.baseline)) {
+            Some(reason) => Err(Side::Machine(StepFailure::retriable(DISTURBED, reason))),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves the evaluator's thread, while the result lives, and the programs to the cores that are reserved for them. Both programs
+    /// run on the same core, as cores differ in what else their caches hold and what else they do.
+    pub(in crate::measure) fn take_cores(&self) -> Option<OneCore> {
+        let cores = self.context.cores()?;
+        let of_programs = cores.of_programs(self.pair);
+        for program in [&self.candidate, &self.baseline].into_iter().chain(&self.control) {
+            program.process.move_to(&of_programs, true);
+        }
+        cores.take()
+    }
+
+    /// Moves the programs back, for calls that are not timed.
+    pub(in crate::measure) fn leave_cores(&self) {
+        let Some(cores) = self.context.cores() else { return };
+        for program in [&self.candidate, &self.baseline].into_iter().chain(&self.control) {
+            program.process.move_to(cores.others(), false);
+        }
+    }
+
+    /// The baseline's times of one call in windows of so many calls, while the candidate was not loaded.
+    pub(in crate::measure) fn solo_ns(&self, calls: usize) -> Vec<f64> {
+        self.solo.iter().find(|solo| solo.calls == calls).map(|solo| solo.call_ns.clone()).unwrap_or_default()
+    }
+
+    /// Ends the candidate, times the baseline by itself once more, and returns its times of one call in windows of so many.
+    pub(in crate::measure) fn alone_again(&mut self, mode: DeviceMode, calls: usize) -> Result<Vec<f64>, Side> {
+        let guard = self.context.lock(DeviceMode::Driver);
+        self.candidate.process.end();
+        drop(guard);
+        let (memory, inputs, call_ns) = (self.memory, self.shapes.inputs.len(), self.baseline_ns);
+        let _guard = self.context.lock(mode);
+        let _core = self.take_cores();
+        let mut draw = || Inputs::draw(calls, inputs, call_ns, &mut self.seeds);
+        let usual = usual_times(memory, &mut self.baseline, &mut draw, true)?;
+        let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw)?;
+        self.leave_cores();
+        Ok(times)
+    }
+}
+
+/// Times of one call of the baseline in windows of so many calls.
+fn times_alone<M: Memory>(
+    memory: &M,
+    baseline: &mut Program<M>,
+    usual: &Usual,
+    calls: usize,
+    draw: &mut dyn FnMut() -> Inputs,
+) -> Result<Vec<f64>, Side> {
+    let time = |_| {
+        let window = time_window(memory, baseline, WindowKind::Calls, &draw(), true).map_err(Side::Baseline)?;
+        Ok(per_call(window.net_ns(usual), calls))
+    };
+    (0..SOLO_WINDOWS).map(time).collect()
+}
