@@ -195,12 +195,11 @@ fn measure_with<M: Memory>(
     let mut round =
         Round { context, memory, spec, shapes: &shapes, programs, pair: 0, core: None, require_sandbox, options };
     let (mut findings, mut all) = (Vec::new(), ProcessPairs::default());
-    let mut basis = None;
-    let mut sandbox = None;
+    let (mut basis, mut sandbox) = (None, None);
     while all.needs_another(options) {
         // Measuring and measured processes share one core of the host: they never run at the same time, and no wake-up crosses cores.
         // Each pair of processes has another core, as cores differ in what else uses their caches.
-        round.pair = all.pairs().len();
+        round.pair = all.timed();
         let core = context.device().is_none().then(|| OneCore::take_from_the_end(round.pair)).flatten();
         round.core = core.as_ref().map(OneCore::number);
         let timed = round.time_one_pair(basis.take(), all.pairs().is_empty(), &mut findings, &mut timer);

@@ -13,15 +13,35 @@ const RESAMPLES: usize = 2_000;
 /// A program whose first pair of processes has an interval below this is slower whatever other pairs say.
 const CLEARLY_SLOWER: f64 = 0.5;
 
+/// Most pairs of processes of a measurement that do not count because the baseline was slower next to the candidate than by itself.
+/// Most often the machine was slower for a moment. Where it happens again, the baseline's time by itself counts.
+const MAX_SET_ASIDE: usize = 2;
+
 /// Times of all pairs of processes, in the order of their measurement.
 #[derive(Default)]
 pub(super) struct ProcessPairs {
     pairs: Vec<PairTimes>,
+    /// Those that do not count since the last one that does.
+    aside: Vec<PairTimes>,
+    set_aside: usize,
 }
 
 impl ProcessPairs {
-    pub(super) fn add(&mut self, times: PairTimes) {
+    pub(super) fn add(&mut self, mut times: PairTimes) {
+        if times.disturbed().is_some() && !times.is_wrong() && self.set_aside < MAX_SET_ASIDE {
+            self.set_aside += 1;
+            self.aside.push(times);
+            return;
+        }
+        for earlier in self.aside.drain(..) {
+            times.replaces(&earlier, "the reference was slower next to the program than by itself");
+        }
         self.pairs.push(times);
+    }
+
+    /// Returns how many were timed, also of those that do not count.
+    pub(super) fn timed(&self) -> usize {
+        self.pairs.len() + self.set_aside
     }
 
     pub(super) fn pairs(&self) -> &[PairTimes] {
@@ -84,6 +104,7 @@ mod tests {
     fn pairs(speedups: &[f64]) -> ProcessPairs {
         ProcessPairs {
             pairs: speedups.iter().map(|speedup| times(1e6, 1e6, 0.0, 1e6 * speedup, 1e6 * speedup)).collect(),
+            ..ProcessPairs::default()
         }
     }
 
@@ -129,9 +150,30 @@ mod tests {
     }
 
     #[test]
+    fn two_pairs_next_to_which_the_baseline_was_slower_do_not_count_and_a_third_one_does() {
+        let disturbed = || times(1e6, 1e6, 0.0, 3e6, 2e6);
+        let mut all = pairs(&[]);
+        for _ in 0..2 {
+            all.add(disturbed());
+            assert!(all.pairs().is_empty());
+        }
+        all.add(times(1e6, 1e6, 0.0, 2e6, 2e6));
+        assert_eq!((all.pairs().len(), all.timed(), all.pairs()[0].rejected), (1, 3, 10));
+        all.add(disturbed());
+        assert_eq!((all.pairs().len(), all.pairs()[1].rejected), (2, 0));
+        assert!(all.speedups().iter().all(|speedup| (speedup - 2.0).abs() < 1e-9), "its time by itself counts");
+        let mut wrong = disturbed();
+        wrong.wrong = true;
+        let mut all = pairs(&[]);
+        all.add(wrong);
+        assert_eq!(all.pairs().len(), 1, "a wrong program is not timed further");
+    }
+
+    #[test]
     fn one_pair_shows_that_a_program_is_clearly_slower() {
         assert!(!needs_another(&[0.4]) && needs_another(&[0.6]));
-        let mut accused = ProcessPairs { pairs: vec![times(1e6, 1e6, 3e5, 4e5, 4e5)] };
+        let mut accused = pairs(&[]);
+        accused.add(times(1e6, 1e6, 3e5, 4e5, 4e5));
         let options = MeasureOptions::confirmation();
         assert!(accused.needs_another(&options), "one pair is not enough for an accusation");
         accused.add(times(1e6, 1e6, 0.0, 4e5, 4e5));
