@@ -72,6 +72,7 @@ impl Sums {
     fn weight(&self, sort: CampaignSort, one: &Known, now: TimestampMs) -> Option<f64> {
         match sort {
             CampaignSort::Speedup => self.best.as_ref()?.speedup,
+            CampaignSort::SpeedupOverFastest => self.best.as_ref()?.speedup_over_fastest,
             CampaignSort::Cost => self.cost_microusd().map(|cost| cost as f64),
             CampaignSort::Duration => {
                 let end = self.last_ended_at.filter(|_| one.runs.unfinished() == 0).unwrap_or(now);
@@ -134,7 +135,7 @@ impl App {
         let watch = self.store.watch();
         let watch = watch.ok_or_else(|| ApiFailure::internal("store.failed", "this server's store gives no lists"))?;
         let mut known = self.campaigns.all(watch).await?;
-        if matches!(query.sort, CampaignSort::Speedup | CampaignSort::Cost | CampaignSort::Duration) {
+        if is_weighed(query.sort) {
             self.weigh(&mut known, query.sort).await?;
         }
         let mut page = self::page(watch, &known, query, limit).await?;
@@ -182,6 +183,9 @@ impl App {
             campaign.cost_usd = sums.cost_microusd().map(dollars);
             let Some(best) = sums.best else { continue };
             campaign.best_speedup = best.speedup;
+            campaign.best_speedup_over_fastest = best.speedup_over_fastest;
+            campaign.geometric_mean = best.geometric_mean;
+            campaign.geometric_mean_over_fastest = best.geometric_mean_over_fastest;
             campaign.unpriced_attempts = best.unpriced_attempts;
             campaign.targets = best.targets;
         }
@@ -236,6 +240,14 @@ fn find(all: &[Known], query: &CampaignQuery, limit: usize) -> Result<Found, Api
     Ok(Found { ids, next, total, by_status: by_status.to_vec(), any_status })
 }
 
+/// Whether campaigns are sorted by what they have come to.
+fn is_weighed(sort: CampaignSort) -> bool {
+    matches!(
+        sort,
+        CampaignSort::Speedup | CampaignSort::SpeedupOverFastest | CampaignSort::Cost | CampaignSort::Duration
+    )
+}
+
 fn compare(query: &CampaignQuery, a: &Known, b: &Known) -> Ordering {
     // What has none comes below everything.
     let weight = |one: &Known| one.weight.unwrap_or(f64::NEG_INFINITY);
@@ -251,7 +263,9 @@ fn compare(query: &CampaignQuery, a: &Known, b: &Known) -> Ordering {
         }
         CampaignSort::Running => a.runs.unfinished().cmp(&b.runs.unfinished()),
         CampaignSort::Failed => a.runs.failed.cmp(&b.runs.failed),
-        CampaignSort::Speedup | CampaignSort::Cost | CampaignSort::Duration => weight(a).total_cmp(&weight(b)),
+        CampaignSort::Speedup | CampaignSort::SpeedupOverFastest | CampaignSort::Cost | CampaignSort::Duration => {
+            weight(a).total_cmp(&weight(b))
+        }
     };
     let order = order.then(a.age.cmp(&b.age));
     if query.order == SortOrder::Desc { order.reverse() } else { order }

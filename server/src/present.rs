@@ -35,6 +35,9 @@ pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummar
         cost_usd: None,
         unpriced_attempts: 0,
         best_speedup: None,
+        best_speedup_over_fastest: None,
+        geometric_mean: None,
+        geometric_mean_over_fastest: None,
         targets: Vec::new(),
     })
 }

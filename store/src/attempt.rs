@@ -81,6 +81,8 @@ pub struct IndexedAttempt {
     pub is_confirmed: bool,
     /// The published speedup.
     pub speedup: Option<Interval>,
+    /// The speedup over the fastest baseline of the task; none where that baseline is not known.
+    pub speedup_over_fastest: Option<Interval>,
     /// Median time of one call, in nanoseconds.
     pub candidate_median_ns: Option<f64>,
     /// Its reward.
@@ -116,6 +118,12 @@ pub struct CampaignBest {
     pub campaign: CampaignId,
     /// The fastest of the best right programs of its runs.
     pub speedup: Option<f64>,
+    /// The highest of their speedups over the fastest baseline.
+    pub speedup_over_fastest: Option<f64>,
+    /// Geometric mean of their speedups.
+    pub geometric_mean: Option<f64>,
+    /// Geometric mean of their speedups over the fastest baseline, where that is known.
+    pub geometric_mean_over_fastest: Option<f64>,
     /// What model calls of its attempts cost, in millionths of a US dollar, as far as prices are known.
     pub cost_microusd: u64,
     /// Attempts with a model call whose price is not known.

@@ -179,6 +179,8 @@ pub enum AttemptSort {
     Finished,
     /// Their speedup.
     Speedup,
+    /// Their speedup over the fastest baseline.
+    SpeedupOverFastest,
     /// Their reward.
     Reward,
     /// What their model calls cost.
@@ -189,7 +191,15 @@ pub enum AttemptSort {
 
 impl AttemptSort {
     /// Every one.
-    pub const ALL: [Self; 6] = [Self::Created, Self::Finished, Self::Speedup, Self::Reward, Self::Cost, Self::Tokens];
+    pub const ALL: [Self; 7] = [
+        Self::Created,
+        Self::Finished,
+        Self::Speedup,
+        Self::SpeedupOverFastest,
+        Self::Reward,
+        Self::Cost,
+        Self::Tokens,
+    ];
 
     /// The name in a query.
     #[must_use]
@@ -198,6 +208,7 @@ impl AttemptSort {
             Self::Created => "created",
             Self::Finished => "finished",
             Self::Speedup => "speedup",
+            Self::SpeedupOverFastest => "speedup_over_fastest",
             Self::Reward => "reward",
             Self::Cost => "cost",
             Self::Tokens => "tokens",
@@ -405,7 +416,7 @@ mod tests {
         for (name, value, said) in [
             ("outcome", "wrong", "expected one of pending, no_code"),
             ("stage", "draft,first", "`first` is not known: expected one of draft, repair_compile"),
-            ("sort", "name", "created, finished, speedup, reward, cost, tokens"),
+            ("sort", "name", "created, finished, speedup, speedup_over_fastest, reward, cost, tokens"),
             ("order", "down", "asc, desc"),
             ("correct", "1", "true, false"),
             ("min_speedup", "NaN", "no number"),

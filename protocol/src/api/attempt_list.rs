@@ -39,6 +39,9 @@ pub struct AttemptRow {
     pub confirmed: bool,
     /// The published speedup with its interval; none when it was not timed.
     pub speedup: Option<Interval>,
+    /// Its speedup over the fastest baseline of its task; none where that baseline is not known.
+    #[serde(default)]
+    pub speedup_over_fastest: Option<Interval>,
     /// Median time of one call, in nanoseconds.
     pub candidate_median_ns: Option<f64>,
     /// Its reward.

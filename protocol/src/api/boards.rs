@@ -65,9 +65,16 @@ pub struct ModelBoard {
     pub correct_share: Option<f64>,
     /// Median over the runs of their best speedup, where one was timed.
     pub median_best_speedup: Option<f64>,
+    /// The same of their speedups over the fastest baseline, where that baseline is known.
+    #[serde(default)]
+    pub median_best_speedup_over_fastest: Option<f64>,
     /// `fast_p` for each of [`FAST_P_THRESHOLDS`], in their order: the share of runs whose best program is correct and more
     /// than p times as fast as its baseline.
     pub fast_p: Vec<f64>,
+    /// `fast_p` over the fastest baseline. A run whose best program is correct and whose fastest baseline is not known does not
+    /// count; empty where no run counts.
+    #[serde(default)]
+    pub fast_p_over_fastest: Vec<f64>,
     /// Tokens, as far as they are known.
     pub tokens: u64,
     /// Price in US dollars, as far as it is known.

@@ -67,6 +67,15 @@ pub struct CampaignSummary {
     /// The speedup of its fastest right program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_speedup: Option<f64>,
+    /// The highest speedup of the best right program of a run over the fastest baseline of its task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_speedup_over_fastest: Option<f64>,
+    /// Geometric mean of the speedups of the best right programs of its runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geometric_mean: Option<f64>,
+    /// The same over the fastest baselines of their tasks, where those are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geometric_mean_over_fastest: Option<f64>,
     /// Hardware targets of its runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<Target>,

@@ -75,6 +75,8 @@ pub enum CampaignSort {
     Failed,
     /// The speedup of their fastest right program.
     Speedup,
+    /// The highest speedup of a best right program over the fastest baseline of its task.
+    SpeedupOverFastest,
     /// What they have used up of money.
     Cost,
     /// How long they took, or have taken so far.
@@ -83,7 +85,7 @@ pub enum CampaignSort {
 
 impl CampaignSort {
     /// Every one.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Created,
         Self::Name,
         Self::Model,
@@ -91,6 +93,7 @@ impl CampaignSort {
         Self::Running,
         Self::Failed,
         Self::Speedup,
+        Self::SpeedupOverFastest,
         Self::Cost,
         Self::Duration,
     ];
@@ -106,6 +109,7 @@ impl CampaignSort {
             Self::Running => "running",
             Self::Failed => "failed",
             Self::Speedup => "speedup",
+            Self::SpeedupOverFastest => "speedup_over_fastest",
             Self::Cost => "cost",
             Self::Duration => "duration",
         }

@@ -129,6 +129,9 @@ pub struct DeviceUse {
     pub attempts: u64,
     /// The fastest right one.
     pub best_speedup: Option<f64>,
+    /// The highest speedup of a right one over the fastest baseline of its task.
+    #[serde(default)]
+    pub best_speedup_over_fastest: Option<f64>,
     /// For how long steps of them were on a device, in milliseconds.
     #[serde(default)]
     pub device_ms: u64,

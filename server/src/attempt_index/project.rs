@@ -9,11 +9,12 @@ use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::{DeviceUse, MachineFacts, Needs};
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::rubric::JudgeOpinion;
+use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::IndexedAttempt;
 
 /// The form of the index. Whoever changes what is written here or in `texts.rs` raises it: everything is written anew.
-pub const FORM: u32 = 2;
+pub const FORM: u32 = 3;
 /// Longest issue, in characters.
 const MAX_ISSUE_CHARS: usize = 300;
 /// Longest name of a device, in characters.
@@ -41,6 +42,7 @@ pub fn indexed_attempts(
     is_over: bool,
 ) -> Vec<IndexedAttempt> {
     let label = input.model.label();
+    let fastest = view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
     view.attempts
         .iter()
         .map(|attempt| {
@@ -55,6 +57,9 @@ pub fn indexed_attempts(
                 is_best: view.best_attempt == Some(attempt.number),
                 is_confirmed: attempt.confirmation.is_some(),
                 speedup: attempt.speedup(),
+                speedup_over_fastest: fastest
+                    .zip(attempt.speedup())
+                    .map(|(fastest, speedup)| fastest.speedup_of(speedup)),
                 candidate_median_ns: measured.map(|measured| measured.candidate_median_ns),
                 reward: attempt.reward.as_ref().map(|reward| reward.reward),
                 rubric_total: attempt.rubric.as_ref().and_then(|rubric| match &rubric.judge {
@@ -152,7 +157,9 @@ mod tests {
     use nightshift_engine::retry::RetryPolicy;
     use nightshift_engine::workflow::Workflow as _;
     use nightshift_optimizer::strategy::{StrategyWorkflow, view};
+    use nightshift_protocol::baseline::{Baseline, BaselineKind};
     use nightshift_protocol::id::{RunId, StepId};
+    use nightshift_protocol::measurement::{Interval, Measurement};
     use nightshift_protocol::run::StepStatus;
     use serde_json::Value;
     use uuid::Uuid;
@@ -229,6 +236,29 @@ mod tests {
         assert_eq!(best, view.best_attempt.into_iter().collect::<Vec<_>>());
         let best = rows.iter().find(|row| row.is_best).unwrap();
         assert!(best.is_confirmed && best.device.as_deref() == Some("a processor"), "{best:?}");
+    }
+
+    #[test]
+    fn speedups_over_the_fastest_baseline_are_there_where_that_baseline_is_known() {
+        let (mut view, input) = recorded();
+        let rows = |view: &RunView| indexed_attempts(view, &input, &BTreeMap::new(), TimestampMs(1), true);
+        let over = |row: &IndexedAttempt| row.speedup_over_fastest.map(|speedup| speedup.estimate);
+        let best = view.best_attempt.unwrap();
+        let of_best = |view: &RunView| rows(view).into_iter().find(|row| row.number == best).unwrap();
+        assert_eq!(over(&of_best(&view)), of_best(&view).speedup.map(|speedup| speedup.estimate), "no other baseline");
+        let measured = view.attempts.iter().find_map(Attempt::published).unwrap().clone();
+        let twice = Measurement { speedup: Interval { estimate: 2.0, low: 1.9, high: 2.1 }, ..measured };
+        let library = |measurement| Baseline { kind: BaselineKind::Library, measurement, reason: None };
+        view.prepared.as_mut().unwrap().baselines = vec![library(Some(Box::new(twice)))];
+        let row = of_best(&view);
+        let (over_fastest, over_reference) = (row.speedup_over_fastest.unwrap(), row.speedup.unwrap());
+        assert!((over_fastest.estimate * 2.0 - over_reference.estimate).abs() < 1e-9, "{over_fastest:?}");
+        assert!(over_fastest.low < over_fastest.estimate && over_fastest.estimate < over_fastest.high);
+        assert!(rows(&view).iter().all(|row| row.speedup.is_some() == row.speedup_over_fastest.is_some()));
+        view.prepared.as_mut().unwrap().baselines = vec![library(None)];
+        assert_eq!(over(&of_best(&view)), None, "the other baseline was not measured");
+        view.prepared = None;
+        assert_eq!(over(&of_best(&view)), None, "the task is not prepared");
     }
 
     #[test]

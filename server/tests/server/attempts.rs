@@ -9,8 +9,11 @@ use nightshift_protocol::api::{
     AttemptPage, AttemptPoints, AttemptRow, CampaignDetail, CampaignPage, CampaignResults, ModelBoard,
     POINTS_CONTENT_TYPE, Page, RunView, SearchKind, SearchPage, TaskBoard,
 };
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::baseline::{Baseline, BaselineKind};
 use nightshift_protocol::error::{ApiError, ApiErrorBody};
 use nightshift_protocol::id::RunId;
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::run::RunStatus;
 use nightshift_store::SqlStore;
 use reqwest::{Response, StatusCode};
@@ -23,11 +26,16 @@ use crate::toy;
 /// Attempts of the recorded run.
 const RECORDED: u64 = 3;
 
-/// What the toy says of its run, with the attempts of a run that was recorded once.
+/// What the toy says of its run, with the attempts of a run that was recorded once, and a baseline 1.25 times as fast as the
+/// reference.
 pub(crate) fn view(state: &Value) -> Result<RunView, WorkflowError> {
     let text = include_str!("../../../optimizer/tests/corpus/history/repaired_to_the_target.json");
     let recorded: Value = serde_json::from_str(text).unwrap();
-    let recorded = nightshift_optimizer::strategy::view(&recorded["state"])?;
+    let mut recorded = nightshift_optimizer::strategy::view(&recorded["state"])?;
+    let mut measurement = recorded.attempts.iter().find_map(Attempt::published).unwrap().clone();
+    measurement.speedup = Interval { estimate: 1.25, low: 1.2, high: 1.3 };
+    let library = Baseline { kind: BaselineKind::Library, measurement: Some(Box::new(measurement)), reason: None };
+    recorded.prepared.as_mut().unwrap().baselines = vec![library];
     Ok(RunView { task: toy::view(state)?.task, ..recorded })
 }
 
@@ -145,6 +153,11 @@ async fn boards_and_searches_answer_from_the_same_index() {
     assert_eq!(tasks.items[0].best.as_ref().unwrap().number, 3);
     let models: Page<ModelBoard> = server.read("/models?correct=true").await;
     assert_eq!((models.items[0].attempts, models.items[0].fast_p.as_slice()), (1, &[1.0, 1.0, 1.0, 0.0][..]));
+    let best = tasks.items[0].best.as_ref().unwrap();
+    let (over_fastest, speedup) = (best.speedup_over_fastest.unwrap().estimate, best.speedup.unwrap().estimate);
+    assert!((over_fastest * 1.25 - speedup).abs() < 1e-5, "{over_fastest} and {speedup}");
+    assert_eq!(models.items[0].median_best_speedup_over_fastest, Some(over_fastest));
+    assert_eq!(models.items[0].fast_p_over_fastest.len(), models.items[0].fast_p.len());
     let campaign = tasks.items[0].best.as_ref().unwrap().campaign.clone();
     let results: CampaignResults = server.read(&format!("/campaigns/{campaign}/results")).await;
     assert_eq!((results.attempts, results.kept, results.models.len(), results.lines.len()), (RECORDED, 1, 1, 1));
@@ -157,9 +170,10 @@ async fn boards_and_searches_answer_from_the_same_index() {
     let listed: CampaignPage = server.read("/campaigns").await;
     let listed = listed.items.into_iter().find(|listed| listed.id == campaign).unwrap();
     assert_eq!(
-        (listed.best_speedup, listed.ended_at),
-        (tasks.items[0].best.as_ref().unwrap().speedup.map(|best| best.estimate), None)
+        (listed.best_speedup, listed.best_speedup_over_fastest, listed.ended_at),
+        (Some(speedup), Some(over_fastest), None)
     );
+    assert_eq!((listed.geometric_mean, listed.geometric_mean_over_fastest), (Some(speedup), Some(over_fastest)));
     assert_eq!((listed.targets.as_slice(), listed.cost_usd), (&[tasks.items[0].target][..], Some(0.0)));
     let shown: CampaignDetail = server.read(&format!("/campaigns/{campaign}")).await;
     assert_eq!(shown.summary.best_speedup, listed.best_speedup, "one campaign says the same");

@@ -52,6 +52,11 @@ async fn attempts_are_the_same_in_every_format() {
         assert_eq!(line["speedup"], speedup.map(|speedup| speedup.to_string()).unwrap_or_default());
         assert_eq!(object["speedup"].as_f64(), speedup);
         assert_eq!(row["speedup"], speedup.map_or(Field::Null, Field::Double));
+        let over_fastest = attempt.speedup_over_fastest.map(|speedup| speedup.estimate);
+        assert_eq!(over_fastest.is_some(), speedup.is_some(), "the fastest baseline is known");
+        assert_eq!(line["speedup_over_fastest"], over_fastest.map(|speedup| speedup.to_string()).unwrap_or_default());
+        assert_eq!(object["speedup_over_fastest"].as_f64(), over_fastest);
+        assert_eq!(row["speedup_over_fastest"], over_fastest.map_or(Field::Null, Field::Double));
         assert_eq!(row["created_at"], Field::TimestampMillis(attempt.created_at.0));
         assert_eq!(object["created_at"], line["created_at"].as_str());
         assert!(line["created_at"].ends_with('Z') && line["created_at"].contains('T'), "{line:?}");
@@ -100,6 +105,7 @@ async fn every_filter_of_the_list_counts_for_its_table() {
         "max_reward=1".to_owned(),
         "q=stitch%20processor".to_owned(),
         "sort=speedup&order=asc".to_owned(),
+        "sort=speedup_over_fastest".to_owned(),
     ];
     let mut sizes = BTreeMap::new();
     for filter in filters {
@@ -116,7 +122,12 @@ async fn every_filter_of_the_list_counts_for_its_table() {
     assert!(csv(&server, "/tables/runs?status=failed").await.is_empty());
     assert_eq!(csv(&server, "/tables/campaigns?q=NIGHT&status=unfinished").await.len(), 2);
     assert!(csv(&server, "/tables/campaigns?status=failed").await.is_empty());
-    assert_eq!(csv(&server, &format!("/tables/tasks?run={run}")).await[0]["attempts"], "3");
+    let task = csv(&server, &format!("/tables/tasks?run={run}")).await.remove(0);
+    assert_eq!(task["attempts"], "3");
+    assert_ne!(task["best_speedup_over_fastest"], "");
+    let model = csv(&server, "/tables/models").await.remove(0);
+    assert_eq!((model["fast_1_over_fastest"].as_str(), model["fast_3_over_fastest"].as_str()), ("1", "0"));
+    assert_eq!(model["median_best_speedup_over_fastest"], task["best_speedup_over_fastest"]);
     assert!(csv(&server, "/tables/models?model=other").await.is_empty());
     server.stop().await;
 }

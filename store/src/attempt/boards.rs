@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nightshift_protocol::api::{AttemptFilter, AttemptRow, BestSoFar, FAST_P_THRESHOLDS, ModelBoard, TaskBoard};
 use nightshift_protocol::id::RunId;
+use nightshift_protocol::speedups::Speedups;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::time::TimestampMs;
 
-use super::columns::{ABSENT, Columns, Key};
+use super::columns::{ABSENT, Columns, Key, Slot};
 use super::labels::Label;
 use super::rows::from_ppm;
 use super::tagged::Tagged;
-use super::wanted::{Wanted, in_ppm};
+use super::wanted::Wanted;
 use crate::direct::public_id;
 use crate::failure::Failure;
 
@@ -139,16 +140,24 @@ struct OfModel {
     runs: BTreeMap<i64, OfRun>,
 }
 
-/// Best speedups of a run, [`ABSENT`] where there is none.
+/// The best attempts of a run: speedups over the reference and over the fastest baseline, in millionths.
+#[derive(Default)]
 struct OfRun {
-    confirmed_ppm: i64,
-    any_ppm: i64,
+    confirmed: Option<(i64, Option<i64>)>,
+    any: Option<(i64, Option<i64>)>,
 }
 
 impl OfRun {
+    fn add(&mut self, slot: &Slot) {
+        let speedups = slot.right_speedup_ppm().map(|speedup_ppm| (speedup_ppm, slot.right_over_fastest_ppm()));
+        self.any = self.any.max(speedups);
+        self.confirmed = self.confirmed.max(speedups.filter(|_| slot.is_confirmed));
+    }
+
     /// What was measured once counts only where nothing was confirmed: the best of a run is one that was, if any was.
-    fn best_ppm(&self) -> i64 {
-        if self.confirmed_ppm == ABSENT { self.any_ppm } else { self.confirmed_ppm }
+    fn best(&self) -> (Option<f64>, Option<f64>) {
+        let best = self.confirmed.or(self.any);
+        (best.map(|(speedup, _)| from_ppm(speedup)), best.and_then(|(_, over)| over).map(from_ppm))
     }
 }
 
@@ -166,12 +175,7 @@ pub(crate) fn models(columns: &Columns, filter: &AttemptFilter, tagged: Option<T
         of_model.tokens = of_model.tokens.saturating_add(slot.tokens.max(0));
         of_model.cost_microusd = of_model.cost_microusd.saturating_add(slot.cost_microusd.max(0));
         of_model.unpriced += u64::from(slot.cost_microusd == ABSENT);
-        let best = of_model.runs.entry(run_id).or_insert(OfRun { confirmed_ppm: ABSENT, any_ppm: ABSENT });
-        let speedup_ppm = slot.right_speedup_ppm().unwrap_or(ABSENT);
-        best.any_ppm = best.any_ppm.max(speedup_ppm);
-        if slot.is_confirmed {
-            best.confirmed_ppm = best.confirmed_ppm.max(speedup_ppm);
-        }
+        of_model.runs.entry(run_id).or_default().add(slot);
     });
     let mut boards: Vec<ModelBoard> = groups
         .into_iter()
@@ -186,34 +190,27 @@ pub(crate) fn models(columns: &Columns, filter: &AttemptFilter, tagged: Option<T
     boards
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shares and sums for people")]
+#[expect(clippy::cast_precision_loss, reason = "a share for people")]
 fn board(model: &str, strategy: &str, of_model: &OfModel) -> ModelBoard {
-    let mut bests: Vec<i64> = of_model.runs.values().map(OfRun::best_ppm).filter(|best| *best != ABSENT).collect();
-    bests.sort_unstable();
-    let runs = of_model.runs.len();
-    let fast_p = FAST_P_THRESHOLDS.map(|threshold| {
-        let fast = bests.iter().filter(|best| **best > in_ppm(threshold)).count();
-        fast as f64 / runs.max(1) as f64
-    });
+    let bests = || of_model.runs.values().map(OfRun::best);
+    let over_reference = Speedups::of_estimates(bests().map(|(speedup, _)| (speedup, speedup)));
+    let over_fastest = Speedups::of_estimates(bests());
+    let fast_p = |speedups: &Speedups| FAST_P_THRESHOLDS.iter().filter_map(|p| speedups.fast_p(*p)).collect();
     ModelBoard {
         model: model.to_owned(),
         strategy: strategy.to_owned(),
-        runs: count(runs),
+        runs: count(of_model.runs.len()),
         attempts: of_model.attempts,
         finished: of_model.finished,
         correct_share: (of_model.finished > 0).then(|| of_model.correct as f64 / of_model.finished as f64),
-        median_best_speedup: median(&bests),
-        fast_p: fast_p.to_vec(),
+        median_best_speedup: over_reference.median(),
+        median_best_speedup_over_fastest: over_fastest.median(),
+        fast_p: fast_p(&over_reference),
+        fast_p_over_fastest: fast_p(&over_fastest),
         tokens: u64::try_from(of_model.tokens).unwrap_or(0),
         cost_usd: from_ppm(of_model.cost_microusd),
         unpriced_attempts: of_model.unpriced,
     }
-}
-
-/// Of sorted numbers in millionths.
-fn median(sorted: &[i64]) -> Option<f64> {
-    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
-    Some(f64::midpoint(from_ppm(*low), from_ppm(*high)))
 }
 
 fn count(number: usize) -> u64 {

@@ -42,6 +42,7 @@ pub(crate) struct Slot {
     pub(crate) created_ms: i64,
     pub(crate) finished_ms: i64,
     pub(crate) speedup_ppm: i64,
+    pub(crate) over_fastest_ppm: i64,
     pub(crate) reward_ppm: i64,
     pub(crate) cost_microusd: i64,
     pub(crate) tokens: i64,
@@ -59,6 +60,11 @@ impl Slot {
     /// The speedup, where results were right: what was found out later may have made the time worthless.
     pub(crate) fn right_speedup_ppm(&self) -> Option<i64> {
         (self.outcome.is_correct() && self.speedup_ppm != ABSENT).then_some(self.speedup_ppm)
+    }
+
+    /// The speedup over the fastest baseline, where results were right and that baseline is known.
+    pub(crate) fn right_over_fastest_ppm(&self) -> Option<i64> {
+        (self.outcome.is_correct() && self.over_fastest_ppm != ABSENT).then_some(self.over_fastest_ppm)
     }
 }
 

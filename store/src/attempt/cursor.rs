@@ -33,6 +33,7 @@ impl Order {
             AttemptSort::Created => slot.created_ms,
             AttemptSort::Finished => slot.finished_ms,
             AttemptSort::Speedup => slot.speedup_ppm,
+            AttemptSort::SpeedupOverFastest => slot.over_fastest_ppm,
             AttemptSort::Reward => slot.reward_ppm,
             AttemptSort::Cost => slot.cost_microusd,
             AttemptSort::Tokens => slot.tokens,

@@ -34,7 +34,7 @@ pub(crate) const CHANGED_WITH: &str = "SELECT run_id, changed, is_gone, run, cam
 /// What columns hold of the attempts of some runs.
 pub(crate) const OF_RUNS: Sql = any_of!(
     "SELECT run_id, number, stage, outcome, is_best, is_confirmed, speedup_ppm, reward_ppm, tokens, cost_microusd, model, \
-            device, created_at_ms, finished_at_ms, device_ms FROM attempt WHERE run_id",
+            device, created_at_ms, finished_at_ms, device_ms, over_fastest_ppm FROM attempt WHERE run_id",
     "$1",
     " ORDER BY run_id, number"
 );
@@ -182,6 +182,7 @@ fn slot(row: &Row, columns: &mut Columns) -> Result<Slot, Failure> {
         created_ms: row.i64(12)?,
         finished_ms: row.opt_i64(13)?.unwrap_or(ABSENT),
         speedup_ppm: row.opt_i64(6)?.unwrap_or(ABSENT),
+        over_fastest_ppm: row.opt_i64(15)?.unwrap_or(ABSENT),
         reward_ppm: row.opt_i64(7)?.unwrap_or(ABSENT),
         cost_microusd: row.opt_i64(9)?.unwrap_or(ABSENT),
         tokens: row.i64(8)?,

@@ -40,6 +40,7 @@ struct OfDevice {
     attempts: u64,
     device_ms: u64,
     best_ppm: Option<i64>,
+    best_over_fastest_ppm: Option<i64>,
     first_ms: i64,
     last_ms: i64,
 }
@@ -148,6 +149,7 @@ fn count_all(columns: &Columns, wanted: &Wanted, places: &RangeInclusive<u64>) -
             used.attempts += 1;
             used.device_ms += u64::from(slot.device_ms);
             used.best_ppm = used.best_ppm.max(speedup_ppm);
+            used.best_over_fastest_ppm = used.best_over_fastest_ppm.max(slot.right_over_fastest_ppm());
             used.first_ms = used.first_ms.min(slot.created_ms);
             used.last_ms = used.last_ms.max(at_ms);
         } else {
@@ -279,6 +281,7 @@ fn devices(columns: &Columns, found: BTreeMap<Label, OfDevice>) -> Vec<DeviceUse
         attempts: used.attempts,
         device_ms: used.device_ms,
         best_speedup: used.best_ppm.map(from_ppm),
+        best_speedup_over_fastest: used.best_over_fastest_ppm.map(from_ppm),
         first_at: TimestampMs(used.first_ms),
         last_at: TimestampMs(used.last_ms),
     });

@@ -20,7 +20,8 @@ use crate::value::values;
 pub(crate) const BY_KEY: Sql = from_rows!(
     "SELECT a.number, a.stage, a.parent, a.outcome, a.is_best, a.is_confirmed, a.speedup_ppm, a.speedup_low_ppm, \
             a.speedup_high_ppm, a.candidate_ps, a.reward_ppm, a.rubric_total, a.bound, a.issue, a.tokens, a.cost_microusd, \
-            a.model, a.device, a.source, a.created_at_ms, a.finished_at_ms, x.run, x.campaign, x.task, x.target, x.strategy \
+            a.model, a.device, a.source, a.created_at_ms, a.finished_at_ms, a.over_fastest_ppm, a.over_fastest_low_ppm, \
+            a.over_fastest_high_ppm, x.run, x.campaign, x.task, x.target, x.strategy \
      FROM ",
     " JOIN attempt a ON a.run_id = CAST(d.value ->> 0 AS BIGINT) AND a.number = CAST(d.value ->> 1 AS BIGINT) \
       JOIN attempt_run x ON x.run_id = a.run_id ORDER BY d.key"
@@ -47,9 +48,11 @@ fn record(row: &Row) -> Result<AttemptRow, Failure> {
     };
     let (stage, outcome, target) = (row.str("stage")?, row.str("outcome")?, row.str("target")?);
     let ppm = |column: &'static str| -> Result<Option<f64>, Failure> { Ok(row.opt_i64(column)?.map(from_ppm)) };
-    let speedup = match (ppm("speedup_ppm")?, ppm("speedup_low_ppm")?, ppm("speedup_high_ppm")?) {
-        (Some(estimate), Some(low), Some(high)) => Some(Interval { estimate, low, high }),
-        _ => None,
+    let interval = |[estimate, low, high]: [&'static str; 3]| -> Result<Option<Interval>, Failure> {
+        Ok(match (ppm(estimate)?, ppm(low)?, ppm(high)?) {
+            (Some(estimate), Some(low), Some(high)) => Some(Interval { estimate, low, high }),
+            _ => None,
+        })
     };
     let bound = row.opt_str("bound")?;
     Ok(AttemptRow {
@@ -65,7 +68,8 @@ fn record(row: &Row) -> Result<AttemptRow, Failure> {
         outcome: AttemptOutcome::parse(outcome).ok_or_else(|| unknown("outcome", outcome))?,
         best: row.flag("is_best")?,
         confirmed: row.flag("is_confirmed")?,
-        speedup,
+        speedup: interval(["speedup_ppm", "speedup_low_ppm", "speedup_high_ppm"])?,
+        speedup_over_fastest: interval(["over_fastest_ppm", "over_fastest_low_ppm", "over_fastest_high_ppm"])?,
         candidate_median_ns: row.opt_i64("candidate_ps")?.map(from_thousandths),
         reward: ppm("reward_ppm")?,
         rubric_total: row.opt_i64("rubric_total")?.map(count_from_stored),

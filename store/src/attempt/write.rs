@@ -52,7 +52,8 @@ const PUT_ATTEMPTS: Sql = from_rows!(
     concat!(
         "INSERT INTO attempt (run_id, number, stage, parent, outcome, is_best, is_confirmed, speedup_ppm, speedup_low_ppm, \
             speedup_high_ppm, candidate_ps, reward_ppm, rubric_total, bound, issue, tokens, cost_microusd, model, device, \
-            source, created_at_ms, finished_at_ms, device_ms) SELECT x.run_id, ",
+            source, created_at_ms, finished_at_ms, device_ms, over_fastest_ppm, over_fastest_low_ppm, \
+            over_fastest_high_ppm) SELECT x.run_id, ",
         number!(1),
         ", d.value ->> 2, ",
         number!(3),
@@ -82,6 +83,12 @@ const PUT_ATTEMPTS: Sql = from_rows!(
         number!(21),
         ", ",
         number!(22),
+        ", ",
+        number!(23),
+        ", ",
+        number!(24),
+        ", ",
+        number!(25),
         " FROM "
     ),
     " JOIN run r ON r.public_id = d.value ->> 0 JOIN attempt_run x ON x.run_id = r.id AND x.changed = $2 WHERE true \
@@ -93,7 +100,8 @@ const PUT_ATTEMPTS: Sql = from_rows!(
          issue = excluded.issue, tokens = excluded.tokens, cost_microusd = excluded.cost_microusd, \
          model = excluded.model, device = excluded.device, source = excluded.source, \
          created_at_ms = excluded.created_at_ms, finished_at_ms = excluded.finished_at_ms, \
-         device_ms = excluded.device_ms"
+         device_ms = excluded.device_ms, over_fastest_ppm = excluded.over_fastest_ppm, \
+         over_fastest_low_ppm = excluded.over_fastest_low_ppm, over_fastest_high_ppm = excluded.over_fastest_high_ppm"
 );
 
 /// Runs whose decisions the index does not know, or knows in an earlier form. What a later release wrote is left to it.
@@ -155,7 +163,7 @@ fn head(run: &IndexedRun) -> Json {
 }
 
 fn row(run: &RunId, attempt: &IndexedAttempt) -> Json {
-    let speedup = attempt.speedup;
+    let (speedup, over_fastest) = (attempt.speedup, attempt.speedup_over_fastest);
     json!([
         run,
         attempt.number,
@@ -180,5 +188,8 @@ fn row(run: &RunId, attempt: &IndexedAttempt) -> Json {
         attempt.created_at.0,
         attempt.finished_at.map(|at| at.0),
         to_stored(attempt.device_ms),
+        over_fastest.map(|speedup| in_ppm(speedup.estimate)),
+        over_fastest.map(|speedup| in_ppm(speedup.low)),
+        over_fastest.map(|speedup| in_ppm(speedup.high)),
     ])
 }

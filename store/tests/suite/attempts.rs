@@ -43,6 +43,7 @@ pub(crate) fn attempt(number: u32, outcome: AttemptOutcome) -> IndexedAttempt {
         is_best: false,
         is_confirmed: false,
         speedup: None,
+        speedup_over_fastest: None,
         candidate_median_ns: None,
         reward: None,
         rubric_total: None,
@@ -59,10 +60,13 @@ pub(crate) fn attempt(number: u32, outcome: AttemptOutcome) -> IndexedAttempt {
     }
 }
 
+/// An attempt whose fastest baseline is twice as fast as the reference.
 fn timed(number: u32, speedup: f64, confirmed: bool) -> IndexedAttempt {
+    let interval = |estimate: f64, half: f64| Interval { estimate, low: estimate - half, high: estimate + half };
     IndexedAttempt {
         is_confirmed: confirmed,
-        speedup: Some(Interval { estimate: speedup, low: speedup - 0.125, high: speedup + 0.125 }),
+        speedup: Some(interval(speedup, 0.125)),
+        speedup_over_fastest: Some(interval(speedup / 2.0, 0.0625)),
         candidate_median_ns: Some(1_234.5),
         reward: Some(speedup / 2.0),
         device: Some("NVIDIA H200".to_owned()),
@@ -111,6 +115,7 @@ async fn a_row_comes_back_as_it_was_written(bench: Bench) {
     assert_eq!((row.task.as_str(), row.target, row.strategy.as_str()), ("softmax", NeededTarget::Cuda, "stitch"));
     assert_eq!((row.stage, row.parent, row.outcome), (Stage::Optimize, Some(2), AttemptOutcome::CorrectFaster));
     assert_eq!(row.speedup, Some(Interval { estimate: 2.375, low: 2.25, high: 2.5 }));
+    assert_eq!(row.speedup_over_fastest, Some(Interval { estimate: 1.1875, low: 1.125, high: 1.25 }));
     assert_eq!((row.candidate_median_ns, row.reward, row.cost_usd), (Some(1_234.5), Some(1.1875), Some(0.0025)));
     assert_eq!((row.rubric_total, row.bound, row.tokens), (Some(17), Some(Bound::Memory), 100));
     assert_eq!(row.issue.as_deref(), Some("loads are not coalesced\u{fffd}"));
@@ -132,7 +137,8 @@ async fn some_runs(bench: &Bench) -> Vec<RunId> {
     let second = vec![
         attempt(1, AttemptOutcome::Crashed),
         IndexedAttempt { model: "lab/b".to_owned(), ..timed(2, 2.0, true) },
-        timed(3, 0.5, false),
+        // Its fastest baseline is not known.
+        IndexedAttempt { speedup_over_fastest: None, ..timed(3, 0.5, false) },
     ];
     let third = IndexedRun {
         task: "gemm".to_owned(),
@@ -169,6 +175,7 @@ async fn pages_give_every_attempt_once_in_every_order(bench: Bench) {
             AttemptSort::Created => Some(f64::from(i32::try_from(row.created_at.0).unwrap())),
             AttemptSort::Finished => row.finished_at.map(|at| f64::from(i32::try_from(at.0).unwrap())),
             AttemptSort::Speedup => row.speedup.map(|speedup| speedup.estimate),
+            AttemptSort::SpeedupOverFastest => row.speedup_over_fastest.map(|speedup| speedup.estimate),
             AttemptSort::Reward => row.reward,
             AttemptSort::Cost => row.cost_usd,
             AttemptSort::Tokens => Some(f64::from(u32::try_from(row.tokens).unwrap())),
@@ -328,6 +335,7 @@ async fn the_board_of_a_task_shows_the_best_confirmed_attempt_and_how_it_came_ab
     assert_eq!((board.runs, board.attempts, board.campaigns), (2, 7, 1));
     let best = board.best.as_ref().unwrap();
     assert_eq!((&best.run, best.number), (&runs[1], 3), "neither what was measured once nor what was wrong");
+    assert_eq!(best.speedup_over_fastest.map(|speedup| speedup.estimate), Some(1.5));
     let history: Vec<(i64, f64)> = board.history.iter().map(|best| (best.at.0, best.speedup)).collect();
     assert_eq!(history, [(10, 1.25), (30, 2.0), (50, 3.0)]);
     let of_first = AttemptFilter { run: Some(runs[0].clone()), ..AttemptFilter::default() };
@@ -366,8 +374,8 @@ async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
     assert_eq!((device.device.as_str(), device.runs, device.attempts), ("NVIDIA H200", 1, 4));
     assert_eq!((device.device_ms, results.untimed_device_ms), (1_200, 600), "of those that were never timed apart");
     assert_eq!(
-        (device.best_speedup, device.first_at, device.last_at),
-        (Some(2.0), TimestampMs(1_001), TimestampMs(2_004))
+        (device.best_speedup, device.best_speedup_over_fastest, device.first_at, device.last_at),
+        (Some(2.0), Some(1.0), TimestampMs(1_001), TimestampMs(2_004))
     );
     let none =
         bench.store.campaign_results(&bench.create(bench.new_campaign(1)).await.id, 1, 1..=u64::MAX).await.unwrap();
@@ -407,9 +415,13 @@ async fn the_board_of_a_model_counts_runs_and_what_they_reached(bench: Bench) {
     assert_eq!((board.runs, board.finished, board.correct_share), (2, 5, Some(0.6)));
     assert_eq!(board.median_best_speedup, Some(1.25), "between 2.0 and 0.5");
     assert_eq!(board.fast_p, [0.5, 0.5, 0.0, 0.0], "what is twice as fast is not more than that");
+    // Of the two runs, the fastest baseline of one is not known.
+    assert_eq!(board.median_best_speedup_over_fastest, Some(1.0));
+    assert_eq!(board.fast_p_over_fastest, [0.0; 4]);
     assert_eq!((board.tokens, board.unpriced_attempts), (600, 1));
     assert!((board.cost_usd - 0.0125).abs() < 1e-9);
     assert_eq!((boards[1].median_best_speedup, boards[1].correct_share), (None, Some(0.0)));
+    assert_eq!(boards[1].median_best_speedup_over_fastest, None);
     // What was measured once is not the best of a run that has a confirmed attempt.
     let run = bench.create(bench.new_campaign(1)).await.runs.remove(0);
     let of_c = |attempt: IndexedAttempt| IndexedAttempt { model: "lab/c".to_owned(), ..attempt };
@@ -509,6 +521,9 @@ async fn what_campaigns_have_come_to_is_told_for_many_at_once(bench: Bench) {
         (Some(3.0), 1),
         "the best of a run, not the fastest of its attempts"
     );
+    assert_eq!((one.speedup_over_fastest, one.geometric_mean.unwrap().powi(2).round()), (Some(1.5), 6.0));
+    assert!((one.geometric_mean_over_fastest.unwrap() * 2.0 - one.geometric_mean.unwrap()).abs() < 1e-9);
+    assert_eq!((of(&second.id).geometric_mean, of(&second.id).geometric_mean_over_fastest), (None, None));
     assert_eq!(one.targets, [NeededTarget::Cpu, NeededTarget::Cuda]);
     assert_eq!((one.cost_microusd, of(&second.id).cost_microusd), (5_000, 2_500), "of those with a price");
     assert_eq!((of(&second.id).speedup, of(&second.id).unpriced_attempts), (None, 0));

@@ -36,6 +36,9 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::text("source_blake3"),
     Column::time("created_at"),
     Column::time("finished_at"),
+    Column::number("speedup_over_fastest"),
+    Column::number("speedup_over_fastest_low"),
+    Column::number("speedup_over_fastest_high"),
 ];
 
 /// Pages of attempts.
@@ -91,5 +94,8 @@ fn row(attempt: AttemptRow) -> Row {
         attempt.source.map(|source| source.to_string()).into(),
         attempt.created_at.into(),
         attempt.finished_at.into(),
+        attempt.speedup_over_fastest.map(|speedup| speedup.estimate).into(),
+        attempt.speedup_over_fastest.map(|speedup| speedup.low).into(),
+        attempt.speedup_over_fastest.map(|speedup| speedup.high).into(),
     ]
 }

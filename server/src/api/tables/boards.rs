@@ -23,9 +23,12 @@ pub(super) const TASK_COLUMNS: &[Column] = &[
     Column::number("best_speedup_high"),
     Column::number("best_candidate_median_ns"),
     Column::time("best_finished_at"),
+    Column::number("best_speedup_over_fastest"),
+    Column::number("best_speedup_over_fastest_low"),
+    Column::number("best_speedup_over_fastest_high"),
 ];
 
-/// Those of `fast_p` have the names of [`FAST_P_THRESHOLDS`], in their order.
+/// Those of `fast_p`, over the reference and over the fastest baseline, have the names of [`FAST_P_THRESHOLDS`], in their order.
 pub(super) const MODEL_COLUMNS: &[Column] = &[
     Column::text("model"),
     Column::text("strategy"),
@@ -41,6 +44,11 @@ pub(super) const MODEL_COLUMNS: &[Column] = &[
     Column::integer("tokens"),
     Column::number("cost_usd"),
     Column::integer("unpriced_attempts"),
+    Column::number("median_best_speedup_over_fastest"),
+    Column::number("fast_1_over_fastest"),
+    Column::number("fast_1_5_over_fastest"),
+    Column::number("fast_2_over_fastest"),
+    Column::number("fast_3_over_fastest"),
 ];
 
 pub(super) async fn tasks(app: &App, query: Pairs) -> Result<Vec<Row>, ApiFailure> {
@@ -56,6 +64,7 @@ pub(super) async fn models(app: &App, query: Pairs) -> Result<Vec<Row>, ApiFailu
 fn task(board: TaskBoard) -> Row {
     let best = board.best.as_ref();
     let speedup = best.and_then(|best| best.speedup);
+    let over_fastest = best.and_then(|best| best.speedup_over_fastest);
     vec![
         board.task.into(),
         board.target.as_str().into(),
@@ -72,6 +81,9 @@ fn task(board: TaskBoard) -> Row {
         speedup.map(|speedup| speedup.high).into(),
         best.and_then(|best| best.candidate_median_ns).into(),
         best.and_then(|best| best.finished_at).into(),
+        over_fastest.map(|speedup| speedup.estimate).into(),
+        over_fastest.map(|speedup| speedup.low).into(),
+        over_fastest.map(|speedup| speedup.high).into(),
     ]
 }
 
@@ -85,7 +97,12 @@ fn model(board: ModelBoard) -> Row {
         board.correct_share.into(),
         board.median_best_speedup.into(),
     ];
-    row.extend((0..FAST_P_THRESHOLDS.len()).map(|place| Cell::from(board.fast_p.get(place).copied())));
+    let shares = |shares: &[f64]| -> Row {
+        (0..FAST_P_THRESHOLDS.len()).map(|place| Cell::from(shares.get(place).copied())).collect()
+    };
+    row.extend(shares(&board.fast_p));
     row.extend([board.tokens.into(), board.cost_usd.into(), board.unpriced_attempts.into()]);
+    row.push(board.median_best_speedup_over_fastest.into());
+    row.extend(shares(&board.fast_p_over_fastest));
     row
 }

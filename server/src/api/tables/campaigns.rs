@@ -30,6 +30,9 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::number("cost_usd"),
     Column::integer("unpriced_attempts"),
     Column::text("targets"),
+    Column::number("best_speedup_over_fastest"),
+    Column::number("geometric_mean"),
+    Column::number("geometric_mean_over_fastest"),
 ];
 
 /// Pages of campaigns.
@@ -82,5 +85,8 @@ fn row(campaign: CampaignSummary) -> Row {
         campaign.cost_usd.into(),
         campaign.unpriced_attempts.into(),
         (!targets.is_empty()).then(|| targets.join(", ")).into(),
+        campaign.best_speedup_over_fastest.into(),
+        campaign.geometric_mean.into(),
+        campaign.geometric_mean_over_fastest.into(),
     ]
 }
