@@ -428,7 +428,7 @@ test("a dot among all attempts says which attempt it is and leads to it", async 
 
 test("campaigns are sorted by what they have come to", async () => {
     await viewing({}, async (view, page) => {
-        for (const [key, name] of [["speedup", "Best speedup"], ["cost", "Cost"], ["duration", "Duration"]]) {
+        for (const [key, name] of [["speedup", "Best speedup"], ["speedup_over_fastest", "Over the fastest"], ["cost", "Cost"], ["duration", "Duration"]]) {
             await view.go("/");
             await follow(view, page, page.locator("thead").getByRole("link", { name: new RegExp(`^${name}`) }));
             assert.equal(new URL(page.url()).searchParams.get("sort"), key);
@@ -451,7 +451,8 @@ test("the list of campaigns says what each has come to", async () => {
         const heads = await page.locator("thead th").allInnerTexts();
         const cell = (name) => cells[heads.findIndex((head) => head.startsWith(name)) - 1];
         assert.equal(cell("Target"), "cpu");
-        assert.match(cell("Best speedup"), /^\d+\.\d\d×$/);
+        assert.match(cell("Best speedup"), /^\d+\.\d\d×\s+mean \d+\.\d\d×$/);
+        assert.match(cell("Over the fastest"), /^\d+\.\d\d×\s+mean \d+\.\d\d×$/);
         assert.match(cell("Duration"), /\d/);
         assert.equal(cell("Cost"), "–", "replies from files cost nothing");
     });

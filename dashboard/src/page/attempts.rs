@@ -6,25 +6,28 @@ use axum::response::Response;
 use futures::future::try_join;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptPage, AttemptQuery, AttemptRow, Facet, Facets, SortOrder, TableName};
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::time::TimestampMs;
 
 use self::picks::Picks;
 use crate::address::Address;
-use crate::format::{count, counted, device, dollars, speedup, tokens, when, words};
+use crate::format::{count, counted, device, dollars, tokens, when, words};
 use crate::island::PointCloud;
 use crate::page::as_of::as_of;
 use crate::page::compare::MAX_COMPARED;
 use crate::page::failure::PageError;
 use crate::page::files;
+use crate::page::parts::stacked;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 11] = [
     Column::plain("Compare"),
     Column::plain("Attempt"),
     Column::plain("Outcome"),
     Column::number("speedup", "Speedup"),
+    Column::number("speedup_over_fastest", "Over the fastest"),
     Column::number("reward", "Reward"),
     Column::plain("Model"),
     Column::number("tokens", "Tokens"),
@@ -259,16 +262,20 @@ fn row(row: &AttemptRow, picks: &Picks) -> impl IntoView + use<> {
     let href = format!("/runs/{}/attempts/{}", row.run, row.number);
     let label = format!("Select {}, attempt {}", row.task, row.number);
     let dash = || "–".to_owned();
+    let speedup = |speedup: Option<Interval>| speedup.map_or_else(|| dash().into_any(), stacked);
     let marks = view! {
         {row.best.then(|| view! { <span class="tag completed">"best"</span> })}" "
         {row.confirmed.then(|| view! { <span class="tag">"confirmed"</span> })}
     };
     // A narrow screen has no room for the columns that say what became of it: they are said below the name.
     let fast = row.speedup.map_or_else(String::new, |speedup| format!(" {:.2}×", speedup.estimate));
+    let over_fastest = row
+        .speedup_over_fastest
+        .map(|speedup| view! { <span class="range">{format!("{:.2}× over the fastest", speedup.estimate)}</span> });
     let in_short = view! {
         <span class="in-short" aria-hidden="true">
             <span class=format!("tag {}", row.outcome.as_str())>{words(row.outcome.as_str())}</span>
-            {fast}
+            {fast}{over_fastest}
         </span>
     };
     view! {
@@ -280,7 +287,8 @@ fn row(row: &AttemptRow, picks: &Picks) -> impl IntoView + use<> {
                 {in_short}
             </th>
             <td><span class=format!("tag {}", row.outcome.as_str())>{words(row.outcome.as_str())}</span>" "{marks}</td>
-            <td class="number">{row.speedup.map_or_else(dash, speedup)}</td>
+            <td class="number">{speedup(row.speedup)}</td>
+            <td class="number">{speedup(row.speedup_over_fastest)}</td>
             <td class="number">{row.reward.map_or_else(dash, crate::format::reward)}</td>
             <td>{model_label(&row.model, row.model == "scripted")}" "<span class="quiet">{row.strategy.clone()}</span></td>
             <td class="number">{tokens(Some(row.tokens), row.model == "scripted")}</td>
@@ -306,6 +314,9 @@ fn pages(address: &Address, found: &AttemptPage) -> impl IntoView + use<> {
 
 #[cfg(test)]
 mod tests {
+    use nightshift_protocol::attempt::{AttemptOutcome, Stage};
+    use nightshift_protocol::task::Target;
+
     use super::*;
 
     fn query(address: &Address) -> AttemptQuery {
@@ -325,6 +336,50 @@ mod tests {
         let links = html.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
         let lost: Vec<&str> = links.filter(|href| href.starts_with("/attempts") && !href.contains("pick=")).collect();
         assert_eq!(lost, ["/attempts?q=softmax&amp;sort=speedup"], "only the link that chooses none");
+    }
+
+    #[test]
+    fn each_attempt_has_its_speedup_over_both_baselines() {
+        let row = |over_fastest: Option<Interval>| AttemptRow {
+            run: format!("run_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),
+            campaign: format!("cmp_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),
+            number: 1,
+            task: "softmax".to_owned(),
+            target: Target::Cuda,
+            strategy: "stitch".to_owned(),
+            model: "lab/a".to_owned(),
+            stage: Stage::Draft,
+            parent: None,
+            outcome: AttemptOutcome::CorrectFaster,
+            best: true,
+            confirmed: true,
+            speedup: Some(Interval { estimate: 3.0, low: 2.9, high: 3.1 }),
+            speedup_over_fastest: over_fastest,
+            candidate_median_ns: None,
+            reward: None,
+            rubric_total: None,
+            bound: None,
+            issue: None,
+            tokens: 0,
+            cost_usd: None,
+            device: None,
+            source: None,
+            created_at: TimestampMs(0),
+            finished_at: None,
+        };
+        let html = |row: AttemptRow| {
+            let address = Address::parse("/attempts?sort=speedup_over_fastest");
+            let found = AttemptPage { items: vec![row], total: 1, next: None, facets: None };
+            Owner::new().with(|| page(&address, &query(&address), &found, TimestampMs(0)).into_parts().1.to_html())
+        };
+        let known = html(row(Some(Interval { estimate: 1.25, low: 1.2, high: 1.3 })));
+        for said in
+            ["aria-sort=\"descending\"", "Over the fastest", "2.90 to 3.10", "1.20 to 1.30", "1.25× over the fastest"]
+        {
+            assert!(known.contains(said), "{said}: {known}");
+        }
+        let unknown = html(row(None));
+        assert!(!unknown.contains("over the fastest"), "a baseline that is not known gives no speedup: {unknown}");
     }
 
     #[test]

@@ -18,11 +18,12 @@ use crate::format::{count, counted, dollars, milliseconds, when};
 use crate::meter;
 use crate::page::failure::PageError;
 use crate::page::files;
+use crate::page::parts::times;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 11] = [
     Column::text("name", "Campaign"),
     Column::plain("Target"),
     Column::text("model", "Replies"),
@@ -30,6 +31,7 @@ const COLUMNS: [Column; 10] = [
     Column::number("running", "Running"),
     Column::number("failed", "Failed"),
     Column::number("speedup", "Best speedup"),
+    Column::number("speedup_over_fastest", "Over the fastest"),
     Column::number("cost", "Cost"),
     Column::number("duration", "Duration"),
     Column::moment("created", "Created"),
@@ -153,6 +155,11 @@ fn cost(campaign: &CampaignSummary) -> String {
     }
 }
 
+/// Shows the geometric mean over the tasks of a campaign, in a line of its own.
+fn mean(mean: Option<f64>) -> Option<AnyView> {
+    mean.map(|mean| view! { <span class="range">{format!("mean {mean:.2}×")}</span> }.into_any())
+}
+
 fn row(campaign: &CampaignSummary, now: TimestampMs) -> impl IntoView + use<> {
     let end = campaign.ended_at.unwrap_or(now);
     let href = format!("/campaigns/{}", campaign.id);
@@ -173,7 +180,10 @@ fn row(campaign: &CampaignSummary, now: TimestampMs) -> impl IntoView + use<> {
             </td>
             <td class="number">{count(runs.unfinished())}</td>
             <td class=failed_class>{count(runs.failed)}</td>
-            <td class="number">{campaign.best_speedup.map_or_else(|| "–".to_owned(), |best| format!("{best:.2}×"))}</td>
+            <td class="number">{times(campaign.best_speedup)}{mean(campaign.geometric_mean)}</td>
+            <td class="number">
+                {times(campaign.best_speedup_over_fastest)}{mean(campaign.geometric_mean_over_fastest)}
+            </td>
             <td class="number">{cost(campaign)}</td>
             <td class="number">{milliseconds(end.since_ms(campaign.created_at))}</td>
             <td>{when(campaign.created_at)}</td>
@@ -203,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_on_which_all_is_over_still_follows() {
+    fn a_list_on_which_all_is_over_still_follows_and_says_what_campaigns_came_to() {
         let campaign = CampaignSummary {
             id: format!("cmp_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),
             name: "over".to_owned(),
@@ -217,11 +227,18 @@ mod tests {
             ended_at: Some(TimestampMs(1)),
             cost_usd: None,
             unpriced_attempts: 0,
-            best_speedup: None,
+            best_speedup: Some(3.0),
+            best_speedup_over_fastest: Some(1.25),
+            geometric_mean: Some(2.0),
+            geometric_mean_over_fastest: Some(1.125),
             targets: Vec::new(),
         };
         let found = CampaignPage { items: vec![campaign], next: None, total: 1, by_status: Vec::new(), any_status: 1 };
         let page = page(&Address::parse("/"), NEWEST_FIRST, &found, &Kept::default(), TimestampMs(2));
         assert!(format!("{page:?}").contains("live: Everything"), "{page:?}");
+        let html = crate::report::with_links(page);
+        for said in ["Over the fastest", ">3.00×", "mean 2.00×", ">1.25×", "mean 1.12×"] {
+            assert!(html.contains(said), "{said}: {html}");
+        }
     }
 }

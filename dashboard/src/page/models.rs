@@ -15,17 +15,19 @@ use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
 use crate::page::files;
 use crate::page::glossary::glossary;
+use crate::page::parts::times;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     Column::text("model", "Model"),
     Column::text("strategy", "Strategy"),
     Column::number("runs", "Runs"),
     Column::number("attempts", "Attempts"),
     Column::number("correct", "Right"),
     Column::number("median", "Median of the bests"),
+    Column::number("fastest", "Over the fastest"),
     Column::number("fast1", "fast₁"),
     Column::number("fast15", "fast₁.₅"),
     Column::number("fast2", "fast₂"),
@@ -63,7 +65,8 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>, now: TimestampMs) -> Pag
     });
     let thresholds: Vec<String> = FAST_P_THRESHOLDS.iter().map(|p| format!("{p}×")).collect();
     let words = format!(
-        "fast_p is the share of runs whose best program is correct and more than p times as fast as its baseline, for p = {}.",
+        "fast_p is the share of runs whose best program is correct and more than p times as fast as its reference, for p = {}. \
+         The second line is the share over the fastest baseline, of the runs for which that baseline is known.",
         thresholds.join(", ")
     );
     let value = address.get("task").unwrap_or_default().to_owned();
@@ -95,7 +98,7 @@ fn row(board: &ModelBoard) -> impl IntoView + use<> {
     let attempts =
         Address::parse("/attempts").with("model", Some(&board.model)).with("strategy", Some(&board.strategy));
     let fast = (0..FAST_P_THRESHOLDS.len())
-        .map(|index| view! { <td class="number">{percent(board.fast_p.get(index).copied())}</td> })
+        .map(|index| view! { <td class="number">{shares(board, index)}</td> })
         .collect::<Vec<_>>();
     let unpriced = (board.unpriced_attempts > 0).then(
         || view! { <span class="quiet">{format!("price unknown for {}", count(board.unpriced_attempts))}</span> },
@@ -107,13 +110,21 @@ fn row(board: &ModelBoard) -> impl IntoView + use<> {
             <td class="number">{count(board.runs)}</td>
             <td class="number">{count(board.attempts)}</td>
             <td class="number">{percent(board.correct_share)}</td>
-            <td class="number">
-                {board.median_best_speedup.map_or_else(|| "–".to_owned(), |median| format!("{median:.2}×"))}
-            </td>
+            <td class="number">{times(board.median_best_speedup)}</td>
+            <td class="number">{times(board.median_best_speedup_over_fastest)}</td>
             {fast}
             <td class="number">{tokens(Some(board.tokens), board.model == "scripted")}</td>
             <td class="number">{dollars(board.cost_usd)}" "{unpriced}</td>
         </tr>
+    }
+}
+
+/// Shows `fast_p` at one of its thresholds: over the reference and, where that is known, over the fastest baseline.
+pub(crate) fn shares(board: &ModelBoard, threshold: usize) -> impl IntoView + use<> {
+    let over_fastest = board.fast_p_over_fastest.get(threshold).copied();
+    view! {
+        {percent(board.fast_p.get(threshold).copied())}
+        {over_fastest.map(|share| view! { <span class="range">{percent(Some(share))}</span> })}
     }
 }
 
@@ -126,6 +137,7 @@ fn compare(key: &str, a: &ModelBoard, b: &ModelBoard) -> Ordering {
         "runs" => a.runs.cmp(&b.runs),
         "attempts" => a.attempts.cmp(&b.attempts),
         "correct" => number(a.correct_share).total_cmp(&number(b.correct_share)),
+        "fastest" => number(a.median_best_speedup_over_fastest).total_cmp(&number(b.median_best_speedup_over_fastest)),
         "fast1" => fast(0),
         "fast15" => fast(1),
         "fast2" => fast(2),
@@ -135,4 +147,35 @@ fn compare(key: &str, a: &ModelBoard, b: &ModelBoard) -> Ordering {
         _ => number(a.median_best_speedup).total_cmp(&number(b.median_best_speedup)),
     };
     order.then_with(|| (&a.model, &a.strategy).cmp(&(&b.model, &b.strategy)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_model_has_its_speedups_over_both_baselines() {
+        let board = |model: &str, over_fastest: Option<f64>| ModelBoard {
+            model: model.to_owned(),
+            strategy: "stitch".to_owned(),
+            runs: 4,
+            attempts: 4,
+            finished: 4,
+            correct_share: Some(1.0),
+            median_best_speedup: Some(3.0),
+            median_best_speedup_over_fastest: over_fastest,
+            fast_p: vec![1.0, 1.0, 1.0, 0.0],
+            fast_p_over_fastest: over_fastest.map(|_| vec![0.25, 0.0, 0.0, 0.0]).unwrap_or_default(),
+            tokens: 0,
+            cost_usd: 0.0,
+            unpriced_attempts: 0,
+        };
+        let html =
+            |boards| crate::report::with_links(page(&Address::parse("/models?sort=fastest"), boards, TimestampMs(0)));
+        let known =
+            html(vec![board("lab/unknown", None), board("lab/slow", Some(0.75)), board("lab/fast", Some(1.25))]);
+        let place = |text: &str| known.find(text).unwrap_or(usize::MAX);
+        assert!(place(">1.25×<") < place(">0.75×<") && place(">0.75×<") < place("lab/unknown"), "{known}");
+        assert_eq!(known.matches("class=\"range\"").count(), 8, "one more share for each threshold: {known}");
+    }
 }

@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::machine::{ComputeMode, MachineFacts, SandboxReport};
+use nightshift_protocol::measurement::Interval;
 
 use crate::chart::{Unit, float_u64, show};
 use crate::markup::{Markup, visible};
@@ -11,6 +12,17 @@ use crate::markup::{Markup, visible};
 const MAX_ROWS: usize = 500;
 /// Longest text in a cell, in characters.
 const MAX_CELL_CHARS: usize = 2_000;
+
+/// Shows a speedup, with its interval in a line of its own: for columns of lists.
+pub(crate) fn stacked(speedup: Interval) -> AnyView {
+    let range = format!("{:.2} to {:.2}", speedup.low, speedup.high);
+    view! { {show(speedup.estimate, Unit::Times)}<span class="range">{range}</span> }.into_any()
+}
+
+/// Shows a factor, `1.53×`; a dash where it is not known.
+pub(crate) fn times(factor: Option<f64>) -> String {
+    factor.map_or_else(|| "–".to_owned(), |factor| format!("{factor:.2}×"))
+}
 
 /// A fact, or a cell of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]

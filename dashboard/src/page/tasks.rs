@@ -7,15 +7,17 @@ use axum::response::Response;
 use futures::future::try_join;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptFilter, TableName, TaskBoard};
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
 use crate::chart::{Axis, Caption, Series, Unit, float_u64, lines, since_beginning};
 use crate::form;
-use crate::format::{count, counted, device, speedup, when};
+use crate::format::{count, counted, device, when};
 use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
 use crate::page::files;
+use crate::page::parts::stacked;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
@@ -26,10 +28,11 @@ const LINE_CLASSES: [&str; MAX_LINES] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 /// Most rows of the table.
 const MAX_ROWS: usize = 500;
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     Column::text("task", "Task"),
     Column::text("device", "Device"),
     Column::number("speedup", "Best speedup"),
+    Column::number("fastest", "Over the fastest"),
     Column::plain("Program"),
     Column::plain("Model and strategy"),
     Column::number("attempts", "Attempts"),
@@ -115,10 +118,14 @@ fn nothing(is_filtered: bool) -> AnyView {
 
 fn compare(key: &str, a: &TaskBoard, b: &TaskBoard) -> Ordering {
     let best = |board: &TaskBoard| board.best.as_ref().and_then(|best| best.speedup).map_or(0.0, |best| best.estimate);
+    let over_fastest = |board: &TaskBoard| {
+        board.best.as_ref().and_then(|best| best.speedup_over_fastest).map_or(0.0, |speedup| speedup.estimate)
+    };
     let found = |board: &TaskBoard| board.best.as_ref().and_then(|best| best.finished_at);
     let order = match key {
         "device" => a.device.cmp(&b.device),
         "speedup" => best(a).total_cmp(&best(b)),
+        "fastest" => over_fastest(a).total_cmp(&over_fastest(b)),
         "attempts" => a.attempts.cmp(&b.attempts),
         "runs" => a.runs.cmp(&b.runs),
         "campaigns" => a.campaigns.cmp(&b.campaigns),
@@ -130,9 +137,8 @@ fn compare(key: &str, a: &TaskBoard, b: &TaskBoard) -> Ordering {
 
 fn row(board: &TaskBoard) -> impl IntoView + use<> {
     let best = board.best.as_ref();
-    let dash = || "–".to_owned();
+    let speedup = |speedup: Option<Interval>| speedup.map_or_else(|| "–".into_any(), stacked);
     let attempts = Address::parse("/attempts").with("task", Some(&board.task)).with("sort", Some("speedup")).href();
-    let shown = best.and_then(|best| best.speedup).map_or_else(dash, speedup);
     let unconfirmed =
         best.is_some_and(|best| !best.confirmed).then(|| view! { " "<span class="tag">"not confirmed"</span> });
     let program = best.map(|best| {
@@ -149,7 +155,8 @@ fn row(board: &TaskBoard) -> impl IntoView + use<> {
                 {board.device.as_deref().map_or_else(|| "not timed".to_owned(), device)}" "
                 <span class="quiet">{board.target.as_str()}</span>
             </td>
-            <td class="number">{shown}{unconfirmed}</td>
+            <td class="number">{speedup(best.and_then(|best| best.speedup))}{unconfirmed}</td>
+            <td class="number">{speedup(best.and_then(|best| best.speedup_over_fastest))}</td>
             <td>{program}</td>
             <td>{author}</td>
             <td class="number">{count(board.attempts)}</td>
@@ -199,6 +206,7 @@ mod tests {
     use nightshift_protocol::api::BestSoFar;
     use nightshift_protocol::id::RunId;
     use nightshift_protocol::task::Target;
+    use serde_json::json;
 
     use super::*;
 
@@ -235,6 +243,27 @@ mod tests {
         assert!(place(&by_attempts, "gelu") < place(&by_attempts, "softmax"));
         assert!(by_attempts.contains("name=\"sort\""), "the filter keeps the order: {by_attempts}");
         assert!(by_attempts.contains("id=\"task-gelu\"") && by_attempts.contains(">H200<"), "{by_attempts}");
+    }
+
+    #[test]
+    fn each_task_has_the_best_speedup_over_both_baselines() {
+        let interval = |estimate: f64| json!({"estimate": estimate, "low": estimate - 0.1, "high": estimate + 0.1});
+        let with_best = |task: &str, over_fastest: Option<f64>| {
+            let best = json!({
+                "run": format!("run_{}", "0".repeat(32)), "campaign": format!("cmp_{}", "0".repeat(32)), "number": 1,
+                "task": task, "target": "cuda", "strategy": "stitch", "model": "lab/a", "stage": "draft",
+                "outcome": "correct_faster", "best": true, "confirmed": true, "speedup": interval(3.0),
+                "speedup_over_fastest": over_fastest.map(interval), "tokens": 0, "created_at": 0,
+            });
+            let best = serde_json::from_value(best).unwrap_or_else(|error| panic!("{error}"));
+            TaskBoard { best: Some(best), ..board(task, 1) }
+        };
+        let boards = vec![with_best("gelu", Some(1.25)), with_best("matmul", Some(2.5)), with_best("softmax", None)];
+        let shown = html("/tasks?sort=fastest", boards);
+        let place = |text: &str| shown.find(text).unwrap_or(usize::MAX);
+        assert!(place("2.40 to 2.60") < place("1.15 to 1.35"), "{shown}");
+        assert!(place("1.15 to 1.35") < place("data-key=\"softmax "), "what is not known comes last: {shown}");
+        assert_eq!(shown.matches("2.90 to 3.10").count(), 3, "{shown}");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use nightshift_protocol::budget::{BudgetLine, Resource};
 use crate::address::Address;
 use crate::format::{count, counted, device as short_name, dollars, milliseconds, percent, tokens, when};
 use crate::meter;
+use crate::page::models::shares;
+use crate::page::parts::times;
 use crate::shell::model_label;
 
 pub(super) fn board(results: &CampaignResults) -> impl IntoView + use<> {
@@ -19,9 +21,9 @@ pub(super) fn board(results: &CampaignResults) -> impl IntoView + use<> {
         view! {
             <h2 id="models">"Models and strategies"</h2>
             <div class="scroll" tabindex="0">
-                <table>
+                <table class="list">
                     <caption>
-                        "fast at p: the share of runs whose best program is correct and more than p times as fast as its baseline"
+                        "fast at p: the share of runs whose best program is correct and more than p times as fast as its reference; in the second line, as the fastest baseline, where that is known"
                     </caption>
                     <thead>
                         <tr>
@@ -29,6 +31,7 @@ pub(super) fn board(results: &CampaignResults) -> impl IntoView + use<> {
                             <th scope="col" class="number">"Runs"</th><th scope="col" class="number">"Attempts"</th>
                             <th scope="col" class="number">"Right"</th>
                             <th scope="col" class="number">"Median of the bests"</th>
+                            <th scope="col" class="number">"Over the fastest"</th>
                             {fast}
                             <th scope="col" class="number">"Tokens"</th><th scope="col" class="number">"Cost"</th>
                         </tr>
@@ -53,7 +56,7 @@ fn standing(board: &ModelBoard) -> impl IntoView + use<> {
         view! { " "<span class="quiet">{format!("price unknown for {}", count(board.unpriced_attempts))}</span> }
     });
     let fast = (0..FAST_P_THRESHOLDS.len())
-        .map(|index| view! { <td class="number">{percent(board.fast_p.get(index).copied())}</td> })
+        .map(|index| view! { <td class="number">{shares(board, index)}</td> })
         .collect::<Vec<_>>();
     view! {
         <tr>
@@ -63,15 +66,12 @@ fn standing(board: &ModelBoard) -> impl IntoView + use<> {
             <td class="number">{count(board.attempts)}</td>
             <td class="number">{percent(board.correct_share)}</td>
             <td class="number">{times(board.median_best_speedup)}</td>
+            <td class="number">{times(board.median_best_speedup_over_fastest)}</td>
             {fast}
             <td class="number">{tokens(Some(board.tokens), board.model == "scripted")}</td>
             <td class="number">{dollars(board.cost_usd)}{unpriced}</td>
         </tr>
     }
-}
-
-fn times(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}×"))
 }
 
 /// What attempts were timed on, and how long machines worked for the campaign.
@@ -85,7 +85,7 @@ pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[Budge
                 <th scope="row">"never timed"</th>
                 <td></td><td></td>
                 {device_time(results.untimed_device_ms, spent_ms)}
-                <td></td><td></td><td></td>
+                <td></td><td></td><td></td><td></td>
             </tr>
         }
     });
@@ -107,6 +107,7 @@ pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[Budge
                             <th scope="col" class="number">"Attempts timed"</th>
                             <th scope="col" class="number">"Time of their steps"</th>
                             <th scope="col" class="number">"Best speedup"</th>
+                            <th scope="col" class="number">"Over the fastest"</th>
                             <th scope="col">"First used"</th><th scope="col">"Last used"</th>
                         </tr>
                     </thead>
@@ -131,6 +132,7 @@ fn device_row(campaign: &str, device: &DeviceUse, spent_ms: u64) -> impl IntoVie
             <td class="number">{count(device.attempts)}</td>
             {device_time(device.device_ms, spent_ms)}
             <td class="number">{times(device.best_speedup)}</td>
+            <td class="number">{times(device.best_speedup_over_fastest)}</td>
             <td>{when(device.first_at)}</td>
             <td>{when(device.last_at)}</td>
         </tr>
@@ -151,7 +153,9 @@ mod tests {
             finished: 1,
             correct_share: None,
             median_best_speedup: median,
+            median_best_speedup_over_fastest: None,
             fast_p: Vec::new(),
+            fast_p_over_fastest: Vec::new(),
             tokens: 0,
             cost_usd: 0.0,
             unpriced_attempts: 0,

@@ -6,7 +6,6 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{RunSummary, TableName};
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::id::CampaignId;
-use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::run::RunStatus;
 
 use super::outcome::Outcome;
@@ -14,6 +13,7 @@ use crate::address::Address;
 use crate::chart::{Unit, show};
 use crate::format::{when, words};
 use crate::page::files;
+use crate::page::parts::stacked;
 use crate::page::run::stopped;
 use crate::table::{self, Column, Sorting};
 
@@ -74,7 +74,7 @@ pub(super) fn runs(
 
 fn row((run, outcome): Row<'_>) -> impl IntoView + use<> {
     let href = format!("/runs/{}", run.id);
-    let best = run.digest.best_speedup.map_or_else(|| "none yet".into_any(), speedup);
+    let best = run.digest.best_speedup.map_or_else(|| "none yet".into_any(), stacked);
     let time = |ns: Option<f64>| {
         let about = if outcome.is_computed { "≈ " } else { "" };
         ns.map(|ns| format!("{about}{}", show(ns, Unit::Nanoseconds)))
@@ -94,19 +94,13 @@ fn row((run, outcome): Row<'_>) -> impl IntoView + use<> {
             <td class="number">{time(outcome.best_ns)}</td>
             <td class="number">{fastest}</td>
             <td class="number">{best}" "{unconfirmed}</td>
-            <td class="number">{outcome.over_fastest.map(speedup)}</td>
+            <td class="number">{outcome.over_fastest.map(stacked)}</td>
             <td class="number">{outcome.roofline_share.map(|share| show(share, Unit::Share))}</td>
             <td class="number">{run.digest.attempts}</td>
             <td class="quiet">{activity(run)}</td>
             <td>{run.finished_at.map(when)}</td>
         </tr>
     }
-}
-
-/// A speedup, and its interval in a line of its own.
-fn speedup(interval: Interval) -> AnyView {
-    let range = format!("{:.2} to {:.2}", interval.low, interval.high);
-    view! { {show(interval.estimate, Unit::Times)}<span class="range">{range}</span> }.into_any()
 }
 
 /// Why it failed, why it ended, or what it does.
