@@ -40,6 +40,21 @@ fn generated_attempts_are_the_same_for_the_same_seed_and_whole_enough_for_every_
     let best = json(one.path(), &["list", "attempts", "--correct", "--sort", "speedup", "--limit", "1"]);
     let best = &best["items"][0];
     let place = format!("{}/{}", best["run"].as_str().unwrap(), best["number"]);
+    // Generated tasks have no baseline other than their reference.
+    let estimate = |name: &str| best[name]["estimate"].as_f64().expect(name);
+    assert!((estimate("speedup_over_fastest") - estimate("speedup")).abs() < 1e-5, "{best}");
+    let over_fastest = ["list", "attempts", "--correct", "--sort", "speedup_over_fastest", "--limit", "1"];
+    assert_eq!(json(one.path(), &over_fastest)["items"][0]["speedup_over_fastest"], best["speedup_over_fastest"]);
+    let table = text(one.path(), &over_fastest);
+    assert!(table.contains("fastest"), "{table}");
+    let interval = format!("{:.2}x", estimate("speedup"));
+    assert_eq!(table.matches(&interval).count(), 2, "{table}");
+    let listed = json(one.path(), &["list", "campaigns"])["items"][0].clone();
+    let mean = listed["geometric_mean"].as_f64().expect("a mean");
+    assert!((listed["geometric_mean_over_fastest"].as_f64().expect("a mean") - mean).abs() < 1e-5, "{listed}");
+    let table = text(one.path(), &["list", "campaigns"]);
+    assert!(table.contains("fastest"), "{table}");
+    assert_eq!(table.matches(&format!("{mean:.2}x")).count(), 2, "{table}");
     let shown = json(one.path(), &["show", &place]);
     assert_eq!(shown["outcome"], best["outcome"], "{place}");
     let complete = json(one.path(), &["list", "runs"])["items"].as_array().unwrap().last().unwrap()["id"].clone();

@@ -64,8 +64,20 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
     if output.is_json() {
         return output.json(page);
     }
-    let mut table =
-        output.table(&["campaign", "name", "model", "created", "runs", "open", "completed", "failed", "cancelled"]);
+    let mut table = output.table(&[
+        "campaign",
+        "name",
+        "model",
+        "created",
+        "runs",
+        "open",
+        "completed",
+        "failed",
+        "cancelled",
+        "geometric mean over the reference",
+        "over the fastest baseline",
+    ]);
+    let mean = |mean: Option<f64>| output.cell(mean.map_or_else(|| NONE.to_owned(), present::factor), Tone::Plain);
     for campaign in &page.items {
         let (failed, cancelled) = (campaign.runs.failed, campaign.runs.cancelled);
         table.add_row([
@@ -78,6 +90,8 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
             output.cell(campaign.runs.completed, Tone::Plain),
             output.cell(failed, if failed > 0 { Tone::Bad } else { Tone::Plain }),
             output.cell(cancelled, if cancelled > 0 { Tone::Caution } else { Tone::Plain }),
+            mean(campaign.geometric_mean),
+            mean(campaign.geometric_mean_over_fastest),
         ]);
     }
     output.text(&table.to_string())?;

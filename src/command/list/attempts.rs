@@ -64,9 +64,20 @@ pub(super) async fn query(client: &Client, args: List) -> Result<AttemptQuery> {
 
 fn table(context: &Context, page: &AttemptPage) -> Result<()> {
     let output = context.output;
-    let mut table = output.table(&["attempt", "task", "model", "began", "outcome", "speedup", "reward", "cost"]);
+    let mut table = output.table(&[
+        "attempt",
+        "task",
+        "model",
+        "began",
+        "outcome",
+        "over the reference",
+        "over the fastest baseline",
+        "reward",
+        "cost",
+    ]);
     for row in &page.items {
         let (speedup, tone) = speedup(row);
+        let over_fastest = row.speedup_over_fastest.filter(|_| row.outcome.is_correct());
         table.add_row([
             output.cell(format!("{}/{}", row.run.short(), row.number), Tone::Plain),
             output.cell(printable(&row.task), Tone::Plain),
@@ -74,6 +85,7 @@ fn table(context: &Context, page: &AttemptPage) -> Result<()> {
             output.cell(present::minute(row.created_at), Tone::Plain),
             output.cell(row.outcome.as_str(), if row.outcome.is_correct() { Tone::Plain } else { Tone::Caution }),
             output.cell(speedup, tone),
+            output.cell(over_fastest.map_or_else(|| NONE.to_owned(), present::interval), Tone::Plain),
             output.cell(row.reward.map_or_else(|| NONE.to_owned(), |reward| format!("{reward:.2}")), Tone::Plain),
             output.cell(row.cost_usd.map_or_else(|| NONE.to_owned(), |cost| format!("${cost:.4}")), Tone::Plain),
         ]);
