@@ -12,9 +12,11 @@ use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ApiError;
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::plan::{Plan, Subtask};
 use nightshift_protocol::rubric::{JudgeOpinion, Rubric, Skill};
 use nightshift_protocol::score::{RewardFormula, ScoredReward};
+use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Verdict};
 use serde::{Deserialize, Serialize};
@@ -77,7 +79,9 @@ pub(crate) struct Breakdown {
     /// The five answers.
     pub(crate) verdict: Verdict,
     /// The published speedup with its interval.
-    pub(crate) speedup: Option<nightshift_protocol::measurement::Interval>,
+    pub(crate) speedup: Option<Interval>,
+    /// The same over the fastest baseline; none where that baseline is not known.
+    pub(crate) speedup_over_fastest: Option<Interval>,
     /// What the checks objected to.
     pub(crate) findings: Vec<Finding>,
     /// Messages of the compiler.
@@ -120,12 +124,14 @@ impl RewardResult {
 }
 
 fn breakdown(detail: &RunDetail, attempt: &Attempt, scored: ScoredReward, judged: bool) -> Breakdown {
+    let fastest = detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
     let messages = attempt.build.iter().flat_map(|build| &build.messages).take(MAX_MESSAGES);
     Breakdown {
         run: detail.summary.id.to_string(),
         outcome: attempt.outcome.as_str(),
         verdict: attempt.verdict.clone(),
         speedup: attempt.speedup(),
+        speedup_over_fastest: fastest.zip(attempt.speedup()).map(|(fastest, speedup)| fastest.speedup_of(speedup)),
         findings: attempt.findings.clone(),
         messages: messages.map(|message| format!("{}:{}: {}", message.file, message.line, message.message)).collect(),
         rubric: rubric(attempt, judged),

@@ -70,6 +70,13 @@ fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
             assert_eq!(trl["scripted"], true);
             assert_eq!(trl["judge_total"].is_null(), trl["judge"] == "judge_unavailable", "{trl:#}");
             assert!(trl["reward"].as_f64().unwrap() >= 0.0);
+            // The task has no baseline other than its reference.
+            for (speedup, over_fastest) in
+                [("speedup", "speedup_over_fastest"), ("prev_speedup", "prev_speedup_over_fastest")]
+            {
+                assert_eq!(trl.get(over_fastest), Some(&trl[speedup]), "{trl:#}");
+                assert_eq!(trl[over_fastest], verl["extra_info"][over_fastest]);
+            }
             let magic = std::fs::read(out.join(format!("verl/{skill}/train.parquet"))).unwrap();
             assert!(magic.starts_with(b"PAR1") && magic.ends_with(b"PAR1"));
         }
@@ -181,6 +188,7 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
     let reason = judge["reason"].as_str().unwrap();
     assert!(reason.contains("no judge was asked for") && reason.contains("--judge-model"), "{reason}");
     assert!(good["breakdown"]["speedup"]["low"].as_f64().unwrap() > 0.0);
+    assert!(good["breakdown"]["speedup_over_fastest"]["low"].as_f64().unwrap() > 0.0);
     assert_eq!(good["breakdown"]["scored"]["formula"], "published.1");
     for (index, outcome) in [(1, "no_code"), (2, "compile_failed")] {
         assert_eq!(results[index]["reward"], 0.0, "{:#}", results[index]);

@@ -21,6 +21,7 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::rubric::{JudgeOpinion, Skill};
 use nightshift_protocol::score::{AttemptScore, RewardFormula};
+use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::TaskBundle;
 use nightshift_protocol::time::TimestampMs;
 use serde::Serialize;
@@ -63,8 +64,12 @@ pub struct Rollout {
     pub score: AttemptScore,
     /// The published speedup.
     pub speedup: Option<f64>,
+    /// The published speedup over the fastest baseline; none where that baseline is not known.
+    pub speedup_over_fastest: Option<f64>,
     /// That of the program before.
     pub parent_speedup: Option<f64>,
+    /// That of the program before over the fastest baseline.
+    pub parent_speedup_over_fastest: Option<f64>,
     /// The rows of the same prompt.
     pub group: group::Place,
     /// Source of the reference: an answer for trainers that want one, and never a part of a prompt beyond the task.
@@ -177,6 +182,8 @@ fn row(
     let completion = text(&last.reply)?.to_owned();
     let all = &run.detail.view.attempts;
     guard::examine(&guard::Suspect { attempt, all, texts: &run.texts, prompt: &prompt, split })?;
+    let fastest = run.detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
+    let over_fastest = |attempt: &Attempt| Some(fastest?.speedup_of(attempt.speedup()?).estimate);
     let parent = attempt.parent.and_then(|number| all.iter().find(|other| other.number == number));
     Ok(Rollout {
         skill: score.rubric.skill,
@@ -194,6 +201,8 @@ fn row(
         prompt_version: last.prompt_version.clone(),
         score: score.clone(),
         speedup: attempt.speedup().map(|speedup| speedup.estimate),
+        speedup_over_fastest: over_fastest(attempt),
+        parent_speedup_over_fastest: parent.and_then(over_fastest),
         parent_speedup: parent.and_then(Attempt::speedup).map(|speedup| speedup.estimate),
         group: group::Place::default(),
         reference_source: run.bundle.reference_source.clone(),

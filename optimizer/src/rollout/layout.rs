@@ -45,7 +45,7 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 }
 
 /// What both layouts tell of a row, beside prompt and completion.
-const FACTS: [Column; 25] = [
+const FACTS: [Column; 27] = [
     column("index", Kind::Integer),
     column("split", Kind::Text),
     column("skill", Kind::Text),
@@ -71,10 +71,12 @@ const FACTS: [Column; 25] = [
     column("advantage", Kind::Number),
     column("model", Kind::Text),
     column("scripted", Kind::Flag),
+    column("speedup_over_fastest", Kind::Number),
+    column("prev_speedup_over_fastest", Kind::Number),
 ];
 
-const VERL_EXTRA: [Column; 28] = {
-    let mut all = [column("question", Kind::Text); 28];
+const VERL_EXTRA: [Column; 30] = {
+    let mut all = [column("question", Kind::Text); 30];
     all[1] = column("answer", Kind::Text);
     all[2] = column("response", Kind::Text);
     let mut place = 0;
@@ -93,8 +95,8 @@ const VERL: [Column; 5] = [
     column("extra_info", Kind::Group(&VERL_EXTRA)),
 ];
 
-const TRL: [Column; 27] = {
-    let mut all = [column("prompt", Kind::Messages); 27];
+const TRL: [Column; 29] = {
+    let mut all = [column("prompt", Kind::Messages); 29];
     all[1] = column("completion", Kind::Messages);
     let mut place = 0;
     while place < FACTS.len() {
@@ -190,5 +192,7 @@ fn facts(index: usize, row: &Rollout) -> Value {
         "advantage": row.group.advantage,
         "model": row.model,
         "scripted": row.scripted,
+        "speedup_over_fastest": row.speedup_over_fastest,
+        "prev_speedup_over_fastest": row.parent_speedup_over_fastest,
     })
 }
