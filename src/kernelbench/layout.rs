@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use nightshift_protocol::speedups::Speedups;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -21,9 +22,13 @@ pub(crate) const CONFIGURATION_FILE: &str = "generation_config.yaml";
 /// The folder with runs.
 pub(crate) const RUNS_FOLDER: &str = "runs";
 
-/// Files of times, as the published ones are called.
+/// The file of times in eager mode, as the published one is called.
 const EAGER_TIMES: &str = "baseline_time_torch.json";
-const COMPILED_TIMES: &str = "baseline_time_torch_compile_inductor_default.json";
+
+/// The file of times after `torch.compile` in a mode, as the published ones are called.
+fn compiled_times(mode: &str) -> String {
+    format!("baseline_time_torch_compile_inductor_{mode}.json")
+}
 
 /// Which program is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,8 +113,10 @@ pub(crate) struct Sample {
     pub(crate) times_ns: Vec<u64>,
     /// Times of the reference beside it, in nanoseconds.
     pub(crate) baseline_ns: Vec<u64>,
-    /// The same after `torch.compile`.
-    pub(crate) compiled_ns: Vec<u64>,
+    /// The same after `torch.compile`, by its mode.
+    pub(crate) compiled_ns: BTreeMap<&'static str, Vec<u64>>,
+    /// Its speedup over the fastest baseline, where that is known.
+    pub(crate) over_fastest: Option<f64>,
     /// The GPU or the processor.
     pub(crate) hardware: String,
     /// Which device of that: `cuda:0` or `cpu`.
@@ -139,17 +146,54 @@ pub(crate) struct Fast {
     pub(crate) share: BTreeMap<String, f64>,
     /// Geometric mean of the speedups of right programs.
     pub(crate) geometric_mean: Option<f64>,
+    /// The same over the fastest baselines; none where no program has one that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) over_fastest: Option<OverFastest>,
+}
+
+/// How much faster programs are than the fastest baseline of their task.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct OverFastest {
+    /// Tasks that count: those whose fastest baseline is known, and those without a right program.
+    pub(crate) tasks: u64,
+    /// Share of these tasks by threshold, like [`Fast::share`].
+    #[serde(rename = "fast")]
+    pub(crate) share: BTreeMap<String, f64>,
+    /// Geometric mean of the speedups of right programs.
+    pub(crate) geometric_mean: f64,
+}
+
+impl OverFastest {
+    fn of(tasks: &[(Option<f64>, Option<f64>)]) -> Option<Self> {
+        let speedups = Speedups::of_estimates(tasks.iter().copied());
+        let geometric_mean = speedups.geometric_mean()?;
+        let share = THRESHOLDS.iter().filter_map(|p| Some((format!("{p}"), speedups.fast_p(*p)?))).collect();
+        Some(Self { tasks: speedups.tasks, share, geometric_mean })
+    }
 }
 
 impl Fast {
     /// One line for people.
     pub(crate) fn line(&self) -> String {
-        let shares: Vec<String> =
-            self.share.iter().map(|(threshold, share)| format!("fast_{threshold} {:.0} %", share * 100.0)).collect();
         let mean = self.geometric_mean.map_or_else(|| present::NONE.to_owned(), present::factor);
         let Self { level, tasks, .. } = self;
-        format!("level {level}: {} of {tasks}; geometric mean of right programs {mean}", shares.join(", "))
+        format!("level {level}: {} of {tasks}; geometric mean of right programs {mean}", shares(&self.share))
     }
+
+    /// The same over the fastest baselines.
+    pub(crate) fn line_over_fastest(&self) -> Option<String> {
+        let OverFastest { tasks, share, geometric_mean } = self.over_fastest.as_ref()?;
+        let (level, mean) = (self.level, present::factor(*geometric_mean));
+        let shares = shares(share);
+        Some(format!(
+            "level {level}, over the fastest baseline: {shares} of {tasks}; geometric mean of right programs {mean}"
+        ))
+    }
+}
+
+fn shares(by_threshold: &BTreeMap<String, f64>) -> String {
+    let share = |(threshold, share): (&String, &f64)| format!("fast_{threshold} {:.0} %", share * 100.0);
+    by_threshold.iter().map(share).collect::<Vec<_>>().join(", ")
 }
 
 /// Every file for these programs of a run of that name.
@@ -172,11 +216,15 @@ pub(crate) fn files(run: &str, samples: &[Sample]) -> Vec<LaidOut> {
             format!("run_name: {run}_level{level}\nlevel: {level}\ndataset_src: local\nbackend: nightshift\n");
         files.push(LaidOut { path: folder.join(CONFIGURATION_FILE), text: configuration });
     }
-    let eager = |sample: &Sample| sample.baseline_ns.clone();
-    let compiled = |sample: &Sample| sample.compiled_ns.clone();
-    for (name, timings) in [(EAGER_TIMES, timings(samples, eager)), (COMPILED_TIMES, timings(samples, compiled))] {
+    let mut times = vec![(EAGER_TIMES.to_owned(), timings(samples, |sample| sample.baseline_ns.clone()))];
+    let modes: BTreeSet<&str> = samples.iter().flat_map(|sample| sample.compiled_ns.keys().copied()).collect();
+    for mode in modes {
+        let compiled = |sample: &Sample| sample.compiled_ns.get(mode).cloned().unwrap_or_default();
+        times.push((compiled_times(mode), timings(samples, compiled)));
+    }
+    for (name, timings) in times {
         for (hardware, timing) in timings {
-            let path = PathBuf::from("results").join("timing").join(hardware).join(name);
+            let path = PathBuf::from("results").join("timing").join(hardware).join(&name);
             files.push(LaidOut { path, text: indented(&timing) });
         }
     }
@@ -251,16 +299,19 @@ fn rounded(value: f64) -> f64 {
 
 /// The published figures, by level: for each task the program with the number 0 counts, and a task without one as failed.
 pub(crate) fn fast(samples: &[Sample]) -> Vec<Fast> {
-    let mut by_level: BTreeMap<u32, BTreeMap<u32, Option<f64>>> = BTreeMap::new();
+    type OfTasks = BTreeMap<u32, (Option<f64>, Option<f64>)>;
+    let mut by_level: BTreeMap<u32, OfTasks> = BTreeMap::new();
     for sample in samples {
         let of_task = by_level.entry(sample.level).or_default().entry(sample.problem).or_default();
         if sample.number == 0 {
-            *of_task = speedup(sample);
+            let speedup = speedup(sample);
+            *of_task = (speedup, speedup.and(sample.over_fastest));
         }
     }
-    let figures = |(level, tasks): (u32, BTreeMap<u32, Option<f64>>)| {
-        let speedups: Vec<Option<f64>> = tasks.into_values().collect();
-        published(level, &speedups)
+    let figures = |(level, tasks): (u32, OfTasks)| {
+        let tasks: Vec<(Option<f64>, Option<f64>)> = tasks.into_values().collect();
+        let speedups: Vec<Option<f64>> = tasks.iter().map(|(speedup, _)| *speedup).collect();
+        Fast { over_fastest: OverFastest::of(&tasks), ..published(level, &speedups) }
     };
     by_level.into_iter().map(figures).collect()
 }
@@ -278,6 +329,7 @@ pub(crate) fn published(level: u32, speedups: &[Option<f64>]) -> Fast {
         tasks: speedups.len(),
         share: THRESHOLDS.iter().map(|threshold| (format!("{threshold}"), share(*threshold))).collect(),
         geometric_mean: (!right.is_empty()).then(|| (logarithms * ratio(1, right.len())).exp()),
+        over_fastest: None,
     }
 }
 
@@ -311,7 +363,8 @@ mod tests {
             correct,
             times_ns: vec![time_ns; 4],
             baseline_ns: vec![2_000_000; 4],
-            compiled_ns: vec![1_500_000; 4],
+            compiled_ns: BTreeMap::from([("default", vec![1_500_000; 4]), ("max-autotune", vec![1_250_000; 4])]),
+            over_fastest: Some(1.25),
             hardware: "NVIDIA H200".to_owned(),
             device: "cuda:0".to_owned(),
             metadata: Map::new(),
@@ -333,6 +386,10 @@ mod tests {
         assert_eq!((&results["10"][0]["runtime"], &results["10"][0]["compiled"]), (&json!(-1.0), &json!(false)));
         let timing = text_of(&files, "results/timing/NVIDIA_H200/baseline_time_torch.json");
         assert_eq!(timing["level1"]["9_a.py"]["mean"], json!(2.0));
+        for (mode, mean) in [("default", 1.5), ("max-autotune", 1.25)] {
+            let name = format!("results/timing/NVIDIA_H200/baseline_time_torch_compile_inductor_{mode}.json");
+            assert_eq!(text_of(&files, &name)["level1"]["9_a.py"]["mean"], json!(mean));
+        }
         let names: Vec<_> = files.iter().filter_map(|file| file.path.file_name()?.to_str()).collect();
         assert!(names.contains(&"level_1_problem_9_sample_1_kernel.py"), "{names:?}");
         assert!(!names.contains(&"level_1_problem_10_sample_0_kernel.py"), "{names:?}");
@@ -376,5 +433,12 @@ mod tests {
         let share = |threshold: &str| (fast.share[threshold] * 4.0).round();
         assert_eq!((share("0"), share("0.5"), share("1"), share("1.5"), share("2")), (2.0, 1.0, 1.0, 1.0, 0.0));
         assert!((fast.geometric_mean.unwrap() - 1.0).abs() < 1e-9);
+        let over_fastest = fast.over_fastest.as_ref().unwrap();
+        assert_eq!((over_fastest.tasks, over_fastest.share["1"], over_fastest.share["1.5"]), (4, 0.5, 0.0));
+        assert!((over_fastest.geometric_mean - 1.25).abs() < 1e-9);
+        let line = fast.line_over_fastest().unwrap();
+        assert!(line.contains("over the fastest baseline") && line.contains("fast_1 50 %"), "{line}");
+        let unknown = samples.map(|sample| Sample { over_fastest: None, ..sample });
+        assert_eq!(super::fast(&unknown)[0].over_fastest, None, "no baseline is known");
     }
 }

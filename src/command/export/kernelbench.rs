@@ -1,6 +1,6 @@
 //! `nightshift export kernelbench`: results in the layout that `KernelBench`'s own scripts read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -93,6 +93,7 @@ impl Written {
         ))?;
         for level in &self.fast {
             output.text(&level.line())?;
+            level.line_over_fastest().map_or(Ok(()), |line| output.text(&line))?;
         }
         if !self.left_out.is_empty() {
             output.note(&printable(&format!(
@@ -220,14 +221,10 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
             file: file.to_owned(),
             number,
             source: source.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
-            compiled_ns: compiled.map(|measured| measured.candidate_samples_ns.clone()).unwrap_or_default(),
             ..judged(attempt)
         };
-        let fastest = view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
-        if let (Some(fastest), Some(speedup)) = (fastest, attempt.speedup()) {
-            let over = fastest.speedup_of(speedup);
-            sample.metadata.insert("fastest_baseline".to_owned(), json!(fastest.kind));
-            sample.metadata.insert("speedup_over_fastest".to_owned(), json!(over));
+        if let Some(prepared) = &view.prepared {
+            add_baselines(&mut sample, prepared, attempt);
         }
         if let Some(prepared) = view.prepared.as_ref().filter(|_| sample.baseline_ns.is_empty()) {
             sample.baseline_ns = times_of_reference(prepared.baseline_median_ns, compiled);
@@ -236,6 +233,29 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
         samples.push(sample);
     }
     Ok(Some(samples))
+}
+
+/// Adds what is known of the baselines. The layout has files for the modes of `torch.compile`; the others are in the metadata.
+fn add_baselines(sample: &mut Sample, prepared: &PreparedTask, attempt: &Attempt) {
+    let measured = || prepared.baselines.iter().filter_map(|other| Some((other.kind, other.measurement.as_deref()?)));
+    let of_mode = |(kind, measured): (BaselineKind, &Measurement)| {
+        Some((kind.compile_mode()?, measured.candidate_samples_ns.clone()))
+    };
+    sample.compiled_ns = measured().filter_map(of_mode).collect();
+    let baselines: Vec<Value> = measured()
+        .map(|(kind, measured)| {
+            json!({"name": kind, "median_ns": measured.candidate_median_ns, "speedup": measured.speedup})
+        })
+        .collect();
+    if !baselines.is_empty() {
+        sample.metadata.insert("baselines".to_owned(), json!(baselines));
+    }
+    if let (Some(fastest), Some(speedup)) = (prepared.fastest_baseline(), attempt.speedup()) {
+        let over_fastest = fastest.speedup_of(speedup);
+        sample.over_fastest = Some(over_fastest.estimate);
+        sample.metadata.insert("fastest_baseline".to_owned(), json!(fastest.kind));
+        sample.metadata.insert("speedup_over_fastest".to_owned(), json!(over_fastest));
+    }
 }
 
 /// Numbers of a task's programs: those of others keep theirs. A program alone is program 0, which scripts compare.
@@ -318,7 +338,8 @@ fn judged(attempt: &Attempt) -> Sample {
             .map(|measured| measured.candidate_samples_ns.clone())
             .unwrap_or_default(),
         baseline_ns: measured.map(|measured| measured.baseline_samples_ns.clone()).unwrap_or_default(),
-        compiled_ns: Vec::new(),
+        compiled_ns: BTreeMap::new(),
+        over_fastest: None,
         hardware,
         device,
         metadata,
@@ -328,6 +349,9 @@ fn judged(attempt: &Attempt) -> Sample {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use nightshift_protocol::baseline::Baseline;
+    use nightshift_protocol::measurement::Interval;
+
     use super::*;
 
     #[test]
@@ -361,6 +385,39 @@ mod tests {
         assert!(refused.to_string().contains(timing), "{refused}");
         assert_eq!((read("runs/c_level1/eval_results.json"), read(timing)), (None, Some("old".to_owned())));
         put(&[file("runs/c_level1/eval_results.json")], out.path(), false).unwrap();
+    }
+
+    #[test]
+    fn every_measured_baseline_is_exported_and_none_that_was_not() {
+        let text = include_str!("../../../optimizer/tests/corpus/history/repaired_to_the_target.json");
+        let recorded: Value = serde_json::from_str(text).unwrap();
+        let view = nightshift_optimizer::strategy::view(&recorded["state"]).unwrap();
+        let attempt = view.attempts.iter().find(|attempt| attempt.published().is_some()).unwrap();
+        let baseline = |kind, estimate: f64| {
+            let speedup = Interval { estimate, low: estimate - 0.1, high: estimate + 0.1 };
+            let measurement = Measurement { speedup, ..attempt.published().unwrap().clone() };
+            Baseline { kind, measurement: Some(Box::new(measurement)), reason: None }
+        };
+        let missing = Baseline { kind: BaselineKind::CompileMaxAutotune, measurement: None, reason: None };
+        let baselines = vec![
+            baseline(BaselineKind::CudaGraph, 2.0),
+            baseline(BaselineKind::Compile, 1.2),
+            baseline(BaselineKind::CompileReduceOverhead, 1.5),
+            missing,
+        ];
+        let prepared = PreparedTask { baselines, ..view.prepared.clone().unwrap() };
+        let mut sample = judged(attempt);
+        add_baselines(&mut sample, &prepared, attempt);
+        assert_eq!(sample.compiled_ns.keys().copied().collect::<Vec<_>>(), ["default", "reduce-overhead"]);
+        let names: Vec<&str> =
+            sample.metadata["baselines"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["cuda_graph", "torch.compile", "torch.compile:reduce-overhead"]);
+        assert_eq!(sample.metadata["fastest_baseline"], "cuda_graph");
+        assert!((sample.over_fastest.unwrap() * 2.0 - attempt.speedup().unwrap().estimate).abs() < 1e-9);
+        let unmeasured = vec![Baseline { kind: BaselineKind::Compile, measurement: None, reason: None }];
+        let mut sample = judged(attempt);
+        add_baselines(&mut sample, &PreparedTask { baselines: unmeasured, ..prepared }, attempt);
+        assert_eq!((sample.over_fastest, sample.metadata.get("baselines")), (None, None), "nothing is made up");
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Figures {
     /// The published figures, for people; none without times of references.
     pub(crate) fn published(&self) -> Option<Fast> {
         let Self { level, tasks, geometric_mean, .. } = *self;
-        Some(Fast { level, tasks, share: self.fast.clone()?, geometric_mean })
+        Some(Fast { level, tasks, share: self.fast.clone()?, geometric_mean, over_fastest: None })
     }
 }
 

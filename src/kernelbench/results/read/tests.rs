@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, json};
 use tempfile::TempDir;
@@ -43,7 +43,8 @@ fn what_is_exported_is_read_back_with_the_same_figures() {
         correct,
         times_ns: if correct { vec![time_ns, time_ns + 7, time_ns + 31] } else { Vec::new() },
         baseline_ns: vec![3_000_001, 3_000_200, 3_123_457],
-        compiled_ns: Vec::new(),
+        compiled_ns: BTreeMap::new(),
+        over_fastest: None,
         hardware: "NVIDIA H200".to_owned(),
         device: "cuda:0".to_owned(),
         metadata: Map::new(),
