@@ -48,7 +48,7 @@ fn cores(of_each: usize, gpus: usize) -> Check {
     if of_each == 0 {
         return Check::warning(
             name,
-            "none: this process may use fewer than eight cores of the machine for each GPU",
+            "none: this process may use fewer than eight physical cores for each GPU",
             "times of programs that are bound by launches depend on what else the machine does: run fewer steps at once, or allow more \
              cores",
         );

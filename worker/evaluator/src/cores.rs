@@ -1,4 +1,4 @@
-//! Cores of the host on which nothing of ours runs but what is timed.
+//! Cores of the host that are reserved for timed programs.
 //!
 //! A program that is bound by launches takes as long as the processor takes to launch its kernels. Cores differ in what else they and
 //! their caches do, so both programs of a measurement run on the same one.
@@ -18,16 +18,16 @@ pub struct TimedCores {
     others: Vec<usize>,
 }
 
-/// One core in so many is reserved at most.
+/// One physical core in so many is reserved at most.
 const SHARE: usize = 4;
 
-/// Cores that are reserved for one GPU: for the evaluator, and for the threads of a program.
+/// Most and fewest physical cores that are reserved for one GPU: for the evaluator, and for the threads of a program.
 const MOST: usize = 4;
 const FEWEST: usize = 2;
 
 impl TimedCores {
     /// Reserves cores for each GPU of this machine, and moves all threads of this process to the others, once. None where the machine
-    /// has fewer than eight cores for each GPU. Every process that may use the same cores reserves the same ones.
+    /// has fewer than eight physical cores for each GPU. Every process that may use the same cores reserves the same ones.
     pub fn reserve(gpus: usize) -> &'static [Self] {
         static RESERVED: OnceLock<Vec<TimedCores>> = OnceLock::new();
         RESERVED.get_or_init(|| {

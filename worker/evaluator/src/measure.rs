@@ -68,7 +68,7 @@ pub struct MeasureOptions {
     pub compiles: bool,
     /// Pairs of processes, each of which has a process of the candidate and one of the baseline.
     pub process_pairs: usize,
-    /// As many are timed where the interval of fewer is wider than wanted.
+    /// The upper limit of pairs, where the interval stays too wide.
     pub most_process_pairs: usize,
     /// Windows of each program that a pair of processes is timed for, even when the precision is reached before.
     pub min_windows: usize,
@@ -202,7 +202,8 @@ fn measure_with<M: Memory>(
         round.pair = all.timed();
         let core = context.device().is_none().then(|| OneCore::take_from_the_end(round.pair)).flatten();
         round.core = core.as_ref().map(OneCore::number);
-        let timed = round.time_one_pair(basis.take(), all.pairs().is_empty(), &mut findings, &mut timer);
+        let place = PlaceOfPair { is_first: all.pairs().is_empty(), may_be_set_aside: all.may_set_aside(options) };
+        let timed = round.time_one_pair(basis.take(), place, &mut findings, &mut timer);
         let timed = match timed {
             Ok(timed) => timed,
             Err(Failed { side, printed }) => {
@@ -211,7 +212,7 @@ fn measure_with<M: Memory>(
         };
         basis = Some(timed.basis);
         sandbox = Some(timed.sandbox);
-        all.add(timed.times);
+        all.add(timed.times, options);
     }
     for finding in all.corrections(options) {
         crate::breach::note(&mut findings, finding);
@@ -248,6 +249,13 @@ struct Round<'a, M: Memory> {
     options: &'a MeasureOptions,
 }
 
+/// Where a pair of processes stands in its measurement.
+#[derive(Debug, Clone, Copy)]
+struct PlaceOfPair {
+    is_first: bool,
+    may_be_set_aside: bool,
+}
+
 /// The result of one pair of processes.
 struct TimedPair {
     times: PairTimes,
@@ -272,7 +280,7 @@ impl<M: Memory> Round<'_, M> {
     fn time_one_pair(
         &self,
         basis: Option<Basis>,
-        is_first: bool,
+        PlaceOfPair { is_first, may_be_set_aside }: PlaceOfPair,
         findings: &mut Vec<Finding>,
         timer: &mut PhaseTimer,
     ) -> Result<TimedPair, Failed> {
@@ -293,7 +301,7 @@ impl<M: Memory> Round<'_, M> {
             Ok(again)
         });
         let timed = timed.and_then(|mut times| {
-            if times.disturbed().is_some() {
+            if times.disturbed().is_some() && !may_be_set_aside {
                 times.take_alone_after(setup.alone_again(mode, times.calls)?);
                 timer.end("baseline alone");
             }
@@ -328,10 +336,11 @@ fn time_alone<M: Memory>(
     timer.end("waiting");
     let started = Instant::now();
     let core = setup.take_cores();
-    let (mut times, mut verifier) = time_pairs(setup, options, findings, timer)?;
-    times.alone = started.elapsed();
-    drop((core, guard));
+    let timed = time_pairs(setup, options, findings, timer);
     setup.leave_cores();
+    drop((core, guard));
+    let (mut times, mut verifier) = timed?;
+    times.alone = started.elapsed();
     if options.confirms && is_first {
         later_calls(setup, times.calls, &mut verifier, findings)?;
         times.take_later(&verifier);

@@ -1,6 +1,6 @@
 //! The processor cores on which threads run.
 //!
-//! A core that cannot be had costs precision, and nothing else: failures are not told.
+//! A core that cannot be had costs precision, and nothing else: failures are not reported.
 
 use std::path::Path;
 
@@ -91,13 +91,13 @@ pub fn move_this_process(cores: &[usize]) {
     }
 }
 
-/// For how many nanoseconds the calling thread was ready to run and waited for a core, where the kernel counts it.
+/// Returns for how many nanoseconds the calling thread was ready to run and waited for a core, where the kernel counts it.
 #[must_use]
 pub fn waited_ns() -> Option<u64> {
     waited_in(&format!("{PROC}/thread-self/schedstat"))
 }
 
-/// The same for the first thread of a process.
+/// Returns the same for the first thread of a process.
 #[must_use]
 pub fn waited_ns_of(pid: i32) -> Option<u64> {
     waited_in(&format!("{PROC}/{pid}/task/{pid}/schedstat"))
@@ -149,7 +149,6 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a shell that needs no sandbox")]
     fn a_process_and_its_children_are_moved() {
         let cores = allowed();
-        let last = *cores.last().unwrap();
         let mut child =
             Command::new("/bin/sh").args(["-c", "sleep 30 & read line"]).stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
@@ -157,12 +156,16 @@ mod tests {
         while descendants(pid).is_empty() && std::time::Instant::now() < deadline {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        move_process(pid, &[last], true);
-        for process in std::iter::once(pid).chain(descendants(pid)) {
-            let set = sched_getaffinity(Pid::from_raw(process)).unwrap();
-            assert_eq!((set.count(), set.is_set(last)), (1, true));
-        }
-        assert!(waited_ns_of(pid).is_some() == waited_ns().is_some());
+        let counts = || {
+            let all = std::iter::once(pid).chain(descendants(pid));
+            all.map(|process| sched_getaffinity(Pid::from_raw(process)).unwrap().count()).collect::<Vec<_>>()
+        };
+        move_process(pid, &cores, true);
+        assert_eq!(counts(), [1, u32::try_from(cores.len()).unwrap()], "its first thread is pinned, its child is not");
+        move_process(pid, &cores[..1], false);
+        assert_eq!(counts(), [1, 1]);
+        move_process(pid, &cores, false);
+        assert_eq!(counts(), [u32::try_from(cores.len()).unwrap(); 2]);
         for process in descendants(pid) {
             rustix::process::kill_process(Pid::from_raw(process).unwrap(), rustix::process::Signal::KILL).unwrap();
         }

@@ -78,7 +78,7 @@ fn device(device: &DeviceMeasurement) -> AnyView {
         ),
         ("Calls of one sample", device.calls_per_sample.map(|calls| calls.to_string()).into()),
         (
-            "Cores of the host for timed programs alone",
+            "Reserved cores of the host",
             device.reserved_cores.map(|cores| if cores == 0 { "none".to_owned() } else { cores.to_string() }).into(),
         ),
         ("Rejected samples", rejected.into()),

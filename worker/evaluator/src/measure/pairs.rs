@@ -150,8 +150,8 @@ impl PairTimes {
     }
 
     /// How much slower the baseline is next to the candidate than by itself, where that is more than noise: three quarters of its
-    /// windows next to the candidate have to be slower than three quarters of those without it. Of the times before the candidate was
-    /// loaded and after it had ended the longer ones count: what is slower by itself, too, is slower because of the machine.
+    /// windows next to the candidate have to be slower than three quarters of those by itself. Of the times before the candidate was
+    /// loaded and after it had ended the longer ones count: where the baseline is slower by itself, the machine is.
     pub(super) fn disturbed(&self) -> Option<f64> {
         let sorted = |times: &[f64]| {
             let mut times = times.to_vec();
@@ -160,13 +160,14 @@ impl PairTimes {
         };
         let longer = median(&self.alone_after_ns) > median(&self.solo_ns);
         let alone = sorted(if longer { &self.alone_after_ns } else { &self.solo_ns });
-        let beside = sorted(&self.baseline_ns);
-        let share = median(&beside) / Some(median(&alone)).filter(|alone| *alone > 0.0)? - 1.0;
-        (share > DISTURBED_SHARE && quantile(&beside, 0.25) > quantile(&alone, 0.75)).then_some(share)
+        let with_candidate = sorted(&self.baseline_ns);
+        let share = median(&with_candidate) / Some(median(&alone)).filter(|alone| *alone > 0.0)? - 1.0;
+        (share > DISTURBED_SHARE && quantile(&with_candidate, 0.25) > quantile(&alone, 0.75)).then_some(share)
     }
 
     /// Takes the baseline's times after the candidate had ended.
     pub(super) fn take_alone_after(&mut self, times_ns: Vec<f64>) {
+        self.steady = false;
         self.alone_after_ns = times_ns;
     }
 
@@ -215,7 +216,7 @@ impl PairTimes {
         }
         if let Some(share) = self.disturbed() {
             let message = format!(
-                "the reference was {:.0} % slower next to the program than before it was loaded: its earlier time counts",
+                "the reference was {:.0} % slower next to the program than by itself: its time by itself counts",
                 share * 100.0
             );
             found.push(warning("baseline_disturbed", message));
@@ -260,7 +261,7 @@ pub(super) fn time_pairs<M: Memory>(
     let observe = || monitor.and_then(DeviceMonitor::observe);
     let mut before = observe();
     let verifier = OutputVerifier::new(setup.limits);
-    let mut pairs = Pairs { setup, verifier, windows: 0 };
+    let mut pairs = Pairs { setup, verifier, windows: 0, waits: CoreWaits::default() };
     let mut times = PairTimes {
         calls,
         solo_ns: pairs.setup.solo_ns(calls),
@@ -279,16 +280,15 @@ pub(super) fn time_pairs<M: Memory>(
     };
     let fewest = of_all.div_ceil(options.process_pairs.max(1));
     let mut rejected_blocks = 0;
-    let on_device = pairs.setup.on_device();
     while !pairs.is_over() {
         let mut block = Vec::with_capacity(BLOCK);
-        let waits = if on_device { CoreWaits::begin(&pairs.setup.baseline) } else { None };
+        let mut lone = Vec::new();
+        pairs.waits = CoreWaits::default();
         for position in 0..BLOCK {
             block.push(pairs.pair(WindowKind::Calls, calls, findings)?);
             if let (0, Some(usual)) = (position % PAIRS_PER_LONE, &usual_lone) {
                 let (candidate, baseline) = pairs.pair(WindowKind::CallInOrder, 1, findings)?;
-                times.lone_candidate_ns.push(candidate.net_ns(&usual.0));
-                times.lone_baseline_ns.push(baseline.net_ns(&usual.1));
+                lone.push((candidate.net_ns(&usual.0), baseline.net_ns(&usual.1)));
             }
             if pairs.is_over() {
                 break;
@@ -297,7 +297,10 @@ pub(super) fn time_pairs<M: Memory>(
         let after = observe();
         let changed = after.as_ref().zip(before.as_ref()).and_then(|(after, before)| after.changed_since(before));
         before = after;
-        let changed = changed.or_else(|| waits.and_then(|waits| waits.too_many(&pairs.setup.baseline)));
+        let waited = pairs.waits.disturbance();
+        let has_reserved_cores = pairs.setup.context.cores().is_some();
+        times.steady &= has_reserved_cores || waited.is_none();
+        let changed = changed.or(waited.filter(|_| has_reserved_cores));
         if let Some(reason) = changed.filter(|_| rejected_blocks < MAX_REJECTED_BLOCKS) {
             rejected_blocks += 1;
             times.steady = rejected_blocks < MAX_REJECTED_BLOCKS;
@@ -308,6 +311,10 @@ pub(super) fn time_pairs<M: Memory>(
             continue;
         }
         times.take(&block, &usual);
+        for (of_candidate, of_baseline) in lone {
+            times.lone_candidate_ns.push(of_candidate);
+            times.lone_baseline_ns.push(of_baseline);
+        }
         let (count, elapsed) = (times.candidate_ns.len(), started.elapsed());
         let enough = count >= options.min_windows.max(fewest);
         if count >= options.max_windows.max(fewest)
@@ -407,6 +414,8 @@ struct Pairs<'s, 'a, M: Memory> {
     setup: &'s mut Setup<'a, M>,
     verifier: OutputVerifier,
     windows: usize,
+    /// Of the windows of a block on a device.
+    waits: CoreWaits,
 }
 
 impl<M: Memory> Pairs<'_, '_, M> {
@@ -427,7 +436,15 @@ impl<M: Memory> Pairs<'_, '_, M> {
         let Setup { memory, seeds, candidate, baseline, .. } = &mut *self.setup;
         let memory = *memory;
         let mut of_candidate = || time_window(memory, candidate, kind, &inputs, on_device).map_err(Side::Candidate);
-        let mut of_baseline = || time_window(memory, baseline, kind, &inputs, on_device).map_err(Side::Baseline);
+        let waits = &mut self.waits;
+        let mut of_baseline = || {
+            if !on_device {
+                return time_window(memory, baseline, kind, &inputs, on_device).map_err(Side::Baseline);
+            }
+            waits
+                .during(baseline, |baseline| time_window(memory, baseline, kind, &inputs, on_device))
+                .map_err(Side::Baseline)
+        };
         let (candidate_times, baseline_times) = if seeds.flip() {
             let first = of_candidate()?;
             (first, of_baseline()?)

@@ -21,14 +21,19 @@ const MAX_SET_ASIDE: usize = 2;
 #[derive(Default)]
 pub(super) struct ProcessPairs {
     pairs: Vec<PairTimes>,
-    /// Those that do not count since the last one that does.
+    /// Pairs set aside since the last counted one.
     aside: Vec<PairTimes>,
     set_aside: usize,
 }
 
 impl ProcessPairs {
-    pub(super) fn add(&mut self, mut times: PairTimes) {
-        if times.disturbed().is_some() && !times.is_wrong() && self.set_aside < MAX_SET_ASIDE {
+    /// Whether a pair may be set aside. A program that compiles would do so again in the next one.
+    pub(super) fn may_set_aside(&self, options: &MeasureOptions) -> bool {
+        !options.compiles && self.set_aside < MAX_SET_ASIDE
+    }
+
+    pub(super) fn add(&mut self, mut times: PairTimes, options: &MeasureOptions) {
+        if times.disturbed().is_some() && !times.is_wrong() && self.may_set_aside(options) {
             self.set_aside += 1;
             self.aside.push(times);
             return;
@@ -139,7 +144,7 @@ mod tests {
                     let mut pair = times(1e6, 1e6, 0.0, 1e6, 1e9);
                     pair.baseline_ns = (0..12).map(|_| 1e6 * (centre + of_windows.sample(&mut random)).exp()).collect();
                     pair.candidate_ns = vec![1e6; 12];
-                    all.add(pair);
+                    all.add(pair, &options);
                 }
                 let interval = all.speedup();
                 interval.low <= 0.7_f64.exp() && 0.7_f64.exp() <= interval.high
@@ -151,34 +156,38 @@ mod tests {
 
     #[test]
     fn two_pairs_next_to_which_the_baseline_was_slower_do_not_count_and_a_third_one_does() {
+        let options = MeasureOptions::confirmation();
         let disturbed = || times(1e6, 1e6, 0.0, 3e6, 2e6);
         let mut all = pairs(&[]);
         for _ in 0..2 {
-            all.add(disturbed());
+            all.add(disturbed(), &options);
             assert!(all.pairs().is_empty());
         }
-        all.add(times(1e6, 1e6, 0.0, 2e6, 2e6));
+        all.add(times(1e6, 1e6, 0.0, 2e6, 2e6), &options);
         assert_eq!((all.pairs().len(), all.timed(), all.pairs()[0].rejected), (1, 3, 10));
-        all.add(disturbed());
+        all.add(disturbed(), &options);
         assert_eq!((all.pairs().len(), all.pairs()[1].rejected), (2, 0));
         assert!(all.speedups().iter().all(|speedup| (speedup - 2.0).abs() < 1e-9), "its time by itself counts");
         let mut wrong = disturbed();
         wrong.wrong = true;
         let mut all = pairs(&[]);
-        all.add(wrong);
+        all.add(wrong, &options);
         assert_eq!(all.pairs().len(), 1, "a wrong program is not timed further");
+        let mut all = pairs(&[]);
+        all.add(disturbed(), &MeasureOptions { compiles: true, ..options });
+        assert_eq!(all.pairs().len(), 1, "a program that compiles is not loaded again");
     }
 
     #[test]
     fn one_pair_shows_that_a_program_is_clearly_slower() {
         assert!(!needs_another(&[0.4]) && needs_another(&[0.6]));
         let mut accused = pairs(&[]);
-        accused.add(times(1e6, 1e6, 3e5, 4e5, 4e5));
         let options = MeasureOptions::confirmation();
+        accused.add(times(1e6, 1e6, 3e5, 4e5, 4e5), &options);
         assert!(accused.needs_another(&options), "one pair is not enough for an accusation");
-        accused.add(times(1e6, 1e6, 0.0, 4e5, 4e5));
+        accused.add(times(1e6, 1e6, 0.0, 4e5, 4e5), &options);
         assert!(accused.corrections(&options).is_empty(), "the second pair does not support it");
-        accused.add(times(1e6, 1e6, 3e5, 4e5, 4e5));
+        accused.add(times(1e6, 1e6, 3e5, 4e5, 4e5), &options);
         assert!(accused.corrections(&options).iter().any(|finding| finding.code == WORK_OUTSIDE_CALL));
     }
 

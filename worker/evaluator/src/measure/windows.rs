@@ -134,16 +134,20 @@ pub(super) struct Inputs {
     draws: Vec<Vec<Draw>>,
     /// How many calls.
     calls: usize,
-    /// Draws of the inputs of an untimed call before them.
-    lead: Option<Vec<Draw>>,
+    /// Draws of the inputs of untimed calls before them.
+    leads: Vec<Vec<Draw>>,
 }
 
 impl Inputs {
-    /// Draws inputs for so many calls of a program that has so many inputs, and for another one before them where a call is expected
-    /// to take so short a time that this matters.
+    /// Draws inputs for so many calls of a program that has so many inputs, and for others before them where a call is expected to
+    /// take so short a time that this matters. Before a single call there are one or two: a program cannot tell which one is timed.
     pub(super) fn draw(calls: usize, inputs: usize, call_ns: f64, seeds: &mut SecretSeeds) -> Self {
-        let lead = (call_ns < LED_NS).then(|| Draw::all(inputs, seeds.draw(), InputKind::Declared));
-        Self { draws: draws_of(calls, inputs, seeds), calls, lead }
+        let leads = match (call_ns < LED_NS, calls) {
+            (false, _) => 0,
+            (true, 1) => 1 + usize::from(seeds.flip()),
+            (true, _) => 1,
+        };
+        Self { leads: draws_of(leads, inputs, seeds), draws: draws_of(calls, inputs, seeds), calls }
     }
 
     /// The same for one call, on whose inputs so many calls are made.
@@ -163,16 +167,16 @@ pub(super) fn time_window<M: Memory>(
     inputs: &Inputs,
     on_device: bool,
 ) -> Result<WindowTimes, ProgramError> {
-    let Inputs { draws, calls: count, lead } = inputs;
+    let Inputs { draws, calls: count, leads } = inputs;
     let count = *count;
     program.renew_poison(memory)?;
     if on_device {
         program.process.thaw()?;
-        if let Some(draws) = lead {
+        for draws in leads {
             program.prepare(memory, 0, Given::Drawn(draws))?;
             memory.null_operation()?;
             program.window(if kind == WindowKind::Empty { kind } else { WindowKind::Calls }, 1)?;
-            // What the call left in the outputs is no other pattern than that of the next call.
+            // The outputs of the next call get a pattern that the program has not seen.
             program.renew_poison(memory)?;
         }
     }
@@ -329,6 +333,17 @@ mod tests {
     fn usual() -> Usual {
         let times = [0.0, 300.0, 600.0, 900.0, 1200.0];
         Usual::of(&times.map(|noise| window(200_000.0 + noise, 146_000.0 + noise, 141_000.0 + noise, 6_000.0)))
+    }
+
+    #[test]
+    fn a_program_cannot_tell_a_lead_from_the_only_call_of_a_window() {
+        let Ok(mut seeds) = SecretSeeds::from_os() else { panic!("random numbers") };
+        let mut leads = |calls, call_ns| -> std::collections::BTreeSet<usize> {
+            (0..64).map(|_| Inputs::draw(calls, 1, call_ns, &mut seeds).leads.len()).collect()
+        };
+        assert_eq!(leads(1, 1e6), [1, 2].into());
+        assert_eq!(leads(8, 1e5), [1].into());
+        assert_eq!(leads(1, 1e8), [0].into(), "a long call finds warm caches soon enough");
     }
 
     #[test]

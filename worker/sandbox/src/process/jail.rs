@@ -259,7 +259,8 @@ impl Jail {
 
     /// Moves the program to these cores, and its first thread to the first one of them where `pinned`.
     pub fn move_to(&self, cores: &[usize], pinned: bool) {
-        if let Some(program) = self.program {
+        // The id of a process that has ended may be another one's now.
+        if let Some(program) = self.program.filter(|_| !self.has_ended() && !self.supervisor_gone) {
             move_process(program, cores, pinned);
         }
     }
@@ -267,7 +268,7 @@ impl Jail {
     /// For how many nanoseconds the program's first thread was ready to run and waited for a core, where the kernel counts it.
     #[must_use]
     pub fn waited_ns(&self) -> Option<u64> {
-        waited_ns_of(self.program?)
+        waited_ns_of(self.program.filter(|_| !self.has_ended() && !self.supervisor_gone)?)
     }
 
     /// Stops every process of the jail, and returns when all of them are shown to be stopped. The supervisor and init, which

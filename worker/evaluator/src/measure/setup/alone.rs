@@ -50,7 +50,7 @@ impl<M: Memory> Setup<'_, M> {
             return Ok(());
         }
         let _core = self.take_cores();
-        let waits = CoreWaits::begin(&self.baseline);
+        let mut waits = CoreWaits::default();
         let mut numbers = vec![1, self.calls.usual, self.calls.most];
         numbers.dedup();
         for calls in numbers {
@@ -61,12 +61,13 @@ impl<M: Memory> Setup<'_, M> {
                 None => usual,
                 Some(control) => quietest_times(memory, control, &mut draw)?,
             };
-            let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw)?;
+            let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw, &mut waits)?;
             self.solo.push(Solo { calls, call_ns: times, usual: (of_candidate, usual) });
         }
         self.leave_cores();
         timer.end("baseline alone");
-        match waits.and_then(|waits| waits.too_many(&self.baseline)) {
+        // Without reserved cores the worker's own compilers run on the same ones.
+        match waits.disturbance().filter(|_| self.context.cores().is_some()) {
             Some(reason) => Err(Side::Machine(StepFailure::retriable(DISTURBED, reason))),
             None => Ok(()),
         }
@@ -106,9 +107,11 @@ impl<M: Memory> Setup<'_, M> {
         let _core = self.take_cores();
         let mut draw = || Inputs::draw(calls, inputs, call_ns, &mut self.seeds);
         let usual = usual_times(memory, &mut self.baseline, &mut draw, true)?;
-        let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw)?;
+        let mut waits = CoreWaits::default();
+        let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw, &mut waits)?;
         self.leave_cores();
-        Ok(times)
+        // What was disturbed itself says nothing.
+        Ok(if waits.disturbance().is_some() { Vec::new() } else { times })
     }
 }
 
@@ -119,9 +122,12 @@ fn times_alone<M: Memory>(
     usual: &Usual,
     calls: usize,
     draw: &mut dyn FnMut() -> Inputs,
+    waits: &mut CoreWaits,
 ) -> Result<Vec<f64>, Side> {
     let time = |_| {
-        let window = time_window(memory, baseline, WindowKind::Calls, &draw(), true).map_err(Side::Baseline)?;
+        let inputs = draw();
+        let window = waits.during(baseline, |baseline| time_window(memory, baseline, WindowKind::Calls, &inputs, true));
+        let window = window.map_err(Side::Baseline)?;
         Ok(per_call(window.net_ns(usual), calls))
     };
     (0..SOLO_WINDOWS).map(time).collect()
