@@ -74,8 +74,8 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
         "completed",
         "failed",
         "cancelled",
-        "geometric mean over the reference",
-        "over the fastest baseline",
+        "geometric mean",
+        "over the fastest",
     ]);
     let mean = |mean: Option<f64>| output.cell(mean.map_or_else(|| NONE.to_owned(), present::factor), Tone::Plain);
     for campaign in &page.items {
