@@ -39,7 +39,7 @@ impl TimedCores {
         })
     }
 
-    /// The cores that a process which may use as many as this thread would reserve.
+    /// Returns the cores that a process reserves which may use the same cores as this thread.
     #[must_use]
     pub fn plan(gpus: usize) -> Vec<Self> {
         Self::divide(&by_physical_core(&allowed()), gpus)
@@ -60,7 +60,7 @@ impl TimedCores {
         reserved.chunks(of_each).filter_map(one).collect()
     }
 
-    /// How many there are.
+    /// Returns the number of cores.
     #[must_use]
     pub fn count(&self) -> usize {
         1 + self.programs.len()
@@ -71,14 +71,14 @@ impl TimedCores {
         OneCore::take(self.evaluator)
     }
 
-    /// The cores of the programs of the pair of processes of this number, that of their first threads first.
+    /// Returns the cores for the programs of a pair of processes, by its number. The first core is that of their first threads.
     pub(crate) fn of_programs(&self, pair: usize) -> Vec<usize> {
         let mut cores = self.programs.clone();
         cores.rotate_left(pair % self.programs.len().max(1));
         cores
     }
 
-    /// The cores of everything else.
+    /// Returns the cores that are not reserved.
     pub(crate) fn others(&self) -> &[usize] {
         &self.others
     }

@@ -7,7 +7,6 @@ use nightshift_protocol::measurement::CostPart;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{Finding, ProcessEnd};
-
 use nightshift_sandbox::cores::OneCore;
 
 use crate::breach::warning;

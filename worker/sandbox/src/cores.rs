@@ -7,9 +7,9 @@ use std::path::Path;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::procfs::{PROC, descendants, threads};
+use crate::procfs::{PROC, descendants, schedule, threads};
 
-/// The cores that the calling thread may use, in their order.
+/// Returns the cores that the calling thread may use, in their order.
 #[must_use]
 pub fn allowed() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
@@ -71,6 +71,13 @@ impl Drop for OneCore {
     }
 }
 
+/// Keeps the calling thread on one core from now on.
+pub(crate) fn stay_on(core: usize) {
+    if let Some(set) = set_of(&[core]) {
+        let _ = sched_setaffinity(None, &set);
+    }
+}
+
 /// Moves all threads of a process and of its descendants to these cores, and its first thread to the first one of them where
 /// `pinned`. A thread that starts later runs where the one may run that starts it.
 pub fn move_process(pid: i32, cores: &[usize], pinned: bool) {
@@ -94,17 +101,13 @@ pub fn move_this_process(cores: &[usize]) {
 /// Returns for how many nanoseconds the calling thread was ready to run and waited for a core, where the kernel counts it.
 #[must_use]
 pub fn waited_ns() -> Option<u64> {
-    waited_in(&format!("{PROC}/thread-self/schedstat"))
+    Some(schedule(&Path::new(PROC).join("thread-self"))?.waited_ns)
 }
 
 /// Returns the same for the first thread of a process.
 #[must_use]
 pub fn waited_ns_of(pid: i32) -> Option<u64> {
-    waited_in(&format!("{PROC}/{pid}/task/{pid}/schedstat"))
-}
-
-fn waited_in(file: &str) -> Option<u64> {
-    std::fs::read_to_string(file).ok()?.split_whitespace().nth(1)?.parse().ok()
+    Some(schedule(Path::new(&format!("{PROC}/{pid}/task/{pid}")))?.waited_ns)
 }
 
 fn set_of(cores: &[usize]) -> Option<CpuSet> {

@@ -44,6 +44,22 @@ pub(crate) fn read_stat(file: &Path) -> Option<Stat> {
     Some(Stat { state, parent, start_ticks })
 }
 
+/// Times of a thread in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    /// On a core.
+    pub(crate) ran_ns: u64,
+    /// Ready to run, without a core.
+    pub(crate) waited_ns: u64,
+}
+
+/// Reads the times of the thread with this folder; none where the kernel does not count them.
+pub(crate) fn schedule(folder: &Path) -> Option<Schedule> {
+    let text = std::fs::read_to_string(folder.join("schedstat")).ok()?;
+    let mut times = text.split_whitespace().map_while(|time| time.parse().ok());
+    Some(Schedule { ran_ns: times.next()?, waited_ns: times.next()? })
+}
+
 /// Lists the process ids of a table.
 pub(crate) fn processes(table: &Path) -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir(table).into_iter().flatten().flatten();
@@ -99,6 +115,14 @@ mod tests {
         assert!(!expected.has_ended() && !expected.is_stopped());
         assert_eq!(stat(table.path(), 8), None);
         assert_eq!(processes(table.path()).collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn the_times_of_a_thread_are_read_where_they_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(schedule(folder.path()), None);
+        std::fs::write(folder.path().join("schedstat"), "1200 34 5\n").unwrap();
+        assert_eq!(schedule(folder.path()), Some(Schedule { ran_ns: 1200, waited_ns: 34 }));
     }
 
     #[test]

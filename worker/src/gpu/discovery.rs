@@ -139,7 +139,7 @@ impl Gpus {
         &self.usable
     }
 
-    /// How many devices this machine has, also those that this worker may not use.
+    /// Returns the number of devices of this machine, with those that this worker may not use.
     #[must_use]
     pub fn places(&self) -> usize {
         self.places

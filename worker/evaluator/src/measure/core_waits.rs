@@ -1,4 +1,4 @@
-//! Whether what is timed had to wait for a core of the host.
+//! Finds timed windows that waited for a core of the host.
 
 use std::time::{Duration, Instant};
 

@@ -149,9 +149,9 @@ impl PairTimes {
         self.baseline_ns.iter().map(|time| time * factor).collect()
     }
 
-    /// How much slower the baseline is next to the candidate than by itself, where that is more than noise: three quarters of its
-    /// windows next to the candidate have to be slower than three quarters of those by itself. Of the times before the candidate was
-    /// loaded and after it had ended the longer ones count: where the baseline is slower by itself, the machine is.
+    /// Returns the share by which the candidate slows the baseline down, where that is more than noise: three quarters of the
+    /// baseline's windows next to the candidate are slower than three quarters of those by itself. Of the times before the candidate
+    /// was loaded and after it had ended the longer ones count: a baseline that is slower by itself is slowed down by the machine.
     pub(super) fn disturbed(&self) -> Option<f64> {
         let sorted = |times: &[f64]| {
             let mut times = times.to_vec();
@@ -165,7 +165,7 @@ impl PairTimes {
         (share > DISTURBED_SHARE && quantile(&with_candidate, 0.25) > quantile(&alone, 0.75)).then_some(share)
     }
 
-    /// Takes the baseline's times after the candidate had ended.
+    /// Takes the baseline's times after the candidate had ended. They correct the measurement, which is not steady then.
     pub(super) fn take_alone_after(&mut self, times_ns: Vec<f64>) {
         self.steady = false;
         self.alone_after_ns = times_ns;
@@ -303,7 +303,7 @@ pub(super) fn time_pairs<M: Memory>(
         let changed = changed.or(waited.filter(|_| has_reserved_cores));
         if let Some(reason) = changed.filter(|_| rejected_blocks < MAX_REJECTED_BLOCKS) {
             rejected_blocks += 1;
-            times.steady = rejected_blocks < MAX_REJECTED_BLOCKS;
+            times.steady &= rejected_blocks < MAX_REJECTED_BLOCKS;
             times.rejected += u32::try_from(block.len()).unwrap_or(u32::MAX);
             if !times.rejected_because.contains(&reason) {
                 times.rejected_because.push(reason);

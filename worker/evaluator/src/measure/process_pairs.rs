@@ -27,7 +27,7 @@ pub(super) struct ProcessPairs {
 }
 
 impl ProcessPairs {
-    /// Whether a pair may be set aside. A program that compiles would do so again in the next one.
+    /// Returns whether the next pair may be set aside. A program that compiles at its first call would compile again in another pair.
     pub(super) fn may_set_aside(&self, options: &MeasureOptions) -> bool {
         !options.compiles && self.set_aside < MAX_SET_ASIDE
     }

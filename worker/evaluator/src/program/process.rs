@@ -400,7 +400,7 @@ impl Process {
         self.jail.move_to(cores, pinned);
     }
 
-    /// For how long the process's first thread was ready to run and waited for a core, where the kernel counts it.
+    /// Returns for how long the process's first thread was ready to run and waited for a core, where the kernel counts it.
     pub(crate) fn waited(&self) -> Option<Duration> {
         self.jail.waited_ns().map(Duration::from_nanos)
     }

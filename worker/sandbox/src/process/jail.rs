@@ -19,6 +19,7 @@ use crate::device::DeviceAccess;
 use crate::end::RawEnd;
 use crate::limits::{DRIVER_THREADS, SANDBOX_PROCESSES};
 use crate::plan::{ControlMessage, JailPlan, Launch, SandboxChoice, Work};
+use crate::procfs::schedule;
 use crate::report::{in_force, not_in_force};
 use crate::user::ProgramUser;
 use crate::wire::{self, WireError};
@@ -250,10 +251,7 @@ impl Jail {
     /// may start no threads; those that it starts without the filter count too.
     pub fn processor_ns(&self) -> Option<u64> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.program?)).ok()?;
-        let used_ns = |thread: std::fs::DirEntry| {
-            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-            text.split(' ').next()?.parse::<u64>().ok()
-        };
+        let used_ns = |thread: std::fs::DirEntry| Some(schedule(&thread.path())?.ran_ns);
         threads.filter_map(Result::ok).filter_map(used_ns).reduce(u64::saturating_add)
     }
 
@@ -265,7 +263,7 @@ impl Jail {
         }
     }
 
-    /// For how many nanoseconds the program's first thread was ready to run and waited for a core, where the kernel counts it.
+    /// Returns for how many nanoseconds the program's first thread was ready to run and waited for a core, where the kernel counts it.
     #[must_use]
     pub fn waited_ns(&self) -> Option<u64> {
         waited_ns_of(self.program.filter(|_| !self.has_ended() && !self.supervisor_gone)?)

@@ -4,11 +4,11 @@ use std::os::unix::process::CommandExt;
 
 use nightshift_protocol::machine::{SandboxMeans, SandboxReport, UNPRIVILEGED_USER};
 use rustix::process::{DumpableBehavior, Signal, getppid, set_dumpable_behavior, set_parent_process_death_signal};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::context::Init;
 use super::{has_loopback, refuse};
 use crate::break_out::try_to_break_out;
+use crate::cores::stay_on;
 use crate::isolation::landlock_rules::{self, LandlockScope, Surroundings};
 use crate::isolation::namespaces::enter_user_namespace;
 use crate::isolation::private_root::SHORT_SCRATCH;
@@ -50,7 +50,7 @@ impl Program {
         if let Work::Hosted(hosted) = &plan.work
             && let Some(core) = hosted.core
         {
-            pin_to(core);
+            stay_on(core);
         }
         resource_limits::apply(plan, self.context.base_bytes, self.context.namespaces.user, &mut self.means)?;
         privileges::drop_all(&mut self.means)?;
@@ -219,13 +219,6 @@ impl Program {
 
 /// By how much compilers give way.
 const BUILD_NICENESS: i32 = 10;
-
-/// Keeps this process on one core. A failure costs precision only.
-fn pin_to(core: usize) {
-    let mut cores = CpuSet::new();
-    cores.set(core);
-    let _ = sched_setaffinity(None, &cores);
-}
 
 /// Gives signals their default effect again which the start-up code of this binary handles or ignores. A crash of the
 /// program has to be reported as such.
