@@ -1,20 +1,23 @@
 //! Attempts: a candidate with everything that was found out about it, its diagnosis and its route.
 
+mod reports;
+mod route;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::reports::{BuildReport, CheckReport};
+pub use self::route::{Bound, DecidedBy, Diagnosis, Route, RouteDecision};
 use crate::artifact::ArtifactHash;
 use crate::attempt_memory::{Candidate, Correction, Gain, Modification};
 use crate::budget::Resource;
-use crate::cuda_build::CudaBuild;
-use crate::last_words::last_words;
-use crate::measurement::{CompilerMessage, CompilerReport, CostPart, Interval, Measurement, Profile};
+use crate::measurement::{Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
 use crate::profile::SanitizeReport;
 use crate::rubric::{RewardBreakdown, Rubric};
 use crate::signal::Gate;
 use crate::tunable::Tunable;
 use crate::tune::TuneReport;
-use crate::verdict::{Answer, CheckCase, Finding, ProcessEnd, Verdict};
+use crate::verdict::{Answer, Finding, ProcessEnd, Verdict};
 
 /// Why the Coder writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,202 +67,6 @@ impl Stage {
             Self::Optimize => "optimize",
         }
     }
-}
-
-/// What limits a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    /// Moving data.
-    Memory,
-    /// Arithmetic.
-    Compute,
-    /// Waiting for single operations.
-    Latency,
-    /// Starting kernels.
-    Launch,
-    /// Work of the host.
-    Host,
-}
-
-impl Bound {
-    /// Every bound.
-    pub const ALL: [Self; 5] = [Self::Memory, Self::Compute, Self::Latency, Self::Launch, Self::Host];
-
-    /// The bound of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|bound| bound.as_str() == text)
-    }
-
-    /// The stored and printed name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Compute => "compute",
-            Self::Latency => "latency",
-            Self::Launch => "launch",
-            Self::Host => "host",
-        }
-    }
-}
-
-/// Where a run goes next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Route {
-    /// Mend the last attempt.
-    Repair,
-    /// Make the best attempt faster.
-    Optimize,
-    /// Go on with the next subtask.
-    NextSubtask,
-    /// Plan anew.
-    Replan,
-    /// End the run.
-    Stop,
-}
-
-impl Route {
-    /// The stored and printed name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Repair => "repair",
-            Self::Optimize => "optimize",
-            Self::NextSubtask => "next_subtask",
-            Self::Replan => "replan",
-            Self::Stop => "stop",
-        }
-    }
-}
-
-/// Who decided a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum DecidedBy {
-    /// A rule of the strategy.
-    Rule,
-    /// The Verifier's diagnosis.
-    Model,
-}
-
-/// A routing decision with its reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct RouteDecision {
-    /// Where to.
-    pub route: Route,
-    /// Who decided.
-    pub decided_by: DecidedBy,
-    /// Why, in one sentence.
-    pub reason: String,
-    /// Stable name of the rule, for example `target_reached`; none when the Verifier's advice was followed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
-    /// What the Verifier advised, also where a rule decided otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advice: Option<Route>,
-}
-
-/// The Verifier's diagnosis of a correct attempt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Diagnosis {
-    /// What limits the program.
-    pub bound: Bound,
-    /// Exactly one critical issue.
-    pub critical_issue: String,
-    /// Exactly one modification.
-    pub modification: String,
-    /// Metrics that support it, as `name = value`, each of which the evidence holds.
-    #[serde(default)]
-    pub metrics: Vec<String>,
-    /// What a script named as metrics and the evidence does not hold. A live model's diagnosis has none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unsupported: Vec<String>,
-    /// Expected speedup of the modification over this attempt, for example 1.4.
-    #[serde(default)]
-    pub expected_gain: Option<f64>,
-    /// Where the Verifier would go.
-    pub route: Route,
-    /// Why a modification that failed before is worth another try; none when it is a new one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repeat_reason: Option<String>,
-}
-
-/// What the checks found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CheckReport {
-    /// How the candidate's process ended.
-    pub end: ProcessEnd,
-    /// Checked calls, as far as the process came.
-    pub cases: Vec<CheckCase>,
-    /// Counts of elements by normalized error, one more than the bounds.
-    pub error_histogram: Vec<u64>,
-    /// Whether two calls with equal inputs gave equal bits; none when it came not so far.
-    pub deterministic: Option<bool>,
-    /// Observations about compliance.
-    pub findings: Vec<Finding>,
-    /// The last lines that the program printed.
-    pub printed: String,
-    /// Where the time of the step went, in the order of its parts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cost: Vec<CostPart>,
-}
-
-impl CheckReport {
-    /// Why a program that did not come to its end broke down, in its own words: one line, cut, that steers no terminal. None
-    /// where it ended well, printed nothing, or how it ended says the same.
-    #[must_use]
-    pub fn last_words(&self) -> Option<String> {
-        if self.end == ProcessEnd::Finished {
-            return None;
-        }
-        let said = last_words(&self.printed)?;
-        (!self.end.describe().contains(&said)).then_some(said)
-    }
-
-    /// How the process ended, with its last words.
-    #[must_use]
-    pub fn ending(&self) -> String {
-        let end = self.end.describe();
-        self.last_words().map_or_else(|| end.clone(), |said| format!("{end}: {said}"))
-    }
-}
-
-/// What a build gave.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct BuildReport {
-    /// The library; none when it did not compile.
-    pub library: Option<ArtifactHash>,
-    /// How the compiler ended.
-    pub end: ProcessEnd,
-    /// Messages, most important first, bounded.
-    pub messages: Vec<CompilerMessage>,
-    /// The compiler's whole output.
-    pub log: ArtifactHash,
-    /// Compiler, version and flags.
-    pub toolchain: crate::machine::Toolchain,
-    /// The address: blake3 over source, flags and toolchain.
-    pub build_key: String,
-    /// Whether it was answered from the cache.
-    pub cached: bool,
-    /// Wall time of the compiler in milliseconds; of the original build when cached.
-    pub duration_ms: u64,
-    /// What the compiler and the disassembly tell.
-    pub report: CompilerReport,
-    /// What nvcc and the disassembly of its kernels tell, on the `cuda` target.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cuda: Option<CudaBuild>,
-    /// Isolation of the compiler.
-    pub sandbox: crate::machine::SandboxReport,
 }
 
 /// What happened to a candidate in the end, in one word.

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::measurement::{Interval, Measurement};
-use crate::step::PreparedTask;
 
 /// A way to run what a task asks for without a new program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -138,14 +137,6 @@ impl FastestBaseline {
     #[must_use]
     pub fn speedup_of(&self, over_reference: Interval) -> Interval {
         over_reference.over(self.speedup)
-    }
-}
-
-impl PreparedTask {
-    /// Returns the fastest way to run the reference that was measured; nothing where no other way was measured and there are some.
-    #[must_use]
-    pub fn fastest_baseline(&self) -> Option<FastestBaseline> {
-        FastestBaseline::of(self.baseline_median_ns, &self.baselines)
     }
 }
 

@@ -29,6 +29,7 @@ pub mod needs;
 mod openapi;
 pub mod plan;
 pub mod plan_difference;
+pub mod prepared;
 pub mod profile;
 pub mod rubric;
 pub mod run;

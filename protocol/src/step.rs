@@ -4,16 +4,19 @@
     expect(clippy::large_stack_arrays, reason = "the description of a large type is made by a derive")
 )]
 
+mod failure;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::failure::{FailureClass, StepFailure};
 use crate::artifact::ArtifactHash;
 use crate::attempt::{Attempt, Bound, BuildReport, CheckReport, Diagnosis, Stage};
 use crate::attempt_memory::{AttemptMemory, Candidate, Correction, Modification};
-use crate::baseline::Baseline;
-use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
-use crate::measurement::{CostPart, Interval, Measurement, Profile};
+use crate::machine::{DeviceUse, Executor, Needs};
+use crate::measurement::{Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
 use crate::plan::{Plan, PlanVersion};
+pub use crate::prepared::{GoldenData, PreparedTask};
 use crate::profile::{SanitizeReport, SanitizerTool};
 use crate::rubric::{RewardBreakdown, Rubric};
 use crate::task::Target;
@@ -127,52 +130,6 @@ impl StepKind {
             }
         }
     }
-}
-
-/// What reference and truth answered to hidden inputs, kept for checks on machines that cannot run them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct GoldenData {
-    /// The answers, as `safetensors`.
-    pub artifact: ArtifactHash,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// How many hidden seeds they are answers for.
-    pub seeds: u32,
-    /// Whether inputs and weights are kept beside them; otherwise they are drawn anew from the seeds.
-    pub given_stored: bool,
-}
-
-/// The reference, built and examined.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct PreparedTask {
-    /// The reference as it is timed.
-    pub reference: BuildReport,
-    /// Its library.
-    pub reference_library: ArtifactHash,
-    /// The reference in double precision: the truth.
-    pub truth_library: ArtifactHash,
-    /// Median time of one call of the reference at the default shape, in nanoseconds.
-    pub baseline_median_ns: f64,
-    /// Largest normalized error of the reference against the truth.
-    pub reference_normalized_error: f64,
-    /// Observations about the task's quality.
-    pub warnings: Vec<Finding>,
-    /// The machine it was prepared on.
-    pub machine: MachineFacts,
-    /// The system profile of the reference, on the `cuda` target.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Box<Profile>>,
-    /// Answers for machines that can run neither reference nor truth.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub golden: Option<GoldenData>,
-    /// Other ways to run the reference, beside the one that programs are compared with.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub baselines: Vec<Baseline>,
-    /// Where the time of preparing went.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cost: Vec<CostPart>,
 }
 
 /// Why the Coder is called again.
@@ -536,51 +493,5 @@ impl StepOutput {
             | Self::MeasureFailed { .. }
             | Self::Profiled { .. } => &[],
         }
-    }
-}
-
-/// How a failure is treated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum FailureClass {
-    /// Another try may succeed.
-    Retriable,
-    /// No try can succeed.
-    Fatal,
-}
-
-/// Why a step could not be carried out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[error("{message}")]
-pub struct StepFailure {
-    /// How it is treated.
-    pub class: FailureClass,
-    /// Stable code, documented in `docs/errors.md`.
-    pub code: String,
-    /// What is wrong and what to do.
-    pub message: String,
-    /// Do not try again sooner than this many milliseconds from now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after_ms: Option<u64>,
-    /// Model calls of the step that were answered and committed all the same: they have their price.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<ModelCallSummary>,
-}
-
-impl StepFailure {
-    /// A failure that another try may heal.
-    pub fn retriable(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(FailureClass::Retriable, code.into(), message.into())
-    }
-
-    /// A failure that no try can heal.
-    pub fn fatal(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(FailureClass::Fatal, code.into(), message.into())
-    }
-
-    fn new(class: FailureClass, code: String, message: String) -> Self {
-        Self { class, code, message, retry_after_ms: None, calls: Vec::new() }
     }
 }

@@ -69,7 +69,7 @@ pub struct ModelBoard {
     #[serde(default)]
     pub median_best_speedup_over_fastest: Option<f64>,
     /// `fast_p` for each of [`FAST_P_THRESHOLDS`], in their order: the share of runs whose best program is correct and more
-    /// than p times as fast as its baseline.
+    /// than p times as fast as its reference.
     pub fast_p: Vec<f64>,
     /// `fast_p` over the fastest baseline. A run whose best program is correct and whose fastest baseline is not known does not
     /// count; empty where no run counts.

@@ -7,6 +7,7 @@ mod archive;
 mod artifacts;
 mod attempts;
 mod bench;
+mod boards;
 mod budgets;
 mod campaigns;
 mod commands;

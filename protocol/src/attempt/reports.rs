@@ -1,0 +1,80 @@
+//! Reports of builds and checks.
+
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::ArtifactHash;
+use crate::cuda_build::CudaBuild;
+use crate::last_words::last_words;
+use crate::machine::{SandboxReport, Toolchain};
+use crate::measurement::{CompilerMessage, CompilerReport, CostPart};
+use crate::verdict::{CheckCase, Finding, ProcessEnd};
+
+/// What the checks found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CheckReport {
+    /// How the candidate's process ended.
+    pub end: ProcessEnd,
+    /// Checked calls, as far as the process came.
+    pub cases: Vec<CheckCase>,
+    /// Counts of elements by normalized error, one more than the bounds.
+    pub error_histogram: Vec<u64>,
+    /// Whether two calls with equal inputs gave equal bits; none when it came not so far.
+    pub deterministic: Option<bool>,
+    /// Observations about compliance.
+    pub findings: Vec<Finding>,
+    /// The last lines that the program printed.
+    pub printed: String,
+    /// Where the time of the step went, in the order of its parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost: Vec<CostPart>,
+}
+
+impl CheckReport {
+    /// Why a program that did not come to its end broke down, in its own words: one line, cut, that steers no terminal. None
+    /// where it ended well, printed nothing, or how it ended says the same.
+    #[must_use]
+    pub fn last_words(&self) -> Option<String> {
+        if self.end == ProcessEnd::Finished {
+            return None;
+        }
+        let said = last_words(&self.printed)?;
+        (!self.end.describe().contains(&said)).then_some(said)
+    }
+
+    /// How the process ended, with its last words.
+    #[must_use]
+    pub fn ending(&self) -> String {
+        let end = self.end.describe();
+        self.last_words().map_or_else(|| end.clone(), |said| format!("{end}: {said}"))
+    }
+}
+
+/// What a build gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BuildReport {
+    /// The library; none when it did not compile.
+    pub library: Option<ArtifactHash>,
+    /// How the compiler ended.
+    pub end: ProcessEnd,
+    /// Messages, most important first, bounded.
+    pub messages: Vec<CompilerMessage>,
+    /// The compiler's whole output.
+    pub log: ArtifactHash,
+    /// Compiler, version and flags.
+    pub toolchain: Toolchain,
+    /// The address: blake3 over source, flags and toolchain.
+    pub build_key: String,
+    /// Whether it was answered from the cache.
+    pub cached: bool,
+    /// Wall time of the compiler in milliseconds; of the original build when cached.
+    pub duration_ms: u64,
+    /// What the compiler and the disassembly tell.
+    pub report: CompilerReport,
+    /// What nvcc and the disassembly of its kernels tell, on the `cuda` target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<CudaBuild>,
+    /// Isolation of the compiler.
+    pub sandbox: SandboxReport,
+}

@@ -1,0 +1,70 @@
+//! A prepared task: its reference, built and examined, with the other baselines.
+
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::ArtifactHash;
+use crate::attempt::BuildReport;
+use crate::baseline::{Baseline, FastestBaseline};
+use crate::machine::MachineFacts;
+use crate::measurement::{CostPart, Interval, Profile};
+use crate::verdict::Finding;
+
+/// What reference and truth answered to hidden inputs, kept for checks on machines that cannot run them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GoldenData {
+    /// The answers, as `safetensors`.
+    pub artifact: ArtifactHash,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// How many hidden seeds they are answers for.
+    pub seeds: u32,
+    /// Whether inputs and weights are kept beside them; otherwise they are drawn anew from the seeds.
+    pub given_stored: bool,
+}
+
+/// The reference, built and examined.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PreparedTask {
+    /// The reference as it is timed.
+    pub reference: BuildReport,
+    /// Its library.
+    pub reference_library: ArtifactHash,
+    /// The reference in double precision: the truth.
+    pub truth_library: ArtifactHash,
+    /// Median time of one call of the reference at the default shape, in nanoseconds.
+    pub baseline_median_ns: f64,
+    /// Largest normalized error of the reference against the truth.
+    pub reference_normalized_error: f64,
+    /// Observations about the task's quality.
+    pub warnings: Vec<Finding>,
+    /// The machine it was prepared on.
+    pub machine: MachineFacts,
+    /// The system profile of the reference, on the `cuda` target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Box<Profile>>,
+    /// Answers for machines that can run neither reference nor truth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub golden: Option<GoldenData>,
+    /// Other ways to run the reference, beside the one that programs are compared with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<Baseline>,
+    /// Where the time of preparing went.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost: Vec<CostPart>,
+}
+
+impl PreparedTask {
+    /// Returns the fastest way to run the reference that was measured; nothing where no other way was measured and there are some.
+    #[must_use]
+    pub fn fastest_baseline(&self) -> Option<FastestBaseline> {
+        FastestBaseline::of(self.baseline_median_ns, &self.baselines)
+    }
+
+    /// Returns a program's speedup over the fastest baseline, from its speedup over the reference; nothing where that baseline is not known.
+    #[must_use]
+    pub fn over_fastest(&self, over_reference: Interval) -> Option<Interval> {
+        Some(self.fastest_baseline()?.speedup_of(over_reference))
+    }
+}

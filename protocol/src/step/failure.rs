@@ -1,0 +1,51 @@
+//! Failures of steps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model_call::ModelCallSummary;
+
+/// How a failure is treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// Another try may succeed.
+    Retriable,
+    /// No try can succeed.
+    Fatal,
+}
+
+/// Why a step could not be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[error("{message}")]
+pub struct StepFailure {
+    /// How it is treated.
+    pub class: FailureClass,
+    /// Stable code, documented in `docs/errors.md`.
+    pub code: String,
+    /// What is wrong and what to do.
+    pub message: String,
+    /// Do not try again sooner than this many milliseconds from now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// Model calls of the step that were answered and committed all the same: they have their price.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ModelCallSummary>,
+}
+
+impl StepFailure {
+    /// A failure that another try may heal.
+    pub fn retriable(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(FailureClass::Retriable, code.into(), message.into())
+    }
+
+    /// A failure that no try can heal.
+    pub fn fatal(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(FailureClass::Fatal, code.into(), message.into())
+    }
+
+    fn new(class: FailureClass, code: String, message: String) -> Self {
+        Self { class, code, message, retry_after_ms: None, calls: Vec::new() }
+    }
+}
