@@ -16,7 +16,6 @@ use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::plan::{Plan, Subtask};
 use nightshift_protocol::rubric::{JudgeOpinion, Rubric, Skill};
 use nightshift_protocol::score::{RewardFormula, ScoredReward};
-use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Verdict};
 use serde::{Deserialize, Serialize};
@@ -124,14 +123,17 @@ impl RewardResult {
 }
 
 fn breakdown(detail: &RunDetail, attempt: &Attempt, scored: ScoredReward, judged: bool) -> Breakdown {
-    let fastest = detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
     let messages = attempt.build.iter().flat_map(|build| &build.messages).take(MAX_MESSAGES);
     Breakdown {
         run: detail.summary.id.to_string(),
         outcome: attempt.outcome.as_str(),
         verdict: attempt.verdict.clone(),
         speedup: attempt.speedup(),
-        speedup_over_fastest: fastest.zip(attempt.speedup()).map(|(fastest, speedup)| fastest.speedup_of(speedup)),
+        speedup_over_fastest: detail
+            .view
+            .prepared
+            .as_ref()
+            .and_then(|prepared| prepared.over_fastest(attempt.speedup()?)),
         findings: attempt.findings.clone(),
         messages: messages.map(|message| format!("{}:{}: {}", message.file, message.line, message.message)).collect(),
         rubric: rubric(attempt, judged),

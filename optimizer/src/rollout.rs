@@ -21,7 +21,6 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::rubric::{JudgeOpinion, Skill};
 use nightshift_protocol::score::{AttemptScore, RewardFormula};
-use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::TaskBundle;
 use nightshift_protocol::time::TimestampMs;
 use serde::Serialize;
@@ -182,8 +181,8 @@ fn row(
     let completion = text(&last.reply)?.to_owned();
     let all = &run.detail.view.attempts;
     guard::examine(&guard::Suspect { attempt, all, texts: &run.texts, prompt: &prompt, split })?;
-    let fastest = run.detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
-    let over_fastest = |attempt: &Attempt| Some(fastest?.speedup_of(attempt.speedup()?).estimate);
+    let prepared = run.detail.view.prepared.as_ref();
+    let over_fastest = |attempt: &Attempt| Some(prepared?.over_fastest(attempt.speedup()?)?.estimate);
     let parent = attempt.parent.and_then(|number| all.iter().find(|other| other.number == number));
     Ok(Rollout {
         skill: score.rubric.skill,

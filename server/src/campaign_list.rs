@@ -135,7 +135,7 @@ impl App {
         let watch = self.store.watch();
         let watch = watch.ok_or_else(|| ApiFailure::internal("store.failed", "this server's store gives no lists"))?;
         let mut known = self.campaigns.all(watch).await?;
-        if is_weighed(query.sort) {
+        if needs_results(query.sort) {
             self.weigh(&mut known, query.sort).await?;
         }
         let mut page = self::page(watch, &known, query, limit).await?;
@@ -240,8 +240,8 @@ fn find(all: &[Known], query: &CampaignQuery, limit: usize) -> Result<Found, Api
     Ok(Found { ids, next, total, by_status: by_status.to_vec(), any_status })
 }
 
-/// Whether campaigns are sorted by what they have come to.
-fn is_weighed(sort: CampaignSort) -> bool {
+/// Returns whether this order needs the results of every campaign.
+fn needs_results(sort: CampaignSort) -> bool {
     matches!(
         sort,
         CampaignSort::Speedup | CampaignSort::SpeedupOverFastest | CampaignSort::Cost | CampaignSort::Duration

@@ -53,7 +53,7 @@ pub(crate) struct AttemptFlags {
     /// Only attempts of which task, model, strategy or device hold these words
     #[arg(long = "match", value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// What they are sorted by: created, finished, speedup, `speedup_over_fastest`, reward, cost, or tokens
+    /// Sort key: created, finished, speedup, `speedup_over_fastest`, reward, cost, or tokens
     #[arg(long, value_name = "KEY", value_parser = sort)]
     pub(crate) sort: Option<AttemptSort>,
     /// The smallest or oldest first

@@ -151,7 +151,7 @@ pub(crate) struct Fast {
     pub(crate) over_fastest: Option<OverFastest>,
 }
 
-/// How much faster programs are than the fastest baseline of their task.
+/// Speedups of programs over the fastest baseline of their task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct OverFastest {
     /// Tasks that count: those whose fastest baseline is known, and those without a right program.

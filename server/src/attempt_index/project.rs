@@ -9,7 +9,6 @@ use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::{DeviceUse, MachineFacts, Needs};
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::rubric::JudgeOpinion;
-use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::IndexedAttempt;
 
@@ -42,7 +41,6 @@ pub fn indexed_attempts(
     is_over: bool,
 ) -> Vec<IndexedAttempt> {
     let label = input.model.label();
-    let fastest = view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
     view.attempts
         .iter()
         .map(|attempt| {
@@ -57,9 +55,10 @@ pub fn indexed_attempts(
                 is_best: view.best_attempt == Some(attempt.number),
                 is_confirmed: attempt.confirmation.is_some(),
                 speedup: attempt.speedup(),
-                speedup_over_fastest: fastest
-                    .zip(attempt.speedup())
-                    .map(|(fastest, speedup)| fastest.speedup_of(speedup)),
+                speedup_over_fastest: view
+                    .prepared
+                    .as_ref()
+                    .and_then(|prepared| prepared.over_fastest(attempt.speedup()?)),
                 candidate_median_ns: measured.map(|measured| measured.candidate_median_ns),
                 reward: attempt.reward.as_ref().map(|reward| reward.reward),
                 rubric_total: attempt.rubric.as_ref().and_then(|rubric| match &rubric.judge {

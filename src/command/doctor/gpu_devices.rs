@@ -42,7 +42,7 @@ pub(super) fn checks(root: &Path, gpus: &Gpus, prober: &Arc<dyn Prober>) -> Vec<
     checks
 }
 
-/// How many cores a worker keeps free for what is timed on each GPU.
+/// Reports the number of cores that a worker reserves for each GPU.
 fn cores(of_each: usize, gpus: usize) -> Check {
     let name = "cores for timing";
     if of_each == 0 {

@@ -72,7 +72,7 @@ pub(crate) fn fastest_baseline(detail: &RunDetail) -> Option<FastestBaseline> {
 
 /// Returns an attempt's published speedup over the fastest baseline.
 pub(crate) fn speedup_over_fastest(detail: &RunDetail, attempt: &Attempt) -> Option<Interval> {
-    Some(fastest_baseline(detail)?.speedup_of(attempt.speedup()?))
+    detail.view.prepared.as_ref()?.over_fastest(attempt.speedup()?)
 }
 
 /// Returns the device that a measurement was taken on.
