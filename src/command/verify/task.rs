@@ -8,6 +8,7 @@ use nightshift_protocol::task::{CandidateForm, MAX_TENSOR_BYTES, PYTHON_EXTENSIO
 use nightshift_sandbox::process::{CancelFlag, JailHost, SandboxChoice};
 use nightshift_toolchain::inspect::{InspectOptions, inspect};
 use nightshift_toolchain::python::{self, Python};
+use nightshift_worker::execute::running_jails;
 use nightshift_worker::lease::WorkerConfig;
 
 use crate::args::{Precision, Verify};
@@ -126,7 +127,8 @@ fn imported(
         return Ok(TaskBundle { spec, reference_source: source, library_source: None });
     }
     output.note(&format!("{}: inspecting the model, once for this file", path.display()));
-    let host = JailHost::new(config.executable.clone(), SandboxChoice::Best);
+    let running = running_jails(&config.cache_dir);
+    let host = JailHost { running, ..JailHost::new(config.executable.clone(), SandboxChoice::Best) };
     let failed = |error: std::io::Error| Failure::new("worker.disk", format!("a folder cannot be made: {error}"));
     let scratch = tempfile::tempdir().map_err(failed)?;
     let folder = scratch.path().canonicalize().map_err(failed)?;

@@ -335,10 +335,10 @@ fn time_alone<M: Memory>(
     let guard = setup.context.lock(mode);
     timer.end("waiting");
     let started = Instant::now();
-    let core = setup.take_cores();
+    let quiet = setup.begin_timing(mode);
     let timed = time_pairs(setup, options, findings, timer);
-    setup.leave_cores();
-    drop((core, guard));
+    setup.end_timing(quiet);
+    drop(guard);
     let (mut times, mut verifier) = timed?;
     times.alone = started.elapsed();
     if options.confirms && is_first {

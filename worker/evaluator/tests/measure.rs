@@ -7,6 +7,7 @@ mod workshop;
 
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use nightshift_evaluator::context::{ExecutionContext, Place};
 use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
@@ -17,8 +18,9 @@ use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
-use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
-use workshop::{REFERENCE, Workshop, host, machine, program, task};
+use nightshift_sandbox::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed};
+use nightshift_toolchain::Host;
+use workshop::{REFERENCE, Workshop, host, limits, machine, program, task};
 
 /// The small task with more work in a call: large enough for a clock.
 fn timed_task() -> TaskSpec {
@@ -52,9 +54,19 @@ fn race_at(
     // Measurements keep to the same core: side by side they would measure each other.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
+    race_on(&host(SandboxChoice::Best), spec, candidate, baseline, options)
+}
+
+fn race_on(
+    host: &Host,
+    spec: &TaskSpec,
+    candidate: &Path,
+    baseline: &Path,
+    options: &MeasureOptions,
+) -> Result<StepOutput, StepFailure> {
+    let cancel = CancelFlag::default();
     let memory = HostMemory::new(machine().last_level_cache_bytes);
-    let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
+    let context = ExecutionContext { host, cancel: &cancel, place: Place::Host(&memory) };
     let programs = Programs { candidate, baseline, truth: &TRUTH.1, baseline_label: "reference -O2" };
     measure(&context, spec, &programs, &machine(), true, options)
 }
@@ -105,6 +117,36 @@ fn a_program_against_itself_is_neither_faster_nor_slower() {
         })
         .collect();
     assert!(races.iter().all(|race| (0.75..1.35).contains(&race.speedup.estimate)), "{races:?}");
+}
+
+#[test]
+fn other_processes_stop_while_a_confirmation_is_timed() {
+    let (workshop, folder) = (Workshop::new(), tempfile::tempdir().unwrap());
+    let (same, host) = (workshop.library("same", &repeated(20), &[]), host(SandboxChoice::Best));
+    let other = JailedCommand {
+        program: "/bin/sh".into(),
+        args: vec!["-c".into(), "echo > running; while [ ! -e over ]; do sleep 0.01; done".into()],
+        read_only: Vec::new(),
+        scratch: folder.path().canonicalize().unwrap(),
+        env: Vec::new(),
+        limits: limits(),
+    };
+    let began = Instant::now();
+    let (measurement, other) = std::thread::scope(|scope| {
+        let runs = scope.spawn(|| run_jailed(&host.jail, &other, &CancelFlag::default()).unwrap());
+        while !folder.path().join("running").exists() {
+            assert!(!runs.is_finished() && began.elapsed() < Duration::from_secs(30));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (measurement, _) =
+            measured(race_on(&host, &timed_task(), &same, &same, &MeasureOptions::on_host(true)).unwrap());
+        std::fs::write(folder.path().join("over"), "").unwrap();
+        (measurement, runs.join().unwrap())
+    });
+    assert_eq!(other.end, ProcessEnd::Finished);
+    let stopped = began.elapsed().saturating_sub(Duration::from_millis(other.wall_ms));
+    let timed_ns: f64 = measurement.baseline_samples_ns.iter().chain(&measurement.candidate_samples_ns).sum();
+    assert!(stopped.as_secs_f64() * 1e9 > timed_ns, "stopped for {stopped:?} of {timed_ns} ns");
 }
 
 #[test]

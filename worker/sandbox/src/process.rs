@@ -8,6 +8,7 @@ mod command;
 mod freeze;
 mod helper_process;
 mod jail;
+mod running;
 mod survivors;
 mod trusted;
 
@@ -24,6 +25,7 @@ pub use self::command::{
 };
 pub use self::helper_process::{HelperEnd, run_helper_process};
 pub use self::jail::{Jail, Resident};
+pub use self::running::{Quiet, RunningJails};
 pub use self::survivors::{Survivor, adopt_survivors, run_in_parallel, take_survivors};
 pub use self::trusted::run_trusted;
 pub use crate::end::{EndLimits, RawEnd, classify};
@@ -50,13 +52,15 @@ pub struct JailHost {
     pub means: SandboxChoice,
     /// The user that programs run as when the worker runs as root.
     pub user: UnprivilegedUser,
+    /// The jails that run, to stop them while one of them is timed.
+    pub running: RunningJails,
 }
 
 impl JailHost {
     /// Creates a host that maps programs of a worker of root to the default user.
     #[must_use]
     pub fn new(executable: PathBuf, means: SandboxChoice) -> Self {
-        Self { executable, means, user: UnprivilegedUser::default() }
+        Self { executable, means, user: UnprivilegedUser::default(), running: RunningJails::default() }
     }
 }
 

@@ -9,7 +9,9 @@ use nightshift_protocol::task::Target;
 use super::devices::{self, CudaBench};
 use crate::lease::WorkerConfig;
 use crate::scratch::Scratch;
-use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, ProcessError, SandboxChoice, run_jailed};
+use nightshift_sandbox::process::{
+    CancelFlag, JailHost, JailedCommand, ProcessError, RunningJails, SandboxChoice, run_jailed,
+};
 use nightshift_toolchain::machine::{self, Hardware};
 use nightshift_toolchain::toolchain::{self, ToolchainError};
 
@@ -131,6 +133,18 @@ fn find_toolchain(
     let never = CancelFlag::default();
     let run = |command: &JailedCommand| run_jailed(jail, command, &never);
     toolchain::find(cpp_compiler, &toolchain::system_folders(), hardware, places, &run)
+}
+
+/// The jails of all processes of this machine that name the same folder of caches: each of them stops its own while one of another is
+/// timed.
+#[must_use]
+pub fn running_jails(cache_dir: &Path) -> RunningJails {
+    let folder = cache_dir.join("devices");
+    let made = std::fs::create_dir_all(&folder);
+    made.and_then(|()| RunningJails::between_processes(&folder.join("quiet"))).unwrap_or_else(|error| {
+        tracing::warn!(%error, "other processes of this kind compute while programs are timed: no lock of files can be made");
+        RunningJails::default()
+    })
 }
 
 pub(super) fn jail_host(executable: &Path) -> JailHost {

@@ -8,6 +8,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, TaskSpec};
 use nightshift_protocol::verdict::Finding;
 
+use self::alone::QuietHost;
 use super::weights::{reference_error, weights};
 use super::windows::{Inputs, Usual, draws_of, time_window, usual_times};
 use super::{Round, Side};
@@ -356,8 +357,8 @@ impl<'a, M: Memory> Setup<'a, M> {
     }
 
     /// Ends every process, or keeps those of trusted programs loaded.
-    pub(super) fn finish(self) {
-        self.leave_cores();
+    pub(super) fn finish(mut self) {
+        self.end_timing(QuietHost::default());
         let Self { context, candidate, mut baseline, control, .. } = self;
         // A process that is to be kept has to listen again.
         let listens = baseline.process.thaw().and_then(|()| baseline.leave_windows());

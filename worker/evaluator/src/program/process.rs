@@ -176,12 +176,12 @@ impl Process {
         if self.state >= State::Restricted {
             return Ok(());
         }
-        let deadline = Instant::now() + START_LIMIT;
+        let deadline = self.jail.ran_for() + START_LIMIT;
         while self.jail.report.is_none() && !self.jail.has_ended() {
             if self.cancel.is_cancelled() {
                 return Err(ProcessError::Cancelled.into());
             }
-            if Instant::now() > deadline {
+            if self.jail.ran_for() > deadline {
                 return Err(ProcessError::Setup("the program's process did not get ready".to_owned()).into());
             }
             self.jail.pump(WATCH_INTERVAL, None)?;
@@ -324,6 +324,7 @@ impl Process {
 
     fn wait_for_answer_since(&mut self, started: Instant, limit_ms: u64) -> Result<Window, ProgramError> {
         let (mut looked, mut spin) = (started, Spin::default());
+        let deadline = self.jail.ran_for() + Duration::from_millis(limit_ms);
         loop {
             if let Some(answer) = self.page.answer() {
                 let elapsed = started.elapsed();
@@ -336,7 +337,7 @@ impl Process {
             let now = Instant::now();
             if now.duration_since(looked) >= LOOK_INTERVAL {
                 looked = now;
-                if now.duration_since(started) > Duration::from_millis(limit_ms) {
+                if self.jail.ran_for() > deadline {
                     return Err(self.give_up(ProcessEnd::TimedOut { limit_ms }));
                 }
                 self.jail.pump(Duration::ZERO, None)?;
@@ -358,7 +359,7 @@ impl Process {
 
     fn read_end_of_windows(&mut self, limit_ms: u64) -> Result<(), ProgramError> {
         let Some(nonce) = self.windows.take() else { return Ok(()) };
-        let reply = self.receive(nonce, Instant::now() + Duration::from_millis(limit_ms), limit_ms)?;
+        let reply = self.receive(nonce, limit_ms)?;
         if let Some(fault) = reply.fault {
             return Err(self.give_up(ProcessEnd::DeviceFault { error: fault.error, during: fault.during }));
         }
@@ -393,6 +394,11 @@ impl Process {
     /// Ends the process.
     pub(crate) fn end(&mut self) {
         self.jail.kill();
+    }
+
+    /// Says whether the process is timed: then it runs on while others are stopped.
+    pub(crate) fn set_timed(&mut self, is_timed: bool) {
+        self.jail.set_timed(is_timed);
     }
 
     /// Moves the process to these cores, and its first thread to the first one of them where `pinned`.

@@ -46,7 +46,7 @@ impl Process {
         let name = request.name();
         let started = Instant::now();
         self.send(&Message { nonce, request }, descriptor)?;
-        let reply = self.receive(nonce, started + Duration::from_millis(limit_ms), limit_ms)?;
+        let reply = self.receive(nonce, limit_ms)?;
         tracing::trace!(request = name, took_us = started.elapsed().as_micros(), "asked a program's process");
         self.without_fault(reply)
     }
@@ -88,11 +88,11 @@ impl Process {
         let mut guard = context.lock(DeviceMode::Work);
         self.send(&Message { nonce, request }, None)?;
         loop {
-            let began = Instant::now();
-            if let Some(reply) = self.receive_until(nonce, began + TURN.min(left))? {
+            let began = self.jail.ran_for();
+            if let Some(reply) = self.receive_within(nonce, TURN.min(left))? {
                 return self.without_fault(reply);
             }
-            left = left.saturating_sub(began.elapsed());
+            left = left.saturating_sub(self.jail.ran_for().saturating_sub(began));
             if left.is_zero() {
                 return Err(self.give_up(ProcessEnd::TimedOut { limit_ms }));
             }
@@ -107,17 +107,18 @@ impl Process {
     }
 
     /// Waits for the answer to a message.
-    pub(super) fn receive(&mut self, nonce: u64, deadline: Instant, limit_ms: u64) -> Result<Reply, ProgramError> {
-        match self.receive_until(nonce, deadline)? {
+    pub(super) fn receive(&mut self, nonce: u64, limit_ms: u64) -> Result<Reply, ProgramError> {
+        match self.receive_within(nonce, Duration::from_millis(limit_ms))? {
             Some(reply) => Ok(reply),
             None => Err(self.give_up(ProcessEnd::TimedOut { limit_ms })),
         }
     }
 
-    /// Waits for the answer to a message up to this moment; returns nothing when there is none by then.
-    fn receive_until(&mut self, nonce: u64, deadline: Instant) -> Result<Option<Reply>, ProgramError> {
+    /// Waits for the answer to a message while the process may run for so long; returns nothing when there is none by then.
+    fn receive_within(&mut self, nonce: u64, limit: Duration) -> Result<Option<Reply>, ProgramError> {
+        let deadline = self.jail.ran_for() + limit;
         loop {
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return Ok(None) };
+            let Some(left) = deadline.checked_sub(self.jail.ran_for()) else { return Ok(None) };
             if self.jail.pump(left.min(WATCH_INTERVAL), Some(self.channel.as_fd()))? {
                 return match receive::<Reply>(&self.channel) {
                     Ok(Some(received)) if received.message.nonce == nonce => {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::verdict::ProcessEnd;
@@ -42,7 +42,7 @@ pub struct ProcessResult {
     pub stdout: Vec<u8>,
     /// Standard error, up to the limit.
     pub stderr: Vec<u8>,
-    /// Wall time in milliseconds, including the preparation of the jail.
+    /// Wall time in milliseconds, including the preparation of the jail, without pauses in which another program was timed.
     pub wall_ms: u64,
     /// Largest memory in bytes: of all processes together in a cgroup, else the resident size of the largest one.
     pub peak_bytes: u64,
@@ -83,9 +83,7 @@ pub fn run_jailed_on_device(
 }
 
 fn run(host: &JailHost, plan: &JailPlan, cancel: &CancelFlag) -> Result<ProcessResult, ProcessError> {
-    let started = Instant::now();
     let limits = &plan.limits;
-    let deadline = started + Duration::from_millis(limits.wall_ms);
     let mut jail = Jail::start(host, plan, &[])?;
     let killed = loop {
         if jail.has_ended() {
@@ -98,12 +96,13 @@ fn run(host: &JailHost, plan: &JailPlan, cancel: &CancelFlag) -> Result<ProcessR
             let limit_bytes = u64::try_from(limits.output_bytes).unwrap_or(u64::MAX);
             break Some(ProcessEnd::OutputExceeded { limit_bytes });
         }
-        let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+        let Some(left) = Duration::from_millis(limits.wall_ms).checked_sub(jail.ran_for()) else {
             break Some(ProcessEnd::TimedOut { limit_ms: limits.wall_ms });
         };
         jail.pump(left.min(WATCH_INTERVAL), None)?;
     };
     let counted_bytes = jail.cgroup_peak_bytes();
+    let ran_for = jail.ran_for();
     jail.kill();
     if let Some(message) = jail.setup_error.take() {
         return Err(ProcessError::Setup(message));
@@ -119,7 +118,7 @@ fn run(host: &JailHost, plan: &JailPlan, cancel: &CancelFlag) -> Result<ProcessR
         (None, Some(raw)) => classify(raw, largest_bytes, limits, jail.stderr.kept()),
         (None, None) => return Err(ProcessError::Setup("the supervisor of the jail was killed".to_owned())),
     };
-    let wall_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let wall_ms = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);
     let peak_bytes = counted_bytes.unwrap_or(largest_bytes);
     Ok(ProcessResult { end, stdout: jail.stdout.take(), stderr: jail.stderr.take(), wall_ms, peak_bytes, sandbox })
 }

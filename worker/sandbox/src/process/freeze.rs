@@ -2,9 +2,12 @@
 //!
 //! A cgroup freezes all processes at once. Without one, each process gets SIGSTOP, and the process table shows when every
 //! thread is stopped.
+//!
+//! A jail has two reasons to be frozen: its owner wants it, or something else on this machine is timed. It goes on when neither holds.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -18,9 +21,126 @@ const FREEZE_LIMIT: Duration = Duration::from_millis(200);
 /// Time between two looks at stopping threads.
 const LOOK_INTERVAL: Duration = Duration::from_micros(20);
 
-/// What [`Frozen::thaw`] has to undo.
+/// Freezes the processes of one jail.
 #[derive(Debug)]
-pub(super) enum Frozen {
+pub(super) struct Freezer {
+    cgroup: Option<Arc<JailCgroup>>,
+    /// Process ids of the supervisor and of init, which only wait, and go on.
+    own: (i32, Option<i32>),
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How the processes are frozen; none while they run.
+    frozen: Option<Frozen>,
+    /// Whether the owner of the jail wants it.
+    by_owner: bool,
+    /// Since when they are frozen because something else is timed.
+    paused_since: Option<Instant>,
+    /// How long such pauses took that are over.
+    paused: Duration,
+    /// Whether the jail runs on while something else is timed.
+    is_timed: bool,
+    /// Whether the jail is being ended: its process ids may soon be others'.
+    is_closed: bool,
+}
+
+impl Freezer {
+    pub(super) fn new(cgroup: Option<Arc<JailCgroup>>, own: (i32, Option<i32>), is_timed: bool) -> Self {
+        Self { cgroup, own, state: Mutex::new(State { is_timed, ..State::default() }) }
+    }
+
+    /// Freezes the jail for its owner, and returns when its processes are shown to be stopped.
+    pub(super) fn freeze(&self) -> Result<(), String> {
+        let mut state = self.state();
+        if !state.by_owner {
+            self.stop(&mut state)?;
+            state.by_owner = true;
+        }
+        Ok(())
+    }
+
+    /// Lets the jail go on as far as its owner is concerned.
+    pub(super) fn thaw(&self) -> Result<(), String> {
+        let mut state = self.state();
+        state.by_owner = false;
+        self.resume(&mut state)
+    }
+
+    /// Returns whether the owner has frozen the jail.
+    pub(super) fn is_frozen(&self) -> bool {
+        self.state().by_owner
+    }
+
+    /// Freezes the jail while something else is timed. What cannot be stopped goes on.
+    pub(super) fn pause(&self) {
+        let mut state = self.state();
+        if state.is_timed || state.is_closed || state.paused_since.is_some() {
+            return;
+        }
+        if self.stop(&mut state).is_ok() {
+            state.paused_since = Some(Instant::now());
+        }
+    }
+
+    /// Lets the jail go on after a pause, unless its owner has frozen it.
+    pub(super) fn end_pause(&self) {
+        let mut state = self.state();
+        let Some(since) = state.paused_since.take() else { return };
+        state.paused += since.elapsed();
+        // A cgroup that cannot be thawed lets its program run out of time.
+        let _ = self.resume(&mut state);
+    }
+
+    /// Says whether the jail runs on while something else is timed.
+    pub(super) fn set_timed(&self, is_timed: bool) {
+        self.state().is_timed = is_timed;
+    }
+
+    /// Returns how long the jail was frozen because something else was timed.
+    pub(super) fn paused(&self) -> Duration {
+        let state = self.state();
+        state.paused + state.paused_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Has no process stopped from now on. Call it before process ids of the jail are given back.
+    pub(super) fn close(&self) {
+        self.state().is_closed = true;
+    }
+
+    fn stop(&self, state: &mut State) -> Result<(), String> {
+        if state.frozen.is_none() {
+            state.frozen = Some(match &self.cgroup {
+                Some(cgroup) => cgroup.freeze(FREEZE_LIMIT).map(|()| Frozen::Cgroup)?,
+                None => Frozen::Stopped(stop_all(self.own, FREEZE_LIMIT)?),
+            });
+        }
+        Ok(())
+    }
+
+    fn resume(&self, state: &mut State) -> Result<(), String> {
+        if state.by_owner || state.paused_since.is_some() {
+            return Ok(());
+        }
+        match (state.frozen.take(), &self.cgroup) {
+            (Some(Frozen::Cgroup), Some(cgroup)) => cgroup.thaw(),
+            (Some(Frozen::Stopped(stopped)), _) => {
+                resume(&stopped);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How processes are frozen.
+#[derive(Debug)]
+enum Frozen {
     /// The cgroup is frozen.
     Cgroup,
     /// These processes were stopped.
@@ -29,32 +149,10 @@ pub(super) enum Frozen {
 
 /// A process that got SIGSTOP.
 #[derive(Debug)]
-pub(super) struct StoppedProcess {
+struct StoppedProcess {
     pid: i32,
     start_ticks: u64,
     pidfd: OwnedFd,
-}
-
-impl Frozen {
-    /// Stops every process below a supervisor but init, and returns when all of them are shown to be stopped. After the time
-    /// limit they go on, and the result is an error.
-    pub(super) fn new(cgroup: Option<&JailCgroup>, own: (i32, Option<i32>)) -> Result<Self, String> {
-        match cgroup {
-            Some(cgroup) => cgroup.freeze(FREEZE_LIMIT).map(|()| Self::Cgroup),
-            None => stop_all(own, FREEZE_LIMIT).map(Self::Stopped),
-        }
-    }
-
-    /// Lets them go on.
-    pub(super) fn thaw(self, cgroup: Option<&JailCgroup>) -> Result<(), String> {
-        match self {
-            Self::Stopped(stopped) => {
-                resume(&stopped);
-                Ok(())
-            }
-            Self::Cgroup => cgroup.map_or(Ok(()), JailCgroup::thaw),
-        }
-    }
 }
 
 /// Sends SIGSTOP to all processes until all threads are stopped and no process is new.

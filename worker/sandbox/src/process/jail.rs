@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::{SandboxMeans, SandboxReport};
@@ -10,7 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::capture::Capture;
-use super::freeze::Frozen;
+use super::freeze::Freezer;
+use super::running::RunningJails;
 use super::{JailHost, ProcessError, os, survivors};
 use crate::access::give_to;
 use crate::cgroup::{self, CgroupLimits, JailCgroup};
@@ -48,8 +50,12 @@ pub struct Jail {
     control: Option<OwnedFd>,
     /// Process id of init, which is also its process group.
     init: Option<i32>,
-    cgroup: Option<JailCgroup>,
-    frozen: Option<Frozen>,
+    cgroup: Option<Arc<JailCgroup>>,
+    /// Freezes its processes, once the program is ready.
+    freezer: Option<Arc<Freezer>>,
+    running: RunningJails,
+    started: Instant,
+    is_timed: bool,
     /// The last exact measurement of memory, and the charge of the cgroup at that time.
     measured: Option<(u64, Resident)>,
     peak_bytes: Option<u64>,
@@ -70,6 +76,7 @@ pub struct Jail {
 impl Jail {
     /// Starts a jail. The descriptors go to the hosted process of the plan.
     pub fn start(host: &JailHost, plan: &JailPlan, descriptors: &[BorrowedFd<'_>]) -> Result<Self, ProcessError> {
+        host.running.wait_while_quiet();
         let user = ProgramUser::of_this_process(host.user);
         if let (Some(user), Some(scratch)) = (user.mapped(), &plan.scratch)
             && plan.means != SandboxChoice::None
@@ -77,7 +84,7 @@ impl Jail {
             give_to(user, scratch).map_err(|source| os("handing the scratch folder over", source))?;
         }
         let (cgroup, cgroup_means) = match create_cgroup(plan) {
-            Ok(cgroup) => (Some(cgroup), None),
+            Ok(cgroup) => (Some(Arc::new(cgroup)), None),
             Err(reason) => (None, Some(not_in_force("cgroup", &reason))),
         };
         let cgroup_means: SandboxMeans = cgroup_means
@@ -110,7 +117,11 @@ impl Jail {
             supervisor_gone: false,
             init: None,
             cgroup,
-            frozen: None,
+            freezer: None,
+            running: host.running.clone(),
+            started: Instant::now(),
+            // Profilers look at the clock while they record: a pause would be in what they tell.
+            is_timed: plan.device.is_some() && matches!(plan.work, Work::Command { .. }),
             measured: None,
             peak_bytes: None,
             stdout: Capture::new(stdout, plan.limits.output_bytes).map_err(captured)?,
@@ -178,8 +189,8 @@ impl Jail {
 
     /// Waits like [`Self::wait_for_end`] with another limit.
     pub fn wait_for_end_within(&mut self, limit: Duration) -> Result<Option<RawEnd>, ProcessError> {
-        let deadline = Instant::now() + limit;
-        while !self.has_ended() && Instant::now() < deadline {
+        let deadline = self.ran_for() + limit;
+        while !self.has_ended() && self.ran_for() < deadline {
             self.pump(Duration::from_millis(10), None)?;
         }
         Ok(self.ended)
@@ -196,7 +207,7 @@ impl Jail {
     /// Returns whether the kernel counts the memory of all processes of the jail together.
     #[must_use]
     pub fn counts_memory(&self) -> bool {
-        self.cgroup.as_ref().is_some_and(JailCgroup::counts_memory)
+        self.cgroup.as_deref().is_some_and(JailCgroup::counts_memory)
     }
 
     /// Limits the memory of a hosted process: to so many bytes beyond what all processes of the jail use now, and what they
@@ -225,7 +236,7 @@ impl Jail {
     /// measurement, that measurement is returned, which costs one short read.
     #[must_use]
     pub fn memory(&mut self) -> Option<Resident> {
-        let charged = self.cgroup.as_ref().and_then(JailCgroup::charged_bytes);
+        let charged = self.cgroup.as_deref().and_then(JailCgroup::charged_bytes);
         match (charged, self.measured) {
             (Some(charged), Some((before, resident))) if charged <= before => Some(resident),
             _ => self.measure_memory(),
@@ -274,27 +285,36 @@ impl Jail {
     ///
     /// After 200 ms the processes go on and the result is an error. A frozen jail can be killed as any other.
     pub fn freeze(&mut self) -> Result<(), ProcessError> {
-        if self.frozen.is_some() {
-            return Ok(());
+        match &self.freezer {
+            Some(freezer) if !self.has_ended() => freezer.freeze().map_err(ProcessError::NotFrozen),
+            _ => Err(ProcessError::NotFrozen("its program is not running".to_owned())),
         }
-        if self.program.is_none() || self.has_ended() {
-            return Err(ProcessError::NotFrozen("its program is not running".to_owned()));
-        }
-        let own = (i32::try_from(self.supervisor.id()).unwrap_or(0), self.init);
-        self.frozen = Some(Frozen::new(self.cgroup.as_ref(), own).map_err(ProcessError::NotFrozen)?);
-        Ok(())
     }
 
-    /// Lets every process of a frozen jail go on.
+    /// Lets every process of a frozen jail go on, unless something else is timed.
     pub fn thaw(&mut self) -> Result<(), ProcessError> {
-        let Some(frozen) = self.frozen.take() else { return Ok(()) };
-        frozen.thaw(self.cgroup.as_ref()).map_err(ProcessError::NotFrozen)
+        self.freezer.as_ref().map_or(Ok(()), |freezer| freezer.thaw()).map_err(ProcessError::NotFrozen)
     }
 
-    /// Returns whether the jail is frozen.
+    /// Returns whether the owner of the jail has frozen it.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.frozen.is_some()
+        self.freezer.as_ref().is_some_and(|freezer| freezer.is_frozen())
+    }
+
+    /// Says whether the jail is timed: then it runs on while the others of its host are stopped.
+    pub fn set_timed(&mut self, is_timed: bool) {
+        self.is_timed = is_timed;
+        if let Some(freezer) = &self.freezer {
+            self.running.set_timed(freezer, is_timed);
+        }
+    }
+
+    /// Returns how long the jail has run, without the time for which it was stopped because something else was timed.
+    #[must_use]
+    pub fn ran_for(&self) -> Duration {
+        let paused = self.freezer.as_ref().map_or(Duration::ZERO, |freezer| freezer.paused());
+        self.started.elapsed().saturating_sub(paused)
     }
 
     /// Has the supervisor kill everything, without waiting for it.
@@ -309,6 +329,9 @@ impl Jail {
     pub fn kill(&mut self) {
         if self.supervisor_gone {
             return;
+        }
+        if let Some(freezer) = &self.freezer {
+            freezer.close();
         }
         let deadline = Instant::now() + CLEANUP_LIMIT;
         self.request_end();
@@ -334,7 +357,7 @@ impl Jail {
         self.stdout.pump();
         self.stderr.pump();
         self.control = None;
-        self.frozen = None;
+        self.freezer = None;
         self.cgroup = None;
         survivors::note(self.program);
     }
@@ -371,11 +394,15 @@ impl Jail {
                 report.means.push(in_force("freeze", by));
                 self.report = Some(report);
                 self.program = received.sender;
+                let own = (i32::try_from(self.supervisor.id()).unwrap_or(0), self.init);
+                let freezer = Arc::new(Freezer::new(self.cgroup.clone(), own, self.is_timed));
+                self.running.add(&freezer);
+                self.freezer = Some(freezer);
             }
             ControlMessage::SetupFailed { message } => self.setup_error = Some(message),
             ControlMessage::Ended(end) => {
                 self.read_peak();
-                let out_of_memory = self.cgroup.as_ref().is_some_and(JailCgroup::ran_out_of_memory);
+                let out_of_memory = self.cgroup.as_deref().is_some_and(JailCgroup::ran_out_of_memory);
                 self.ended = Some(RawEnd { out_of_memory, ..end });
             }
         }

@@ -4,12 +4,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use nightshift_sandbox::process::{Jail, ProcessError, SandboxChoice};
+use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_sandbox::process::{
+    CancelFlag, Jail, JailHost, JailedCommand, Limits, ProcessError, RunningJails, SandboxChoice, run_jailed,
+};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::jails::{Kind, plan, run, start};
+use crate::jails::{Kind, limits, plan, run, start, start_on};
 use crate::machine::{
-    cgroups, detail, marker, no_cgroups, nothing, processes_with, run_without_cgroups, status_field, within,
+    cgroups, detail, host, marker, no_cgroups, nothing, processes_with, run_without_cgroups, status_field, within,
 };
 use crate::programs::counters;
 use crate::{Test, tests};
@@ -30,6 +33,11 @@ pub(crate) fn tests() -> Vec<Test> {
         no_cgroups => jails_without_cgroups_are_frozen_by_signals,
         cgroups => jails_with_cgroups_are_frozen_by_them,
         no_cgroups => a_thread_that_outlives_the_first_one_is_stopped,
+        nothing => only_timed_jails_run_while_it_is_quiet,
+        no_cgroups => quiet_without_cgroups_stops_by_signals,
+        nothing => a_jail_that_starts_waits_for_the_end_of_the_quiet,
+        nothing => time_for_which_a_jail_is_stopped_does_not_count,
+        nothing => jails_of_other_processes_stop_too,
     ]
 }
 
@@ -176,4 +184,113 @@ fn stop_without_first_thread() {
     assert_eq!(counter.load(Ordering::Relaxed), frozen);
     jail.thaw().unwrap();
     assert!(within(Duration::from_secs(10), || counter.load(Ordering::Relaxed) > frozen));
+}
+
+/// A jail of a host whose jails stop each other, with counters of its threads.
+fn counting_on(host: &JailHost) -> (Jail, OwnedFd) {
+    let memory = memfd_create("counters", MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&memory, 4096).unwrap();
+    let plan = plan(Kind::NativeOnDevice, host.means, &format!("count {THREADS}"), None);
+    let jail = start_on(host, &plan, &[memory.as_fd()]);
+    (jail, memory)
+}
+
+fn counts(memory: &OwnedFd) -> bool {
+    let counter = &counters(memory.as_raw_fd())[0];
+    let before = counter.load(Ordering::Relaxed);
+    within(Duration::from_secs(10), || counter.load(Ordering::Relaxed) > before)
+}
+
+fn stands_still(memory: &OwnedFd) -> bool {
+    let counter = &counters(memory.as_raw_fd())[0];
+    let before = counter.load(Ordering::Relaxed);
+    std::thread::sleep(LOOK);
+    counter.load(Ordering::Relaxed) == before
+}
+
+fn only_timed_jails_run_while_it_is_quiet() {
+    let host = host(SandboxChoice::Best);
+    let ((mut timed, of_timed), (mut other, of_other)) = (counting_on(&host), counting_on(&host));
+    timed.set_timed(true);
+    let quiet = host.running.quiet();
+    assert!(counts(&of_timed) && stands_still(&of_other));
+    other.freeze().unwrap();
+    other.thaw().unwrap();
+    assert!(stands_still(&of_other) && !other.is_frozen(), "its owner's thaw does not end the quiet");
+    let second = host.running.quiet();
+    drop(quiet);
+    assert!(stands_still(&of_other), "another thread still wants quiet");
+    timed.set_timed(false);
+    assert!(stands_still(&of_timed), "it is timed no longer");
+    other.freeze().unwrap();
+    drop(second);
+    assert!(counts(&of_timed) && stands_still(&of_other), "its owner still wants it frozen");
+    other.thaw().unwrap();
+    assert!(counts(&of_other));
+}
+
+fn quiet_without_cgroups_stops_by_signals() {
+    run_without_cgroups("quiet_without_cgroups_stops_by_signals", only_timed_jails_run_while_it_is_quiet);
+}
+
+fn a_jail_that_starts_waits_for_the_end_of_the_quiet() {
+    let host = host(SandboxChoice::Best);
+    let quiet = host.running.quiet();
+    let (started, has_started) = std::sync::mpsc::channel();
+    let later = host.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(move || started.send(counting_on(&later)).ok());
+        assert!(has_started.recv_timeout(LOOK).is_err());
+        drop(quiet);
+        let (_jail, memory) = has_started.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(counts(&memory));
+    });
+}
+
+fn time_for_which_a_jail_is_stopped_does_not_count() {
+    let (host, scratch) = (host(SandboxChoice::Best), tempfile::tempdir().unwrap());
+    let folder = scratch.path().canonicalize().unwrap();
+    let limit = Duration::from_secs(3);
+    let command = JailedCommand {
+        program: "/bin/sh".into(),
+        args: vec!["-c".into(), "echo > running; while [ ! -e over ]; do sleep 0.01; done".into()],
+        read_only: Vec::new(),
+        scratch: folder.clone(),
+        env: Vec::new(),
+        limits: Limits { wall_ms: u64::try_from(limit.as_millis()).unwrap(), ..limits() },
+    };
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(|| run_jailed(&host, &command, &CancelFlag::default()).unwrap());
+        assert!(within(Duration::from_secs(10), || folder.join("running").exists()));
+        let quiet = host.running.quiet();
+        std::thread::sleep(limit + LOOK);
+        drop(quiet);
+        std::fs::write(folder.join("over"), "").unwrap();
+        let ended = ended.join().unwrap();
+        assert_eq!(ended.end, ProcessEnd::Finished);
+        assert!(ended.wall_ms < 3_000, "{} ms", ended.wall_ms);
+    });
+}
+
+fn jails_of_other_processes_stop_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let shares = |means| {
+        let running = RunningJails::between_processes(&folder.path().join("quiet")).unwrap();
+        JailHost { running, ..host(means) }
+    };
+    // Two hosts that name the same file, as far as files are concerned, are two processes.
+    let (one, other) = (shares(SandboxChoice::Best), shares(SandboxChoice::Best));
+    let ((mut timed, of_timed), (_jail, of_other)) = (counting_on(&one), counting_on(&other));
+    timed.set_timed(true);
+    for _ in 0..3 {
+        let quiet = one.running.quiet();
+        assert!(within(Duration::from_secs(10), || stands_still(&of_other)));
+        assert!(counts(&of_timed));
+        let second = other.running.quiet();
+        assert!(stands_still(&of_other) && counts(&of_timed), "what is timed there runs on");
+        drop(quiet);
+        assert!(stands_still(&of_other));
+        drop(second);
+        assert!(counts(&of_other) && counts(&of_timed));
+    }
 }

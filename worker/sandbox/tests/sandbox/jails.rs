@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
-use nightshift_sandbox::process::{Jail, Limits, RawEnd, SandboxChoice};
+use nightshift_sandbox::process::{Jail, JailHost, Limits, RawEnd, SandboxChoice};
 use nightshift_sandbox::{DeviceAccess, HostedKind, HostedProcess, JailPlan, Work};
 use tempfile::TempDir;
 
@@ -78,7 +78,12 @@ pub(crate) fn plan(kind: Kind, means: SandboxChoice, payload: &str, scratch: Opt
 
 /// Starts an attacker and waits until it is restricted.
 pub(crate) fn start(plan: &JailPlan, descriptors: &[BorrowedFd<'_>]) -> Jail {
-    let mut jail = Jail::start(&host(plan.means), plan, descriptors).unwrap();
+    start_on(&host(plan.means), plan, descriptors)
+}
+
+/// Starts an attacker of this host and waits until it is restricted.
+pub(crate) fn start_on(host: &JailHost, plan: &JailPlan, descriptors: &[BorrowedFd<'_>]) -> Jail {
+    let mut jail = Jail::start(host, plan, descriptors).unwrap();
     let deadline = Instant::now() + LIMIT;
     while jail.report.is_none() {
         assert!(Instant::now() < deadline && !jail.has_ended(), "it did not start: {:?}", jail.setup_error);

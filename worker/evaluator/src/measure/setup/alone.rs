@@ -2,8 +2,10 @@
 
 use nightshift_protocol::step::StepFailure;
 use nightshift_sandbox::cores::OneCore;
+use nightshift_sandbox::process::Quiet;
 
 use super::{Setup, Solo};
+use crate::cores::TimedCores;
 use crate::lock::DeviceMode;
 use crate::measure::core_waits::CoreWaits;
 use crate::measure::windows::{Inputs, Usual, draws_of, per_call, quietest_times, time_window, usual_times};
@@ -49,7 +51,7 @@ impl<M: Memory> Setup<'_, M> {
             // A program that is stopped cannot slow the baseline down on the host.
             return Ok(());
         }
-        let _core = self.take_cores();
+        let quiet = self.begin_timing(mode);
         let mut waits = CoreWaits::default();
         let mut numbers = vec![1, self.calls.usual, self.calls.most];
         numbers.dedup();
@@ -64,7 +66,7 @@ impl<M: Memory> Setup<'_, M> {
             let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw, &mut waits)?;
             self.solo.push(Solo { calls, call_ns: times, usual: (of_candidate, usual) });
         }
-        self.leave_cores();
+        self.end_timing(quiet);
         timer.end("baseline alone");
         // Without reserved cores the worker's own compilers run on the same ones.
         match waits.disturbance().filter(|_| self.context.cores().is_some()) {
@@ -73,22 +75,31 @@ impl<M: Memory> Setup<'_, M> {
         }
     }
 
-    /// Moves the evaluator's thread, while the result lives, and the programs to the cores that are reserved for them. Both programs
-    /// run on the same core, as cores differ in what else their caches hold and what else they do.
-    pub(in crate::measure) fn take_cores(&self) -> Option<OneCore> {
-        let cores = self.context.cores()?;
-        let of_programs = cores.of_programs(self.pair);
-        for program in [&self.candidate, &self.baseline].into_iter().chain(&self.control) {
-            program.process.move_to(&of_programs, true);
+    /// Moves the evaluator's thread and the programs to the cores that are reserved for them. Both programs run on the same core, as
+    /// cores differ in what else their caches hold and what else they do. Where the mode asks for quiet, all other processes of this
+    /// machine's workers stop until the result is dropped.
+    pub(in crate::measure) fn begin_timing(&mut self, mode: DeviceMode) -> QuietHost {
+        let reserved = self.context.cores();
+        let of_programs = reserved.map(|cores| cores.of_programs(self.pair));
+        for program in [&mut self.candidate, &mut self.baseline].into_iter().chain(&mut self.control) {
+            program.process.set_timed(true);
+            if let Some(cores) = &of_programs {
+                program.process.move_to(cores, true);
+            }
         }
-        cores.take()
+        let quiet = (mode == DeviceMode::Quiet).then(|| self.context.host.jail.running.quiet());
+        QuietHost { _core: reserved.and_then(TimedCores::take), _quiet: quiet }
     }
 
     /// Moves the programs back, for calls that are not timed.
-    pub(in crate::measure) fn leave_cores(&self) {
-        let Some(cores) = self.context.cores() else { return };
-        for program in [&self.candidate, &self.baseline].into_iter().chain(&self.control) {
-            program.process.move_to(cores.others(), false);
+    pub(in crate::measure) fn end_timing(&mut self, quiet: QuietHost) {
+        drop(quiet);
+        let others = self.context.cores().map(TimedCores::others);
+        for program in [&mut self.candidate, &mut self.baseline].into_iter().chain(&mut self.control) {
+            program.process.set_timed(false);
+            if let Some(cores) = others {
+                program.process.move_to(cores, false);
+            }
         }
     }
 
@@ -104,15 +115,22 @@ impl<M: Memory> Setup<'_, M> {
         drop(guard);
         let (memory, inputs, call_ns) = (self.memory, self.shapes.inputs.len(), self.baseline_ns);
         let _guard = self.context.lock(mode);
-        let _core = self.take_cores();
+        let quiet = self.begin_timing(mode);
         let mut draw = || Inputs::draw(calls, inputs, call_ns, &mut self.seeds);
         let usual = usual_times(memory, &mut self.baseline, &mut draw, true)?;
         let mut waits = CoreWaits::default();
         let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw, &mut waits)?;
-        self.leave_cores();
+        self.end_timing(quiet);
         // What was disturbed itself says nothing.
         Ok(if waits.disturbance().is_some() { Vec::new() } else { times })
     }
+}
+
+/// The host while programs are timed.
+#[derive(Debug, Default)]
+pub(in crate::measure) struct QuietHost {
+    _core: Option<OneCore>,
+    _quiet: Option<Quiet>,
 }
 
 /// Times of one call of the baseline in windows of so many calls.
