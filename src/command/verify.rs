@@ -6,7 +6,7 @@ mod task;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nightshift_optimizer::screen::screen_candidate;
 use nightshift_protocol::attempt::AttemptOutcome;
@@ -14,7 +14,7 @@ use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskBundle};
 use nightshift_protocol::verdict::Severity;
-use nightshift_sandbox::process::CancelFlag;
+use nightshift_sandbox::process::{CancelFlag, WATCH_INTERVAL};
 use nightshift_worker::artifacts::MemoryArtifacts;
 use nightshift_worker::execute::{
     Judgement, MeasureOptions, ProcessDemand, Submission, Verifier, VerifyOptions, Workbench,
@@ -32,6 +32,10 @@ const NATIVE_AT_ONCE: usize = 3;
 
 /// Most programs of `PyTorch` at the same time: each starts Pythons for seconds, on a core of its own.
 const TORCH_AT_ONCE: usize = 8;
+
+/// How often a program is judged again after a fault of the machine that may pass, and how long `verify` waits before the first time.
+const MOST_RETRIES: u32 = 2;
+const RETRY_AFTER: Duration = Duration::from_secs(3);
 
 /// Largest program that is read, in bytes: screening refuses less.
 const MAX_PROGRAM_BYTES: u64 = 16 << 20;
@@ -224,7 +228,8 @@ fn judge_all(
             let number = next.fetch_add(1, Ordering::Relaxed);
             submissions.get(number).filter(|_| !cancel.is_cancelled())
         } {
-            let judged = Judged { program: path.clone(), result: judge(verifier, task, submission, &permits) };
+            let result = judge(verifier, task, (path, submission), &permits, cancel, output);
+            let judged = Judged { program: path.clone(), result };
             if submissions.len() > 1 && !cancel.is_cancelled() {
                 output.note(&format!("{}: {}", path.display(), judged.word()));
             }
@@ -245,23 +250,55 @@ fn judge_all(
 fn judge(
     verifier: &Verifier<'_>,
     task: &TaskBundle,
-    submission: &Submission,
+    (path, submission): (&Path, &Submission),
     permits: &Permits,
+    cancel: &CancelFlag,
+    output: Output,
 ) -> std::result::Result<Judgement, StepFailure> {
     let screened = screened(submission, task);
     if let Some(refused) = screened.as_ref().filter(|screened| screened.outcome != AttemptOutcome::Pending) {
         return Ok(refused.clone());
     }
+    let mut faults = 0;
+    let mut judgement = loop {
+        match judge_once(verifier, submission, permits) {
+            Err(fault) if may_pass(&fault) && faults < MOST_RETRIES && !cancel.is_cancelled() => {
+                faults += 1;
+                output.note(&format!("{}: tried again: {}", path.display(), fault.message));
+                sleep_unless_cancelled(RETRY_AFTER * faults, cancel);
+            }
+            other => break other?,
+        }
+    };
+    let noticed = screened.map(|screened| screened.findings).unwrap_or_default();
+    judgement.findings.splice(0..0, noticed);
+    Ok(judgement)
+}
+
+/// Whether the fault may be over in a moment on this machine: other programs on it need memory or disturb measurements for a while.
+fn may_pass(fault: &StepFailure) -> bool {
+    matches!(fault.code.as_str(), "gpu.out_of_memory" | "gpu.disturbed" | "reference.failed" | "sandbox.not_frozen")
+}
+
+fn judge_once(
+    verifier: &Verifier<'_>,
+    submission: &Submission,
+    permits: &Permits,
+) -> std::result::Result<Judgement, StepFailure> {
     let began = Instant::now();
     let built = verifier.build(submission)?;
     let built_ms = began.elapsed().as_millis();
     let (waited_ms, judgement) = permits.with(|| (began.elapsed().as_millis() - built_ms, verifier.judge(built)));
     let judgement_ms = began.elapsed().as_millis() - built_ms - waited_ms;
     tracing::debug!(built_ms, waited_ms, judgement_ms, "a program was judged");
-    let mut judgement = judgement?;
-    let noticed = screened.map(|screened| screened.findings).unwrap_or_default();
-    judgement.findings.splice(0..0, noticed);
-    Ok(judgement)
+    judgement
+}
+
+fn sleep_unless_cancelled(time: Duration, cancel: &CancelFlag) {
+    let until = Instant::now() + time;
+    while Instant::now() < until && !cancel.is_cancelled() {
+        std::thread::sleep(WATCH_INTERVAL);
+    }
 }
 
 /// Lets so many threads work at the same time.
