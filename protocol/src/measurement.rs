@@ -141,6 +141,10 @@ pub struct DeviceMeasurement {
     /// work it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_ns: Option<f64>,
+    /// Counted samples during which something else computed on the physical core of the host that the programs ran on, as another virtual
+    /// machine does: programs that are bound by launches take longer then, both alike.
+    #[serde(default)]
+    pub shared_core_samples: u32,
     /// Samples that did not count: the device changed while they were taken, or they were taken again with nothing beside them.
     pub rejected_samples: u32,
     /// Why they did not, each reason once.

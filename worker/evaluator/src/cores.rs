@@ -66,6 +66,11 @@ impl TimedCores {
         1 + self.programs.len()
     }
 
+    /// All cores of the machine that this process may use, the reserved ones first.
+    pub(crate) fn all(&self) -> Vec<usize> {
+        [&[self.evaluator], &*self.programs, &*self.others].concat()
+    }
+
     /// Keeps the calling thread on the core of the evaluator.
     pub(crate) fn take(&self) -> Option<OneCore> {
         OneCore::take(self.evaluator)

@@ -6,10 +6,12 @@
 mod core_waits;
 mod floor;
 mod later;
+mod pair_times;
 mod pairs;
 mod process_pairs;
 mod report;
 mod setup;
+mod shared_core;
 mod verify;
 mod weights;
 mod windows;
@@ -25,7 +27,8 @@ use nightshift_sandbox::cores::OneCore;
 
 pub use self::floor::{add_floor, floor_ns};
 use self::later::later_calls;
-use self::pairs::{PairTimes, time_pairs};
+use self::pair_times::PairTimes;
+use self::pairs::time_pairs;
 use self::process_pairs::ProcessPairs;
 use self::report::Report;
 use self::setup::{Basis, Setup};

@@ -145,8 +145,8 @@ fn other_processes_stop_while_a_confirmation_is_timed() {
     });
     assert_eq!(other.end, ProcessEnd::Finished);
     let stopped = began.elapsed().saturating_sub(Duration::from_millis(other.wall_ms));
-    let timed_ns: f64 = measurement.baseline_samples_ns.iter().chain(&measurement.candidate_samples_ns).sum();
-    assert!(stopped.as_secs_f64() * 1e9 > timed_ns, "stopped for {stopped:?} of {timed_ns} ns");
+    let timed_ns = measurement.baseline_samples_ns.iter().chain(&measurement.candidate_samples_ns).sum();
+    assert!(stopped > Duration::from_nanos(timed_ns), "stopped for {stopped:?} of {timed_ns} ns");
 }
 
 #[test]

@@ -81,6 +81,10 @@ fn device(device: &DeviceMeasurement) -> AnyView {
             "Reserved cores of the host",
             device.reserved_cores.map(|cores| if cores == 0 { "none".to_owned() } else { cores.to_string() }).into(),
         ),
+        (
+            "Samples on a core that something else used, too",
+            (device.shared_core_samples > 0).then(|| device.shared_core_samples.to_string()).into(),
+        ),
         ("Rejected samples", rejected.into()),
         ("Device at the beginning", conditions.into()),
         ("Exclusive use of the device", milliseconds(device.exclusive_ms).into()),

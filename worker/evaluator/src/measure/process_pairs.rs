@@ -3,7 +3,7 @@
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::verdict::Finding;
 
-use super::pairs::{PairTimes, WORK_OUTSIDE_CALL};
+use super::pair_times::{PairTimes, WORK_OUTSIDE_CALL};
 use super::{CONFIDENCE, MeasureOptions};
 use crate::statistics::{bootstrap_groups, median};
 
@@ -102,7 +102,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
     use rand_distr::{Distribution, Normal};
 
-    use super::super::pairs::tests::times;
+    use super::super::pair_times::tests::times;
     use super::*;
 
     /// Pairs of processes with these speedups, whose windows agree.

@@ -6,7 +6,7 @@ use nightshift_protocol::machine::{MachineFacts, SandboxReport};
 use nightshift_protocol::measurement::{DeviceMeasurement, Measurement, TimePair, Verification};
 use nightshift_protocol::task::TaskSpec;
 
-use super::pairs::PairTimes;
+use super::pair_times::PairTimes;
 use super::process_pairs::ProcessPairs;
 use super::{CONFIDENCE, MeasureOptions};
 use crate::statistics::{coefficient_of_variation, median};
@@ -92,6 +92,7 @@ impl Report<'_> {
             ),
             reserved_cores: u32::try_from(self.reserved_cores).ok(),
             floor_ns: None,
+            shared_core_samples: pairs.iter().fold(0, |sum, pair| sum.saturating_add(pair.on_shared_core)),
             rejected_samples: pairs.iter().fold(0, |sum, pair| sum.saturating_add(pair.rejected)),
             rejected_because,
             conditions: pairs.first().and_then(|pair| pair.conditions.clone()),

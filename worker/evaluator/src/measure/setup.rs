@@ -9,6 +9,7 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, MAX_CALLS_OF_A_W
 use nightshift_protocol::verdict::Finding;
 
 use self::alone::QuietHost;
+use super::shared_core::ProgramCores;
 use super::weights::{reference_error, weights};
 use super::windows::{Inputs, Usual, draws_of, time_window, usual_times};
 use super::{Round, Side};
@@ -119,8 +120,8 @@ pub(super) struct Setup<'a, M: Memory> {
     pub(super) limits: Limits,
     pub(super) calls: Calls,
     solo: Vec<Solo>,
-    /// The number of this pair of processes.
-    pair: usize,
+    /// Cores of the host for the programs.
+    pub(super) program_cores: ProgramCores,
     usual_on_host: Vec<(usize, (Usual, Usual))>,
     /// The baseline's time of a lone call.
     baseline_ns: f64,
@@ -225,7 +226,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             usual_on_host: Vec::new(),
             calls: Calls::new(basis.baseline_ns, call_bytes),
             solo: Vec::new(),
-            pair,
+            program_cores: ProgramCores::of(context.cores(), pair),
             baseline_ns: basis.baseline_ns,
         })
     }

@@ -8,6 +8,7 @@ use super::{Setup, Solo};
 use crate::cores::TimedCores;
 use crate::lock::DeviceMode;
 use crate::measure::core_waits::CoreWaits;
+use crate::measure::shared_core::ProgramCores;
 use crate::measure::windows::{Inputs, Usual, draws_of, per_call, quietest_times, time_window, usual_times};
 use crate::measure::{DISTURBED, Side};
 use crate::memory::Memory;
@@ -63,7 +64,8 @@ impl<M: Memory> Setup<'_, M> {
                 None => usual,
                 Some(control) => quietest_times(memory, control, &mut draw)?,
             };
-            let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw, &mut waits)?;
+            let cores = &mut self.program_cores;
+            let times = times_alone(memory, (&mut self.baseline, cores), &usual, calls, &mut draw, &mut waits)?;
             self.solo.push(Solo { calls, call_ns: times, usual: (of_candidate, usual) });
         }
         self.end_timing(quiet);
@@ -79,16 +81,12 @@ impl<M: Memory> Setup<'_, M> {
     /// cores differ in what else their caches hold and what else they do. Where the mode asks for quiet, all other processes of this
     /// machine's workers stop until the result is dropped.
     pub(in crate::measure) fn begin_timing(&mut self, mode: DeviceMode) -> QuietHost {
-        let reserved = self.context.cores();
-        let of_programs = reserved.map(|cores| cores.of_programs(self.pair));
         for program in [&mut self.candidate, &mut self.baseline].into_iter().chain(&mut self.control) {
             program.process.set_timed(true);
-            if let Some(cores) = &of_programs {
-                program.process.move_to(cores, true);
-            }
+            program.process.move_to(self.program_cores.in_order(), true);
         }
         let quiet = (mode == DeviceMode::Quiet).then(|| self.context.host.jail.running.quiet());
-        QuietHost { _core: reserved.and_then(TimedCores::take), _quiet: quiet }
+        QuietHost { _core: self.context.cores().and_then(TimedCores::take), _quiet: quiet }
     }
 
     /// Moves the programs back, for calls that are not timed.
@@ -119,7 +117,8 @@ impl<M: Memory> Setup<'_, M> {
         let mut draw = || Inputs::draw(calls, inputs, call_ns, &mut self.seeds);
         let usual = usual_times(memory, &mut self.baseline, &mut draw, true)?;
         let mut waits = CoreWaits::default();
-        let times = times_alone(memory, &mut self.baseline, &usual, calls, &mut draw, &mut waits)?;
+        let cores = &mut self.program_cores;
+        let times = times_alone(memory, (&mut self.baseline, cores), &usual, calls, &mut draw, &mut waits)?;
         self.end_timing(quiet);
         // What was disturbed itself says nothing.
         Ok(if waits.disturbance().is_some() { Vec::new() } else { times })
@@ -133,20 +132,29 @@ pub(in crate::measure) struct QuietHost {
     _quiet: Option<Quiet>,
 }
 
-/// Times of one call of the baseline in windows of so many calls.
+/// Times of one call of the baseline in windows of so many calls, on a core by itself where one is found.
 fn times_alone<M: Memory>(
     memory: &M,
-    baseline: &mut Program<M>,
+    (baseline, cores): (&mut Program<M>, &mut ProgramCores),
     usual: &Usual,
     calls: usize,
     draw: &mut dyn FnMut() -> Inputs,
     waits: &mut CoreWaits,
 ) -> Result<Vec<f64>, Side> {
-    let time = |_| {
+    let (mut times, mut left_out) = (Vec::new(), 0);
+    while times.len() < SOLO_WINDOWS {
+        let core = cores.choose();
+        if core.is_another {
+            baseline.process.move_to(cores.in_order(), true);
+        }
         let inputs = draw();
         let window = waits.during(baseline, |baseline| time_window(memory, baseline, WindowKind::Calls, &inputs, true));
         let window = window.map_err(Side::Baseline)?;
-        Ok(per_call(window.net_ns(usual), calls))
-    };
-    (0..SOLO_WINDOWS).map(time).collect()
+        if (core.is_shared || cores.is_shared()) && left_out < SOLO_WINDOWS && cores.has_patience() {
+            left_out += 1;
+        } else {
+            times.push(per_call(window.net_ns(usual), calls));
+        }
+    }
+    Ok(times)
 }

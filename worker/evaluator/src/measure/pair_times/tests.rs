@@ -36,6 +36,7 @@ pub(in crate::measure) fn times(candidate: f64, lone: f64, hidden: f64, baseline
         turned_wrong: false,
         wrong: false,
         conditions: None,
+        on_shared_core: 0,
         rejected: 0,
         rejected_because: Vec::new(),
         steady: true,
