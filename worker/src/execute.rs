@@ -26,6 +26,7 @@ use nightshift_protocol::api::LeasedStep;
 use nightshift_protocol::machine::{MachineFacts, Toolchain};
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::Target;
+use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_sandbox::process::{CancelFlag, JailHost};
 use nightshift_toolchain::Host;
 use nightshift_toolchain::build::{Role, disk_failure};
@@ -38,7 +39,7 @@ pub use self::devices::find_profilers;
 use self::devices::{CudaBench, SharedGpus};
 use self::examine::{Found, find_all, jail_host};
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain, probe_sandbox, running_jails};
-use self::step::Step;
+use self::step::{Step, ran_out_of_memory};
 pub use self::verify::{BuiltProgram, Judgement, Submission, Verifier, VerifyOptions};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
 use crate::lease::{Work, WorkerConfig};
@@ -165,8 +166,8 @@ impl Workbench {
         let step = Step { bench: self, folder: folder.path(), artifacts, device, cancel };
         match input {
             StepInput::PrepareTask { task } => {
-                let (task, _memory) = step.task_in_memory(task)?;
-                step.prepare_task(&task)
+                let task = step.task(task)?;
+                step.in_memory(&task, || step.prepare_task(&task), ran_out)
             }
             StepInput::Build { task, source, sandbox_required } => {
                 self.admit(*sandbox_required)?;
@@ -174,36 +175,38 @@ impl Workbench {
             }
             StepInput::Check { task, library, reference_library, truth_library, sandbox_required, golden } => {
                 self.admit(*sandbox_required)?;
-                let (task, _memory) = step.task_in_memory(task)?;
+                let task = step.task(task)?;
                 if let Some(golden) = golden.as_ref().filter(|_| step.lacks_python(&task)) {
                     let library = step.library(Role::Candidate, library, &task)?;
-                    return step.check_by_golden_data(&task, &library, golden, *sandbox_required);
+                    let check = || step.check_by_golden_data(&task, &library, golden, *sandbox_required);
+                    return step.in_memory(&task, check, ran_out);
                 }
                 let libraries = Libraries {
                     candidate: step.library(Role::Candidate, library, &task)?,
                     reference: step.library(Role::Reference, reference_library, &task)?,
                     truth: step.library(Role::Truth, truth_library, &task)?,
                 };
-                step.check(&task, &libraries, *sandbox_required)
+                step.in_memory(&task, || step.check(&task, &libraries, *sandbox_required), ran_out)
             }
             StepInput::Measure { task, library, reference_library, confirms, sandbox_required } => {
                 self.admit(*sandbox_required)?;
-                let (task, _memory) = step.task_in_memory(task)?;
+                let task = step.task(task)?;
                 let truth = step.truth(&task)?;
                 let libraries = Libraries {
                     candidate: step.library(Role::Candidate, library, &task)?,
                     reference: step.library(Role::Reference, reference_library, &task)?,
                     truth,
                 };
-                step.measure(&task, &libraries, *confirms, *sandbox_required)
+                step.in_memory(&task, || step.measure(&task, &libraries, *confirms, *sandbox_required), ran_out)
             }
             StepInput::Profile { task, build, measurement, library, sandbox_required, .. } => {
-                let (task, _memory) = step.task_in_memory(task)?;
+                let task = step.task(task)?;
                 match (task.spec.target, library) {
                     (Target::Cuda, Some(library)) => {
                         self.admit(*sandbox_required)?;
                         let library = step.library(Role::Candidate, library, &task)?;
-                        step.profile_on_device(&task, &library, build, measurement)
+                        let profile = || step.profile_on_device(&task, &library, build, measurement);
+                        step.in_memory(&task, profile, ran_out)
                     }
                     _ => step.profile(&task, build, measurement),
                 }
@@ -218,17 +221,21 @@ impl Workbench {
                 source: _,
             } => {
                 self.admit(*sandbox_required)?;
-                let (task, _memory) = step.task_in_memory(task)?;
+                let task = step.task(task)?;
                 let library = step.library(Role::Candidate, library, &task)?;
                 let checks = Checks { thorough: *thorough, without, shared_memory_call_ns: *shared_memory_call_ns };
-                step.sanitize(&task, &library, &checks)
+                step.in_memory(&task, || step.sanitize(&task, &library, &checks), ran_out)
             }
             StepInput::Tune { task, source, reference_library, truth_library, budget, sandbox_required } => {
                 self.admit(*sandbox_required)?;
-                let (task, _memory) = step.task_in_memory(task)?;
+                let task = step.task(task)?;
                 let reference = step.library(Role::Reference, reference_library, &task)?;
                 let truth = step.library(Role::Truth, truth_library, &task)?;
-                step.tune(&task, source, (reference, truth), *budget, *sandbox_required)
+                let tune = || {
+                    let references = (reference.clone(), truth.clone());
+                    step.tune(&task, source, references, *budget, *sandbox_required)
+                };
+                step.in_memory(&task, tune, ran_out)
             }
             StepInput::Plan { .. }
             | StepInput::Replan { .. }
@@ -260,6 +267,17 @@ impl Workbench {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+/// Whether a step found that a program ran out of memory. What a program printed is not kept of measurements: an entry point that fails
+/// after a check that it passed has most likely run out of it.
+fn ran_out(output: &StepOutput) -> bool {
+    match output {
+        StepOutput::Checked { report } => ran_out_of_memory(&report.end, &report.printed),
+        StepOutput::MeasureFailed { end: ProcessEnd::CallFailed { .. }, .. } => true,
+        StepOutput::MeasureFailed { end, .. } => ran_out_of_memory(end, ""),
+        _ => false,
     }
 }
 

@@ -269,16 +269,22 @@ impl CudaBench {
         Ok(context)
     }
 
-    /// Takes a step's share of a GPU's memory, by the number of the GPU in this machine's offers. Idle processes end if the step
-    /// has to wait.
+    /// Takes a step's share of a GPU's memory, or all of it, by the number of the GPU in this machine's offers. Idle processes end if
+    /// the step has to wait, or takes all.
     pub(super) fn take_memory(
         &self,
         number: Option<u32>,
         demand: MemoryDemand,
+        all: bool,
         cancel: &CancelFlag,
     ) -> Result<MemoryShare, StepFailure> {
         let (_, shared) = self.gpu(number)?;
-        shared.memory.take(demand.on_gpu(), 0, &|| shared.pool.clear(), cancel)
+        let beside = if all { u64::MAX } else { 0 };
+        let share = shared.memory.take(demand.on_gpu(), beside, &|| shared.pool.clear(), cancel)?;
+        if all {
+            shared.pool.clear();
+        }
+        Ok(share)
     }
 
     /// Ends processes that are only kept until a step has so many bytes of the machine's memory.

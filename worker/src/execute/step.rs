@@ -11,6 +11,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{MemoryDemand, Target, TaskBundle, TaskSpec};
+use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::BuildProvenance;
 use nightshift_toolchain::build::{Builder, Compiler, PythonBuilder, Role, build, build_python, disk_failure};
@@ -27,6 +28,17 @@ use crate::memory_budget::MemoryShare;
 pub(super) struct StepMemory {
     _of_host: MemoryShare,
     _of_device: Option<MemoryShare>,
+}
+
+/// Whether a program broke down because the memory of its GPU was used up.
+pub(super) fn ran_out_of_memory(end: &ProcessEnd, printed: &str) -> bool {
+    *end != ProcessEnd::Finished && (is_out_of_memory(printed) || is_out_of_memory(&end.describe()))
+}
+
+/// Whether a message of CUDA, of `PyTorch` or of the evaluator says so.
+fn is_out_of_memory(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("out of memory") || text.contains("out_of_memory")
 }
 
 /// Memory of the machine that the processes of one step on a GPU take before they have any tensors, in bytes.
@@ -64,15 +76,31 @@ impl Step<'_> {
         Ok(bundle)
     }
 
-    /// The same for a step that runs programs, with memory for its tensors, which it keeps until all of it is over.
-    pub(super) fn task_in_memory(&self, hash: &ArtifactHash) -> Result<(TaskBundle, StepMemory), StepFailure> {
-        let task = self.task(hash)?;
-        let memory = self.memory_of(&task)?;
-        Ok((task, memory))
+    /// Runs programs of a task with memory for its tensors, which is kept until all of it is over. Where they run out of the memory of
+    /// a GPU, which other steps share, they run once more when they have all of it: models hold more than their tensors, and what
+    /// others use is no fault of a program.
+    pub(super) fn in_memory<T>(
+        &self,
+        task: &TaskBundle,
+        run: impl Fn() -> Result<T, StepFailure>,
+        ran_out: impl Fn(&T) -> bool,
+    ) -> Result<T, StepFailure> {
+        let memory = self.memory_of(task, false)?;
+        let first = run();
+        let lacked = match &first {
+            Ok(output) => ran_out(output),
+            Err(failure) => is_out_of_memory(&failure.code) || is_out_of_memory(&failure.message),
+        };
+        if !lacked || task.spec.target == Target::Cpu || self.cancel.is_cancelled() {
+            return first;
+        }
+        drop(memory);
+        let _memory = self.memory_of(task, true)?;
+        run()
     }
 
-    /// Waits for the memory of a task's tensors.
-    pub(super) fn memory_of(&self, task: &TaskBundle) -> Result<StepMemory, StepFailure> {
+    /// Waits for the memory of a task's tensors, or for all of the GPU's.
+    fn memory_of(&self, task: &TaskBundle, all: bool) -> Result<StepMemory, StepFailure> {
         let demand = MemoryDemand::of(&task.spec)
             .map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
         let began = Instant::now();
@@ -85,8 +113,8 @@ impl Step<'_> {
             }
         };
         let of_host = self.bench.memory.take(demand.on_host(), processes, &give_back, self.cancel)?;
-        let of_device = on_gpu.then(|| self.cuda()?.take_memory(self.device, demand, self.cancel)).transpose()?;
-        tracing::debug!(waited_ms = began.elapsed().as_millis(), "the step has its memory");
+        let of_device = on_gpu.then(|| self.cuda()?.take_memory(self.device, demand, all, self.cancel)).transpose()?;
+        tracing::debug!(waited_ms = began.elapsed().as_millis(), all, "the step has its memory");
         Ok(StepMemory { _of_host: of_host, _of_device: of_device })
     }
 
@@ -240,4 +268,21 @@ pub(super) fn first_error(report: &BuildReport) -> String {
 pub(super) fn secret_seeds() -> Result<SecretSeeds, StepFailure> {
     SecretSeeds::from_os()
         .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_lacked_memory_is_told_from_one_that_broke_down() {
+        let failed = ProcessEnd::CallFailed { entry_point: "forward".to_owned(), status: 1 };
+        let says = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB.";
+        assert!(ran_out_of_memory(&failed, says));
+        assert!(!ran_out_of_memory(&failed, "RuntimeError: shapes cannot be multiplied"));
+        assert!(!ran_out_of_memory(&ProcessEnd::Finished, says), "it coped with it");
+        let fault = |error: &str| ProcessEnd::DeviceFault { error: error.to_owned(), during: "a call".to_owned() };
+        assert!(ran_out_of_memory(&fault("CUDA_ERROR_OUT_OF_MEMORY"), ""));
+        assert!(!ran_out_of_memory(&fault("CUDA_ERROR_ILLEGAL_ADDRESS"), ""));
+    }
 }

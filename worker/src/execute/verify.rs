@@ -19,8 +19,8 @@ use nightshift_toolchain::build::{Role, disk_failure};
 use serde::Serialize;
 use tempfile::TempDir;
 
-use super::Workbench;
-use super::step::{Step, first_error, secret_seeds};
+use super::step::{Step, first_error, ran_out_of_memory, secret_seeds};
+use super::{Workbench, ran_out};
 use crate::artifacts::{StepArtifacts, Transfer};
 
 /// A program to be judged.
@@ -140,14 +140,16 @@ impl<'a> Verifier<'a> {
     pub fn baselines(&self, measure: bool) -> Result<Option<Vec<Baseline>>, StepFailure> {
         let step = step(self.bench, self.folder.path(), self.cancel);
         let libraries = ReferenceLibraries { reference: self.reference.clone(), truth: self.truth.clone() };
-        let _memory = step.memory_of(&self.task)?;
-        let Some(device) = step.device(&self.task, &[&libraries.reference, &libraries.truth])? else {
-            return Ok(Some(Vec::new()));
+        let baselines = || {
+            let Some(device) = step.device(&self.task, &[&libraries.reference, &libraries.truth])? else {
+                return Ok(Some(Vec::new()));
+            };
+            let place = step.place(Some(&device));
+            let context = step.context(&place);
+            let known = step.known_baselines(&self.task, &libraries, &context, &device, measure)?;
+            Ok(known.map(|known| known.baselines))
         };
-        let place = step.place(Some(&device));
-        let context = step.context(&place);
-        let known = step.known_baselines(&self.task, &libraries, &context, &device, measure)?;
-        Ok(known.map(|known| known.baselines))
+        step.in_memory(&self.task, baselines, |_| false)
     }
 
     /// The machine.
@@ -195,11 +197,13 @@ impl<'a> Verifier<'a> {
     fn check(&self, built: &mut BuiltProgram, library: &Path) -> Result<(), StepFailure> {
         let step = step(self.bench, built.folder.path(), self.cancel);
         let (task, libraries) = (&built.task, self.libraries(library.to_path_buf()));
-        let _memory = step.memory_of(task)?;
-        let device = step.device(task, &[&libraries.candidate, &libraries.reference, &libraries.truth])?;
-        let place = step.place(device.as_ref());
-        let context = step.context(&place);
-        let report = check(&context, &task.spec, &libraries, self.options.require_sandbox, &mut secret_seeds()?)?;
+        let checked = || {
+            let device = step.device(task, &[&libraries.candidate, &libraries.reference, &libraries.truth])?;
+            let place = step.place(device.as_ref());
+            let context = step.context(&place);
+            check(&context, &task.spec, &libraries, self.options.require_sandbox, &mut secret_seeds()?)
+        };
+        let report = step.in_memory(task, checked, |report| ran_out_of_memory(&report.end, &report.printed))?;
         let judgement = &mut built.judgement;
         judgement.findings.extend(report.findings.iter().cloned());
         judgement.outcome = if has_violation(&judgement.findings) {
@@ -222,7 +226,6 @@ impl<'a> Verifier<'a> {
         library: &Path,
         judgement: &mut Judgement,
     ) -> Result<(), StepFailure> {
-        let _memory = step.memory_of(task)?;
         let libraries = self.libraries(library.to_path_buf());
         let label = self.baseline.as_ref().map_or_else(|| step.baseline_label(task), |(_, label)| label.clone());
         let baseline = self.baseline.as_ref().map_or(&self.reference, |(path, _)| path);
@@ -231,7 +234,8 @@ impl<'a> Verifier<'a> {
             Target::Cuda => MeasureOptions::confirmation(),
         };
         let timed =
-            step.measure_against(task, &libraries, (baseline, &label), &options, self.options.require_sandbox)?;
+            || step.measure_against(task, &libraries, (baseline, &label), &options, self.options.require_sandbox);
+        let timed = step.in_memory(task, timed, ran_out)?;
         match timed {
             StepOutput::Measured { measurement, findings } => {
                 judgement.findings.extend(findings);
