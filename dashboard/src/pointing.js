@@ -133,8 +133,9 @@
     return answer.ok ? answer.json() : null;
   };
   const point = async (canvas, event) => {
-    const query = JSON.parse(canvas.closest("leptos-island").dataset.props).query;
-    const address = `/api/v1/attempts/points?${query}`;
+    const island = canvas.closest("leptos-island");
+    const value = island.querySelector("select").value;
+    const address = `/api/v1/attempts/points?value=${value}&${JSON.parse(island.dataset.props).query}`;
     if (cloud?.address !== address) cloud = { address, points: read(address, canvas).catch(() => null) };
     const points = await cloud.points;
     if (!points) return;
@@ -151,8 +152,9 @@
     const row = await ask(points, n).catch(() => null);
     if (!row || pointed !== mine) return;
     mine.href = `/runs/${row.run}/attempts/${row.number}`;
-    const speedup = row.speedup ? `, ${row.speedup.estimate.toFixed(2)}×` : "";
-    words.textContent = `${row.task}, attempt ${row.number}: ${row.outcome.replaceAll("_", " ")}${speedup}`;
+    const over = (speedup, baseline) => (speedup ? `, ${speedup.estimate.toFixed(2)}× over ${baseline}` : "");
+    const speedups = over(row.speedup, "the reference") + over(row.speedup_over_fastest, "the fastest baseline");
+    words.textContent = `${row.task}, attempt ${row.number}: ${row.outcome.replaceAll("_", " ")}${speedups}`;
     canvas.setAttribute("data-pointed", "");
     canvas.after(words);
     words.style.left = `${Math.min(x + 12, canvas.clientWidth - words.offsetWidth)}px`;

@@ -43,3 +43,19 @@ for (const scheme of ["light", "dark"]) {
         });
     });
 }
+
+test("attempts are drawn over the fastest baseline, and over the reference when the reader chooses it", async () => {
+    await viewing({ scheme: "light" }, async (view, page) => {
+        const asked = [];
+        page.on("request", (request) => {
+            const address = new URL(request.url());
+            if (address.pathname.endsWith("/attempts/points")) asked.push(address.searchParams.get("value"));
+        });
+        await view.go("/attempts");
+        await page.getByText("All of them as dots").click();
+        await page.getByText(/by their speedup over the fastest baseline/).waitFor();
+        await page.getByRole("combobox", { name: "Speedup over" }).selectOption("the reference");
+        await page.getByText(/by their speedup over the reference/).waitFor();
+        assert.deepEqual(asked, ["speedup_over_fastest", "speedup"]);
+    });
+});

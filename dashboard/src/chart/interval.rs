@@ -29,19 +29,20 @@ pub(crate) struct IntervalMark {
     pub(crate) href: Option<String>,
 }
 
-/// Intervals in the given order; what was not measured is a cross at the bottom.
+/// Intervals in the given order; what was not measured is a cross at the bottom. Each of `levels` is a value of y that means
+/// something, with its name.
 pub(crate) fn intervals(
     caption: &Caption,
     x_label: &str,
     y: &Axis,
     marks: &[IntervalMark],
-    reference: Option<(f64, &'static str)>,
+    levels: &[(f64, &'static str)],
 ) -> Chart {
     let area = Area::of(HEIGHT);
     let left_out = marks.len().saturating_sub(MAX_INTERVALS);
     let shown = marks.get(left_out..).unwrap_or(marks);
     let values = shown.iter().filter_map(|mark| mark.interval).flat_map(|(low, estimate, high)| [low, estimate, high]);
-    let scale = Scale::over(y.spread, values.chain(reference.map(|(at, _)| at)), area.bottom - 14.0, area.top);
+    let scale = Scale::over(y.spread, values.chain(levels.iter().map(|(at, _)| *at)), area.bottom - 14.0, area.top);
     let Some(scale) = scale.map(|scale| scale.with_margin(0.06)).filter(|_| !shown.is_empty()) else {
         return nothing(caption, "Nothing was measured yet.");
     };
@@ -52,9 +53,8 @@ pub(crate) fn intervals(
         let label = out.tag("text").at("x", area.right).at("y", area.bottom + 32.0).with("class", "label end");
         label.text(x_label);
     });
-    if let Some((value, name)) = reference
-        && let Some(at) = scale.place(value)
-    {
+    for (value, name) in levels {
+        let Some(at) = scale.place(*value) else { continue };
         line(&mut out, "reference", (area.left, at), (area.right, at));
         out.tag("text").at("x", area.right).at("y", at - 4.0).with("class", "tick end").text(name);
     }
@@ -131,7 +131,7 @@ mod tests {
             "attempt",
             &Axis::log("speedup", Unit::Times),
             marks,
-            Some((1.0, "baseline")),
+            &[(1.0, "baseline")],
         )
     }
 

@@ -6,6 +6,9 @@ use leptos::task::spawn_local;
 
 use crate::browser::cloud::{self, Cloud};
 
+/// The values of the points, and the baseline that each compares with. The first one is drawn until the reader chooses.
+const BASELINES: [(&str, &str); 2] = [("speedup_over_fastest", "the fastest baseline"), ("speedup", "the reference")];
+
 /// What is seen of the points.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
@@ -25,12 +28,20 @@ pub(crate) fn PointCloud(
     let seen = RwSignal::new(Seen::Loading);
     let (begin, end) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
     let unfolded = RwSignal::new(false);
+    let (first, over_first) = BASELINES[0];
+    let value = RwSignal::new(first.to_owned());
     Effect::new(move |_| {
         // Nobody waits for a million numbers that are not looked at.
         let Some(canvas) = canvas.get().filter(|_| unfolded.get()) else { return };
-        let address = format!("/api/v1/attempts/points?{query}");
+        let asked = value.get();
+        let address = format!("/api/v1/attempts/points?value={asked}&{query}");
         spawn_local(async move {
-            match Cloud::read(&address).await {
+            let cloud = Cloud::read(&address).await;
+            // The reader may have chosen the other baseline while these points were on their way.
+            if value.get_untracked() != asked {
+                return;
+            }
+            match cloud {
                 Some(cloud) => {
                     cloud::draw(&canvas, &cloud);
                     begin.set(cloud.begin());
@@ -49,13 +60,25 @@ pub(crate) fn PointCloud(
     let said = move || match seen.get() {
         Seen::Loading => "Reading all attempts …".to_owned(),
         Seen::Drawn(count) => {
-            format!("{count} attempts by when they began and by their speedup; what has none is at the lower edge")
+            let over = BASELINES.iter().find(|(name, _)| value.with(|value| value == name));
+            let over = over.map_or(over_first, |(_, over)| over);
+            format!(
+                "{count} attempts by when they began and by their speedup over {over}; what has none is at the lower edge"
+            )
         }
         Seen::Failed => "The attempts could not be read: load the page again.".to_owned(),
     };
     view! {
         <details class="picture needs-script" on:toggle=unfold>
             <summary>"All of them as dots"</summary>
+            <p class="filters">
+                <label>
+                    "Speedup over"
+                    <select name="value" on:change=move |event| value.set(event_target_value(&event))>
+                        {BASELINES.map(|(name, over)| view! { <option value=name>{over}</option> }).to_vec()}
+                    </select>
+                </label>
+            </p>
             <figure class="cloud">
                 <canvas node_ref=canvas width="1200" height="300" role="img" aria-label=said></canvas>
                 <p class="cloud-times" aria-hidden="true"><span>{begin}</span><span>{end}</span></p>

@@ -173,7 +173,7 @@ fn speedups(compared: &[Compared]) -> AnyView {
         })
         .collect();
     let caption = Caption::new("Speedups", "Published, each over its own baseline, with its interval.");
-    intervals(&caption, "attempt", &Axis::log("speedup", Unit::Times), &marks, Some((1.0, "reference"))).view()
+    intervals(&caption, "attempt", &Axis::log("speedup", Unit::Times), &marks, &[(1.0, "reference")]).view()
 }
 
 fn table(look: &Look, compared: &[Compared]) -> AnyView {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use axum::response::Response;
 use futures::future::try_join;
 use leptos::prelude::*;
-use nightshift_protocol::api::{AttemptFilter, TableName, TaskBoard};
+use nightshift_protocol::api::{AttemptFilter, BestSoFar, TableName, TaskBoard};
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::time::TimestampMs;
 
@@ -188,22 +188,29 @@ fn history(boards: &[&TaskBoard]) -> Option<AnyView> {
     let series: Vec<Series> = boards
         .iter()
         .filter(|board| !board.history.is_empty())
-        .zip(LINE_CLASSES)
-        .map(|(board, class)| Series {
-            name: board.device.clone().unwrap_or_else(|| "not timed".to_owned()),
-            class,
-            points: board.history.iter().map(|best| (passed(best.at), best.speedup)).collect(),
-            steps: true,
+        .flat_map(|board| {
+            let device = board.device.as_deref().unwrap_or("not timed");
+            let points = |speedup: fn(&BestSoFar) -> Option<f64>| {
+                board.history.iter().filter_map(|best| Some((passed(best.at), speedup(best)?))).collect::<Vec<_>>()
+            };
+            [
+                (format!("{device}, over the reference"), points(|best| Some(best.speedup))),
+                (format!("{device}, over the fastest baseline"), points(|best| best.speedup_over_fastest)),
+            ]
         })
+        .filter(|(_, points)| !points.is_empty())
+        .zip(LINE_CLASSES)
+        .map(|((name, points), class)| Series { name, class, points, steps: true })
         .collect();
     let caption = Caption::new("Best so far", "The fastest right program on each device, over all campaigns.");
     let x = Axis::linear(label, Unit::Plain);
-    Some(lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "reference"))).view())
+    Some(
+        lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "as fast as the baseline"))).view(),
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use nightshift_protocol::api::BestSoFar;
     use nightshift_protocol::id::RunId;
     use nightshift_protocol::task::Target;
     use serde_json::json;
@@ -212,7 +219,7 @@ mod tests {
 
     fn board(task: &str, attempts: u64) -> TaskBoard {
         let run: RunId = format!("run_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}"));
-        let best = BestSoFar { at: TimestampMs(0), speedup: 2.0, run, number: 1 };
+        let best = BestSoFar { at: TimestampMs(0), speedup: 2.0, speedup_over_fastest: Some(1.25), run, number: 1 };
         TaskBoard {
             task: task.to_owned(),
             device: Some("NVIDIA H200".to_owned()),

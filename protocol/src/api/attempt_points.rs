@@ -38,9 +38,11 @@ const UNIT_MS: i64 = 100;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PointValue {
-    /// The speedup.
+    /// The speedup over the reference.
     #[default]
     Speedup,
+    /// The speedup over the fastest baseline.
+    SpeedupOverFastest,
     /// The reward.
     Reward,
     /// What its model calls cost, in US dollars.
@@ -51,13 +53,14 @@ pub enum PointValue {
 
 impl PointValue {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::Speedup, Self::Reward, Self::Cost, Self::Tokens];
+    pub const ALL: [Self; 5] = [Self::Speedup, Self::SpeedupOverFastest, Self::Reward, Self::Cost, Self::Tokens];
 
     /// The name in a query.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Speedup => "speedup",
+            Self::SpeedupOverFastest => "speedup_over_fastest",
             Self::Reward => "reward",
             Self::Cost => "cost",
             Self::Tokens => "tokens",
@@ -286,7 +289,12 @@ mod tests {
     fn the_query_of_points_is_a_filter_and_a_value() {
         let query = PointsQuery::from_pairs([("value", "cost"), ("task", "gemm")]).unwrap();
         assert_eq!(PointsQuery::from_pairs(query.to_pairs()).unwrap(), query);
-        assert!(PointsQuery::from_pairs([("value", "height")]).unwrap_err().reason.contains("speedup, reward"));
+        assert!(
+            PointsQuery::from_pairs([("value", "height")])
+                .unwrap_err()
+                .reason
+                .contains("speedup, speedup_over_fastest, reward")
+        );
         assert!(PointsQuery::from_pairs([("sort", "cost")]).is_err());
     }
 }

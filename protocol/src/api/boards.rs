@@ -21,8 +21,11 @@ pub struct BestSoFar {
     pub run: RunId,
     /// Its number.
     pub number: u32,
-    /// Its speedup.
+    /// Its speedup over the reference.
     pub speedup: f64,
+    /// Its speedup over the fastest baseline, where that baseline is known.
+    #[serde(default)]
+    pub speedup_over_fastest: Option<f64>,
 }
 
 /// A task on a device, in `GET /tasks`.

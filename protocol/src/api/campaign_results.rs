@@ -47,8 +47,17 @@ pub struct CampaignResults {
     pub speedups: Vec<f64>,
     /// How many right and timed attempts there are.
     pub timed: u64,
+    /// Speedups of right attempts over the fastest baseline of their task, sorted and taken like `speedups`.
+    #[serde(default)]
+    pub speedups_over_fastest: Vec<f64>,
+    /// How many right and timed attempts have a known fastest baseline.
+    #[serde(default)]
+    pub timed_over_fastest: u64,
     /// The steps of the curve `fast_p`, from p = 0 on; with more than [`MAX_RESULT_MARKS`] runs, taken evenly.
     pub fast_p: Vec<FastP>,
+    /// The same over the fastest baseline, without the runs whose best program has no known fastest baseline.
+    #[serde(default)]
+    pub fast_p_over_fastest: Vec<FastP>,
     /// Models under strategies.
     pub models: Vec<ModelBoard>,
     /// Devices, those with the most attempts first, at most [`MAX_RESULT_DEVICES`].
@@ -83,8 +92,11 @@ pub struct ResultMark {
     pub number: u32,
     /// What happened to it.
     pub outcome: AttemptOutcome,
-    /// The speedup, when it is right and was timed.
+    /// The speedup over the reference, when it is right and was timed.
     pub speedup: Option<f64>,
+    /// The speedup over the fastest baseline, where that baseline is known, too.
+    #[serde(default)]
+    pub speedup_over_fastest: Option<f64>,
     /// Whether it was the best of its run when it was made.
     pub kept: bool,
 }
@@ -113,8 +125,11 @@ pub struct BestAt {
     pub at: TimestampMs,
     /// Its number.
     pub number: u32,
-    /// Its speedup.
+    /// Its speedup over the reference.
     pub speedup: f64,
+    /// Its speedup over the fastest baseline, where that baseline is known.
+    #[serde(default)]
+    pub speedup_over_fastest: Option<f64>,
 }
 
 /// What a device was used for.

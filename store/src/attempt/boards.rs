@@ -41,6 +41,7 @@ struct Timed {
     finished_ms: i64,
     key: Key,
     speedup_ppm: i64,
+    over_fastest_ppm: Option<i64>,
     is_confirmed: bool,
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn tasks(
                 finished_ms: if slot.finished_ms == ABSENT { slot.created_ms } else { slot.finished_ms },
                 key: (run_id, slot.number),
                 speedup_ppm,
+                over_fastest_ppm: slot.right_over_fastest_ppm(),
                 is_confirmed: slot.is_confirmed,
             });
         }
@@ -123,8 +125,13 @@ fn history(columns: &Columns, timed: &[Timed]) -> Result<Vec<BestSoFar>, Failure
     let told = bests.into_iter().skip(surplus).filter_map(|one| Some((one, columns.runs.get(&one.key.0)?)));
     told.map(|(one, run)| {
         let run: RunId = public_id(&run.id, "a run's id")?;
-        let speedup = from_ppm(one.speedup_ppm);
-        Ok(BestSoFar { at: TimestampMs(one.finished_ms), run, number: one.key.1, speedup })
+        Ok(BestSoFar {
+            at: TimestampMs(one.finished_ms),
+            run,
+            number: one.key.1,
+            speedup: from_ppm(one.speedup_ppm),
+            speedup_over_fastest: one.over_fastest_ppm.map(from_ppm),
+        })
     })
     .collect()
 }

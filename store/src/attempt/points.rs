@@ -39,6 +39,7 @@ pub(crate) fn pack(columns: &Columns, query: &PointsQuery, tagged: Option<Tagged
 fn value(slot: &Slot, of: PointValue) -> Option<f32> {
     let (number, unit) = match of {
         PointValue::Speedup => (slot.speedup_ppm, 1e6),
+        PointValue::SpeedupOverFastest => (slot.over_fastest_ppm, 1e6),
         PointValue::Reward => (slot.reward_ppm, 1e6),
         PointValue::Cost => (slot.cost_microusd, 1e6),
         PointValue::Tokens => (slot.tokens, 1.0),

@@ -19,18 +19,25 @@ use super::wanted::Wanted;
 use crate::direct::public_id;
 use crate::failure::Failure;
 
+/// A best of its time.
+struct Best {
+    at_ms: i64,
+    number: u32,
+    speedup_ppm: i64,
+    over_fastest_ppm: Option<i64>,
+}
+
 /// How the best of a run grew.
 #[derive(Default)]
 struct Line {
     run_id: i64,
-    /// When, the attempt's number, its speedup.
-    bests: Vec<(i64, u32, i64)>,
+    bests: Vec<Best>,
     until_ms: i64,
 }
 
 impl Line {
     fn reached(&self) -> i64 {
-        self.bests.last().map_or(ABSENT, |(_, _, speedup_ppm)| *speedup_ppm)
+        self.bests.last().map_or(ABSENT, |best| best.speedup_ppm)
     }
 }
 
@@ -55,9 +62,11 @@ struct Counts {
     /// Of the places that are told one by one: those that were kept, and others.
     at_places: (u64, u64),
     speedups_ppm: Vec<i64>,
+    over_fastest_ppm: Vec<i64>,
     lines: Vec<Line>,
     /// Of runs whose best attempt is right and timed.
     bests_ppm: Vec<i64>,
+    bests_over_fastest_ppm: Vec<i64>,
     devices: BTreeMap<Label, OfDevice>,
     /// Of attempts that were never timed.
     untimed_device_ms: u64,
@@ -87,8 +96,11 @@ pub(crate) fn of_campaign(
     let mut outcomes: Vec<Facet> =
         outcomes.filter(|(_, count)| *count > 0).map(|(value, count)| Facet { value, count }).collect();
     outcomes.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.value.cmp(&other.value)));
-    let mut speedups_ppm = counts.speedups_ppm;
+    let (mut speedups_ppm, mut over_fastest_ppm) = (counts.speedups_ppm, counts.over_fastest_ppm);
     speedups_ppm.sort_unstable();
+    over_fastest_ppm.sort_unstable();
+    let unknown = number(counts.bests_ppm.len() - counts.bests_over_fastest_ppm.len());
+    let told = |sorted: &[i64]| evenly(sorted, MAX_RESULT_MARKS).map(|ppm| from_ppm(*ppm)).collect();
     Ok(CampaignResults {
         attempts,
         outcomes,
@@ -100,9 +112,12 @@ pub(crate) fn of_campaign(
         marks_of: counts.at_places.0 + counts.at_places.1,
         timed_runs: number(counts.lines.len()),
         lines: lines(columns, counts.lines)?,
-        speedups: evenly(&speedups_ppm, MAX_RESULT_MARKS).map(|ppm| from_ppm(*ppm)).collect(),
+        speedups: told(&speedups_ppm),
         timed: number(speedups_ppm.len()),
+        speedups_over_fastest: told(&over_fastest_ppm),
+        timed_over_fastest: number(over_fastest_ppm.len()),
         fast_p: fast_p(counts.bests_ppm, runs),
+        fast_p_over_fastest: fast_p(counts.bests_over_fastest_ppm, runs.saturating_sub(unknown)),
         models: boards::models(columns, &filter, None),
         devices: devices(columns, counts.devices),
         untimed_device_ms: counts.untimed_device_ms,
@@ -131,14 +146,21 @@ fn count_all(columns: &Columns, wanted: &Wanted, places: &RangeInclusive<u64>) -
         match place {
             Place::Kept => {
                 counts.kept += 1;
-                line.bests.extend(speedup_ppm.map(|speedup_ppm| (at_ms, slot.number, speedup_ppm)));
+                line.bests.extend(speedup_ppm.map(|speedup_ppm| Best {
+                    at_ms,
+                    number: slot.number,
+                    speedup_ppm,
+                    over_fastest_ppm: slot.right_over_fastest_ppm(),
+                }));
             }
             Place::Discarded => counts.discarded += 1,
             Place::Failed => counts.failed += 1,
             Place::Pending => {}
         }
         counts.speedups_ppm.extend(speedup_ppm);
+        counts.over_fastest_ppm.extend(slot.right_over_fastest_ppm());
         counts.bests_ppm.extend(speedup_ppm.filter(|_| slot.is_best));
+        counts.bests_over_fastest_ppm.extend(slot.right_over_fastest_ppm().filter(|_| slot.is_best));
         if let Some(device) = slot.device {
             let used = counts.devices.entry(device).or_insert_with(|| OfDevice {
                 first_ms: slot.created_ms,
@@ -216,6 +238,7 @@ fn marks(
                 number: slot.number,
                 outcome: slot.outcome,
                 speedup: speedup_ppm.map(from_ppm),
+                speedup_over_fastest: slot.right_over_fastest_ppm().map(from_ppm),
                 kept: is_kept,
             }),
             Err(error) => failure = Some(error),
@@ -243,10 +266,11 @@ fn lines(columns: &Columns, mut found: Vec<Line>) -> Result<Vec<ResultLine>, Fai
     found.sort_by_key(|line| line.run_id);
     let told = found.iter().filter_map(|line| Some((line, columns.runs.get(&line.run_id)?)));
     told.map(|(line, run)| {
-        let bests = evenly(&line.bests, MAX_LINE_POINTS).map(|(at_ms, number, speedup_ppm)| BestAt {
-            at: TimestampMs(*at_ms),
-            number: *number,
-            speedup: from_ppm(*speedup_ppm),
+        let bests = evenly(&line.bests, MAX_LINE_POINTS).map(|best| BestAt {
+            at: TimestampMs(best.at_ms),
+            number: best.number,
+            speedup: from_ppm(best.speedup_ppm),
+            speedup_over_fastest: best.over_fastest_ppm.map(from_ppm),
         });
         Ok(ResultLine {
             run: public_id(&run.id, "a run's id")?,

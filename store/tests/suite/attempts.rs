@@ -306,6 +306,11 @@ async fn points_lead_to_their_attempts(bench: Bench) {
     }
     assert_eq!(bench.store.attempt_at(4_000_000_000, 1).await.unwrap_err().code(), "attempt.not_found");
     let filter = AttemptFilter::from_pairs([("task", "gemm")]).unwrap();
+    let fastest = PointsQuery { value: PointValue::SpeedupOverFastest, ..PointsQuery::default() };
+    let points = bench.store.attempt_points(&fastest).await.unwrap();
+    let mut speedups: Vec<f32> = points.iter().filter_map(|point| point.value).collect();
+    speedups.sort_by(f32::total_cmp);
+    assert_eq!(speedups, [0.75, 1.0, 1.0], "of one attempt the fastest baseline is not known");
     let cost = PointsQuery { filter, value: PointValue::Cost };
     let points = bench.store.attempt_points(&cost).await.unwrap();
     assert_eq!(points.iter().map(|point| point.value).collect::<Vec<_>>(), [Some(0.0025)]);

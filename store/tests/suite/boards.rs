@@ -38,8 +38,9 @@ async fn the_board_of_a_task_shows_the_best_confirmed_attempt_and_how_it_came_ab
     let best = board.best.as_ref().unwrap();
     assert_eq!((&best.run, best.number), (&runs[1], 3), "neither what was measured once nor what was wrong");
     assert_eq!(best.speedup_over_fastest.map(|speedup| speedup.estimate), Some(1.5));
-    let history: Vec<(i64, f64)> = board.history.iter().map(|best| (best.at.0, best.speedup)).collect();
-    assert_eq!(history, [(10, 1.25), (30, 2.0), (50, 3.0)]);
+    let history: Vec<(i64, f64, Option<f64>)> =
+        board.history.iter().map(|best| (best.at.0, best.speedup, best.speedup_over_fastest)).collect();
+    assert_eq!(history, [(10, 1.25, Some(0.625)), (30, 2.0, Some(1.0)), (50, 3.0, Some(1.5))]);
     let of_first = AttemptFilter { run: Some(runs[0].clone()), ..AttemptFilter::default() };
     assert_eq!(bench.store.task_boards(&of_first).await.unwrap()[0].best.as_ref().unwrap().number, 4);
 }
@@ -62,15 +63,21 @@ async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
     let outcomes: Vec<(&str, u64)> = results.outcomes.iter().map(|facet| (facet.value.as_str(), facet.count)).collect();
     assert_eq!(outcomes, [("correct_faster", 3), ("compile_failed", 1), ("pending", 1), ("runtime_failed", 1)]);
     assert_eq!(results.speedups, [1.25, 1.5, 2.0], "of right ones alone");
+    assert_eq!((results.speedups_over_fastest, results.timed_over_fastest), (vec![0.625, 0.75, 1.0], 3));
     let marks: Vec<(u64, u32, bool)> = results.marks.iter().map(|mark| (mark.place, mark.number, mark.kept)).collect();
     assert_eq!(marks, [(1, 1, true), (2, 2, false), (3, 3, false), (4, 4, true), (5, 5, false), (6, 1, false)]);
-    assert_eq!(results.marks[2].speedup, None, "a wrong program has no speedup");
+    let third = &results.marks[2];
+    assert_eq!((third.speedup, third.speedup_over_fastest), (None, None), "a wrong program has no speedup");
+    assert_eq!((results.marks[3].speedup, results.marks[3].speedup_over_fastest), (Some(2.0), Some(1.0)));
     let line = &results.lines[0];
     assert_eq!((results.lines.len(), &line.run, line.grew), (1, &runs[0], 2));
-    let bests: Vec<(u32, f64)> = line.bests.iter().map(|best| (best.number, best.speedup)).collect();
-    assert_eq!((bests.as_slice(), line.until), (&[(1, 1.5), (4, 2.0)][..], TimestampMs(2_004)));
+    let bests: Vec<(u32, f64, Option<f64>)> =
+        line.bests.iter().map(|best| (best.number, best.speedup, best.speedup_over_fastest)).collect();
+    assert_eq!((bests, line.until), (vec![(1, 1.5, Some(0.75)), (4, 2.0, Some(1.0))], TimestampMs(2_004)));
     let curve: Vec<(f64, f64)> = results.fast_p.iter().map(|place| (place.p, place.share)).collect();
     assert_eq!(curve, [(0.0, 1.0 / 3.0), (2.0, 0.0)], "one of three runs has a right program");
+    let curve: Vec<(f64, f64)> = results.fast_p_over_fastest.iter().map(|place| (place.p, place.share)).collect();
+    assert_eq!(curve, [(0.0, 1.0 / 3.0), (1.0, 0.0)]);
     assert_eq!((results.models.len(), results.models[0].runs, results.models[0].attempts), (1, 2, 6));
     let device = &results.devices[0];
     assert_eq!((device.device.as_str(), device.runs, device.attempts), ("NVIDIA H200", 1, 4));

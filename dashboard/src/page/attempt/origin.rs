@@ -133,8 +133,7 @@ fn searched(report: &TuneReport) -> AnyView {
         .collect();
     let caption =
         Caption::new("Variants", "Speedup over the baseline in the last round of each; what was not timed is a cross.");
-    let drawn =
-        intervals(&caption, "values", &Axis::log("speedup", Unit::Times), &marks, Some((1.0, "reference"))).view();
+    let drawn = intervals(&caption, "values", &Axis::log("speedup", Unit::Times), &marks, &[(1.0, "reference")]).view();
     let rows: Vec<Vec<Cell>> = report
         .variants
         .iter()

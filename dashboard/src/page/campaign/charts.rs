@@ -5,19 +5,58 @@ use std::fmt::Write as _;
 use leptos::prelude::*;
 use nightshift_protocol::api::{BestAt, CampaignDetail, CampaignResults, ResultLine, ResultMark};
 use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::time::TimestampMs;
 
 use super::outcome::Outcome;
 use super::results::{curves, has_tall_plot};
 use crate::address::Address;
-use crate::chart::{Axis, Caption, Dots, Group, Series, Unit, float_u64, histogram, lines, scatter, since_beginning};
+use crate::chart::{
+    Axis, Caption, Dots, Group, Series, Unit, float_u64, histogram, lines, scatter, show, since_beginning,
+};
 use crate::format::{count, counted, words};
 use crate::page::failure::PageError;
 use crate::page::parts::on_page_only;
+use crate::table;
 
 /// Classes of lines, in their order.
 const LINE_CLASSES: [&str; 8] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
+
+/// The part of the address that names the baseline of the charts; without it they are over the fastest one.
+const BASELINE: &str = "baseline";
+
+/// Returns the baseline of the charts: the one of the address, or the reference where no fastest baseline is known.
+fn baseline_of(address: &Address, results: &CampaignResults) -> TargetBaseline {
+    let is_asked = address.get(BASELINE) == Some(TargetBaseline::Reference.as_str());
+    if is_asked || results.timed_over_fastest == 0 { TargetBaseline::Reference } else { TargetBaseline::Fastest }
+}
+
+fn name_of(baseline: TargetBaseline) -> &'static str {
+    match baseline {
+        TargetBaseline::Fastest => "fastest baseline",
+        TargetBaseline::Reference => "reference",
+    }
+}
+
+/// Returns the axis of speedups over this baseline.
+fn speedup_axis(baseline: TargetBaseline) -> Axis {
+    let label = match baseline {
+        TargetBaseline::Fastest => "speedup over the fastest baseline",
+        TargetBaseline::Reference => "speedup over the reference",
+    };
+    Axis::log(label, Unit::Times)
+}
+
+/// Links that choose the baseline of the charts, where the fastest one is known.
+fn baselines(address: &Address, results: &CampaignResults) -> Option<AnyView> {
+    let choices = [
+        ("", "Over the fastest baseline".to_owned()),
+        (TargetBaseline::Reference.as_str(), "Over the reference".to_owned()),
+    ];
+    (results.timed_over_fastest > 0)
+        .then(|| on_page_only(table::chips(address, BASELINE, "Baseline of the charts", &choices).into_any()))
+}
 
 /// The places of attempts that the address asks for: a part of the picture of all of them.
 pub(super) fn places(address: &Address) -> Result<(Option<u64>, Option<u64>), PageError> {
@@ -72,14 +111,16 @@ pub(super) fn charts(
     now: TimestampMs,
 ) -> impl IntoView + use<> {
     let all = Address::parse("/attempts").with("campaign", Some(detail.summary.id.as_str()));
+    let baseline = baseline_of(address, results);
     view! {
         <h2 id="attempts">"Progress and distributions"</h2>
         {by_outcome(&all, results)}
+        {baselines(address, results)}
         <div class="charts">
-            {best_so_far(detail, results, now)}
-            <div id="every-attempt">{attempts(address, results)}</div>
+            {best_so_far(detail, results, baseline, now)}
+            <div id="every-attempt">{attempts(address, results, baseline)}</div>
             {(!has_tall_plot(outcomes)).then(|| curves(outcomes))}
-            {distribution(results)}
+            {distribution(results, baseline)}
         </div>
         {on_page_only(zoom(address, results))}
     }
@@ -101,23 +142,40 @@ fn by_outcome(all: &Address, results: &CampaignResults) -> impl IntoView + use<>
     })
 }
 
-fn distribution(results: &CampaignResults) -> AnyView {
-    let drawn = results.speedups.len();
-    let mut about = "All attempts with right results, by their speedup.".to_owned();
-    if is_part(drawn, results.timed) {
+fn distribution(results: &CampaignResults, baseline: TargetBaseline) -> AnyView {
+    let (speedups, timed) = match baseline {
+        TargetBaseline::Fastest => (&results.speedups_over_fastest, results.timed_over_fastest),
+        TargetBaseline::Reference => (&results.speedups, results.timed),
+    };
+    let name = name_of(baseline);
+    let mut about = format!("All attempts with right results, by their speedup over the {name}.");
+    if is_part(speedups.len(), timed) {
         about = format!(
-            "Attempts with right results, by their speedup: {} of {}, taken evenly from the slowest to the fastest.",
-            count(as_count(drawn)),
-            count(results.timed)
+            "Attempts with right results, by their speedup over the {name}: {} of {}, taken evenly from the slowest to the fastest.",
+            count(as_count(speedups.len())),
+            count(timed)
         );
     }
-    let group =
-        Group { name: "attempts".to_owned(), class: "series-1", values: results.speedups.clone(), ..Group::default() };
-    histogram(&Caption::new("Speedups", about), &Axis::log("speedup", Unit::Times), &[group]).view()
+    about.push_str(&left_out(results.timed - timed));
+    let group = Group { name: "attempts".to_owned(), class: "series-1", values: speedups.clone(), ..Group::default() };
+    histogram(&Caption::new("Speedups", about), &speedup_axis(baseline), &[group]).view()
+}
+
+/// Says how many timed attempts a chart cannot show.
+fn left_out(attempts: u64) -> String {
+    if attempts == 0 {
+        return String::new();
+    }
+    format!(" The fastest baseline of {} is not recorded.", counted(attempts, "attempt", "attempts"))
 }
 
 /// The best of each run so far, over time, and the best of all of them.
-fn best_so_far(detail: &CampaignDetail, results: &CampaignResults, now: TimestampMs) -> AnyView {
+fn best_so_far(
+    detail: &CampaignDetail,
+    results: &CampaignResults,
+    baseline: TargetBaseline,
+    now: TimestampMs,
+) -> AnyView {
     let began = detail.summary.created_at;
     let ends = detail.runs.iter().filter_map(|run| run.finished_at).chain(results.lines.iter().map(|line| line.until));
     // A best stays the best while the campaign goes on without it.
@@ -125,7 +183,8 @@ fn best_so_far(detail: &CampaignDetail, results: &CampaignResults, now: Timestam
     let (unit_ms, label) = since_beginning(end.since_ms(began));
     let passed = |at: TimestampMs| float_u64(at.since_ms(began)) / unit_ms;
     let line = |name: String, class, bests: &[BestAt]| {
-        let mut points: Vec<(f64, f64)> = bests.iter().map(|best| (passed(best.at), best.speedup)).collect();
+        let points = bests.iter().filter_map(|best| Some((passed(best.at), best_speedup(best, baseline)?)));
+        let mut points: Vec<(f64, f64)> = points.collect();
         points.extend(points.last().map(|(_, best)| (passed(end), *best)));
         Series { name, class, points, steps: true }
     };
@@ -133,13 +192,15 @@ fn best_so_far(detail: &CampaignDetail, results: &CampaignResults, now: Timestam
     let mut series = Vec::new();
     if results.lines.len() > 1 {
         let name = if is_some { "the best of these" } else { "the best of the campaign" };
-        series.push(line(name.to_owned(), "series-all", &best_of_all(&results.lines)));
+        series.push(line(name.to_owned(), "series-all", &best_of_all(&results.lines, baseline)));
     }
     series.extend(results.lines.iter().zip(LINE_CLASSES).map(|(one, class)| line(one.task.clone(), class, &one.bests)));
-    let mut about = "The fastest right program of each run, over the time since the beginning.".to_owned();
+    let name = name_of(baseline);
+    let mut about =
+        format!("Speedup of the fastest right program of each run over the {name}, by the time since the beginning.");
     if is_some {
         about = format!(
-            "The fastest right program over the time since the beginning, of the {} fastest of {} runs.",
+            "Speedup of the fastest right program over the {name}, by the time since the beginning, of the {} fastest of {} runs.",
             results.lines.len(),
             count(results.timed_runs)
         );
@@ -149,24 +210,32 @@ fn best_so_far(detail: &CampaignDetail, results: &CampaignResults, now: Timestam
     }
     let x = Axis::linear(label, Unit::Plain).beginning_at_zero();
     let caption = Caption::new("Best so far", about);
-    lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "reference"))).view()
+    lines(&caption, &x, &speedup_axis(baseline), &series, Some((1.0, name))).view()
 }
 
 /// What was the best of all these runs, and when.
-fn best_of_all(lines: &[ResultLine]) -> Vec<BestAt> {
+fn best_of_all(lines: &[ResultLine], baseline: TargetBaseline) -> Vec<BestAt> {
     let mut all: Vec<BestAt> = lines.iter().flat_map(|line| line.bests.iter().copied()).collect();
     all.sort_by_key(|best| best.at);
     let mut highest = f64::NEG_INFINITY;
     all.retain(|best| {
-        let is_better = best.speedup > highest;
-        highest = highest.max(best.speedup);
+        let Some(speedup) = best_speedup(best, baseline) else { return false };
+        let is_better = speedup > highest;
+        highest = highest.max(speedup);
         is_better
     });
     all
 }
 
+fn best_speedup(best: &BestAt, baseline: TargetBaseline) -> Option<f64> {
+    match baseline {
+        TargetBaseline::Fastest => best.speedup_over_fastest,
+        TargetBaseline::Reference => Some(best.speedup),
+    }
+}
+
 /// Every attempt: kept, right but not better, or failed.
-fn attempts(address: &Address, results: &CampaignResults) -> AnyView {
+fn attempts(address: &Address, results: &CampaignResults, baseline: TargetBaseline) -> AnyView {
     let (drawn, all) = (results.marks.len(), results.marks_of);
     let is_zoomed = is_zoomed(address);
     let name = |name: &str, number: u64| {
@@ -179,21 +248,37 @@ fn attempts(address: &Address, results: &CampaignResults) -> AnyView {
         dots(name("failed, at the lower edge", results.failed), "failed"),
     ];
     for mark in &results.marks {
-        let (kind, speedup) = match (mark.speedup, mark.kept) {
+        let speedup = match baseline {
+            TargetBaseline::Fastest => mark.speedup_over_fastest,
+            TargetBaseline::Reference => mark.speedup,
+        };
+        let (kind, speedup) = match (speedup, mark.kept) {
             (Some(speedup), true) => (0, speedup),
             (Some(speedup), false) => (1, speedup),
             // What has no speedup stands on a line of its own, well below the baseline.
             (None, _) if is_over(mark) => (2, FAILED_AT),
             (None, _) => continue,
         };
-        let text = format!("{}, attempt {}: {}", mark.task, mark.number, words(mark.outcome.as_str()));
+        let times = |speedup: Option<f64>, over: &str| {
+            speedup.map_or_else(String::new, |speedup| format!(", {} over the {over}", show(speedup, Unit::Times)))
+        };
+        let text = format!(
+            "{}, attempt {}: {}{}{}",
+            mark.task,
+            mark.number,
+            words(mark.outcome.as_str()),
+            times(mark.speedup, name_of(TargetBaseline::Reference)),
+            times(mark.speedup_over_fastest, name_of(TargetBaseline::Fastest))
+        );
         kinds[kind].points.push((float_u64(mark.place), speedup, text));
         kinds[kind].hrefs.push(format!("/runs/{}/attempts/{}", mark.run, mark.number));
     }
-    let mut about = "By what became of it, run after run.".to_owned();
+    let over = name_of(baseline);
+    let mut about = format!("Speedup over the {over}, by what became of it, run after run.");
     if is_part(drawn, all) {
-        about = format!(
-            "By what became of it, run after run. {} of {} attempts are drawn, taken evenly; new bests come first.",
+        let _ = write!(
+            about,
+            " {} of {} attempts are drawn, taken evenly; new bests come first.",
             count(as_count(drawn)),
             count(all)
         );
@@ -203,7 +288,7 @@ fn attempts(address: &Address, results: &CampaignResults) -> AnyView {
     }
     let x = Axis::linear("attempts of the campaign", Unit::Count);
     let caption = Caption::new("Every attempt", about);
-    scatter(&caption, &x, &Axis::log("speedup", Unit::Times), &kinds, Some((1.0, "reference"))).view()
+    scatter(&caption, &x, &speedup_axis(baseline), &kinds, Some((1.0, over))).view()
 }
 
 /// Where attempts without a speedup are drawn.
@@ -223,11 +308,13 @@ fn as_count(len: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn the_best_of_all_runs_only_grows() {
-        let best = |at, speedup| BestAt { at: TimestampMs(at), number: 1, speedup };
+        let best = |at, speedup| BestAt { at: TimestampMs(at), number: 1, speedup, speedup_over_fastest: None };
         let line = |bests: Vec<BestAt>| ResultLine {
             run: format!("run_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),
             task: "softmax".to_owned(),
@@ -236,7 +323,46 @@ mod tests {
             bests,
         };
         let lines = [line(vec![best(1, 1.5), best(5, 3.0)]), line(vec![best(2, 1.2), best(4, 2.0), best(8, 2.5)])];
-        let all: Vec<(i64, f64)> = best_of_all(&lines).iter().map(|best| (best.at.0, best.speedup)).collect();
+        let all: Vec<(i64, f64)> =
+            best_of_all(&lines, TargetBaseline::Reference).iter().map(|best| (best.at.0, best.speedup)).collect();
         assert_eq!(all, [(1, 1.5), (4, 2.0), (5, 3.0)]);
+        assert!(best_of_all(&lines, TargetBaseline::Fastest).is_empty(), "no fastest baseline is known");
+    }
+
+    #[test]
+    fn charts_are_over_the_fastest_baseline_unless_the_address_asks_for_the_reference() {
+        let mark = |place: u64, over_fastest: Option<f64>| {
+            json!({"place": place, "run": format!("run_{}", "0".repeat(32)), "task": "softmax", "number": place,
+                "outcome": "correct_faster", "speedup": 4.0, "speedup_over_fastest": over_fastest, "kept": true})
+        };
+        let results = |over_fastest: Vec<f64>| -> CampaignResults {
+            let value = json!({"attempts": 2, "outcomes": [], "kept": 2, "discarded": 0, "failed": 0, "pending": 0,
+                "marks": [mark(1, over_fastest.first().copied()), mark(2, None)], "marks_of": 2, "lines": [],
+                "timed_runs": 1, "speedups": [4.0, 4.0], "timed": 2, "timed_over_fastest": over_fastest.len(),
+                "speedups_over_fastest": over_fastest, "fast_p": [], "models": [], "devices": []});
+            serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}"))
+        };
+        let html = |address: &str, results: &CampaignResults| {
+            let address = Address::parse(address);
+            let baseline = baseline_of(&address, results);
+            let (dots, bars) = (attempts(&address, results, baseline), distribution(results, baseline));
+            Owner::new().with(|| view! { {baselines(&address, results)}{dots}{bars} }.to_html())
+        };
+        let known = results(vec![1.25]);
+        let over_fastest = html("/campaigns/x", &known);
+        for part in [
+            "speedup over the fastest baseline",
+            "4.00× over the reference, 1.25× over the fastest baseline",
+            "new best of its run (1)",
+            "The fastest baseline of 1 attempt is not recorded.",
+            "href=\"/campaigns/x?baseline=reference\"",
+        ] {
+            assert!(over_fastest.contains(part), "{part} in {over_fastest}");
+        }
+        let over_reference = html("/campaigns/x?baseline=reference", &known);
+        assert!(over_reference.contains("new best of its run (2)"), "{over_reference}");
+        assert!(!over_reference.contains("speedup over the fastest baseline"), "{over_reference}");
+        let unknown = html("/campaigns/x", &results(Vec::new()));
+        assert!(unknown.contains("speedup over the reference") && !unknown.contains("baseline=reference"));
     }
 }

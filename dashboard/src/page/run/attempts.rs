@@ -3,9 +3,12 @@
 use leptos::prelude::*;
 use nightshift_protocol::api::{RunDetail, TableName};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+use nightshift_protocol::baseline::BaselineKind;
+use nightshift_protocol::measurement::Interval;
 
 use crate::chart::{Axis, Caption, IntervalMark, Node, Series, Unit, intervals, lineage, lines, show};
 use crate::format::speedup;
+use crate::page::attempt::{fastest_baseline, speedup_over_fastest};
 use crate::page::attempts::picks::Picks;
 use crate::page::compare::MAX_COMPARED;
 use crate::page::files;
@@ -51,9 +54,12 @@ fn name(detail: &RunDetail, number: u32) -> String {
     format!("{}/{number}", detail.summary.id)
 }
 
-fn said(attempt: &Attempt) -> String {
+fn said(detail: &RunDetail, attempt: &Attempt) -> String {
     let fast = attempt.speedup().map_or_else(String::new, |interval| format!(", {}", speedup(interval)));
-    format!("attempt {}: {}{fast}", attempt.number, words(attempt.outcome.as_str()))
+    let over_fastest = speedup_over_fastest(detail, attempt).map_or_else(String::new, |interval| {
+        format!(", {} over the fastest baseline", show(interval.estimate, Unit::Times))
+    });
+    format!("attempt {}: {}{fast}{over_fastest}", attempt.number, words(attempt.outcome.as_str()))
 }
 
 fn tree(detail: &RunDetail) -> AnyView {
@@ -68,7 +74,7 @@ fn tree(detail: &RunDetail) -> AnyView {
             label: attempt
                 .speedup()
                 .map_or_else(|| words(attempt.stage.as_str()), |interval| show(interval.estimate, Unit::Times)),
-            words: said(attempt),
+            words: said(detail, attempt),
             href: href(detail, attempt.number),
         })
         .collect();
@@ -89,32 +95,49 @@ fn speedups(detail: &RunDetail) -> AnyView {
             name: attempt.number.to_string(),
             interval: attempt.speedup().map(|interval| (interval.low, interval.estimate, interval.high)),
             class: class(detail, attempt),
-            words: said(attempt),
+            words: said(detail, attempt),
             href: Some(href(detail, attempt.number)),
         })
         .collect();
-    let caption =
-        Caption::new("Speedup of each attempt", "With its interval; a cross is an attempt that was not timed.");
-    intervals(&caption, "attempt", &Axis::log("speedup", Unit::Times), &marks, Some((1.0, "reference"))).view()
+    let caption = Caption::new(
+        "Speedup of each attempt",
+        "Over the reference, with its interval; a cross is an attempt that was not timed. What is above the line of the fastest baseline is faster than it.",
+    );
+    let mut levels = vec![(1.0, "reference")];
+    let faster = fastest_baseline(detail).filter(|fastest| fastest.kind != BaselineKind::Reference);
+    levels.extend(faster.map(|fastest| (fastest.speedup.estimate, "fastest baseline")));
+    intervals(&caption, "attempt", &Axis::log("speedup over the reference", Unit::Times), &marks, &levels).view()
 }
 
 fn best_so_far(detail: &RunDetail) -> AnyView {
-    let mut best: Option<f64> = None;
-    let mut points = Vec::new();
-    for attempt in detail.view.attempts.iter().filter(|attempt| attempt.outcome.is_correct()) {
-        if let Some(speedup) = attempt.speedup() {
-            let so_far = best.map_or(speedup.estimate, |best| best.max(speedup.estimate));
-            best = Some(so_far);
-            points.push((f64::from(attempt.number), so_far));
-        }
-    }
-    if points.len() < 2 {
+    let over_fastest = highest_so_far(detail, |attempt| speedup_over_fastest(detail, attempt));
+    let series = [
+        Series {
+            name: "over the reference".to_owned(),
+            class: "series-1",
+            points: highest_so_far(detail, Attempt::speedup),
+            steps: true,
+        },
+        Series { name: "over the fastest baseline".to_owned(), class: "series-2", points: over_fastest, steps: true },
+    ];
+    if series[0].points.len() < 2 {
         return ().into_any();
     }
-    let series = Series { name: "best so far".to_owned(), class: "series-1", points, steps: true };
     let caption = Caption::new("Best so far", "The highest published speedup after each attempt.");
     let x = Axis::linear("attempt", Unit::Count);
-    lines(&caption, &x, &Axis::log("speedup", Unit::Times), &[series], Some((1.0, "reference"))).view()
+    lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "as fast as the baseline"))).view()
+}
+
+/// Returns the highest speedup up to each timed attempt with right results.
+fn highest_so_far(detail: &RunDetail, speedup: impl Fn(&Attempt) -> Option<Interval>) -> Vec<(f64, f64)> {
+    let right = detail.view.attempts.iter().filter(|attempt| attempt.outcome.is_correct());
+    let mut best = f64::NEG_INFINITY;
+    right
+        .filter_map(|attempt| {
+            best = best.max(speedup(attempt)?.estimate);
+            Some((f64::from(attempt.number), best))
+        })
+        .collect()
 }
 
 /// The list; its boxes choose what is compared, without any script. What is chosen stands in the address of the page, which
@@ -133,7 +156,8 @@ fn list(detail: &RunDetail) -> AnyView {
                     <thead>
                         <tr>
                             <th><span class="aside">"Choose"</span></th><th class="number">"No."</th><th>"Stage"</th>
-                            <th class="number">"From"</th><th>"Outcome"</th><th>"Speedup"</th><th class="number">"Gain"</th>
+                            <th class="number">"From"</th><th>"Outcome"</th><th>"Over the reference"</th>
+                            <th>"Over the fastest"</th><th class="number">"Gain"</th>
                             <th class="number">"Reward"</th><th>"Change"</th><th>"Then"</th>
                         </tr>
                     </thead>
@@ -158,6 +182,7 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
     let is_best = detail.view.best_attempt == Some(number);
     let is_confirmed = attempt.confirmation.is_some() && attempt.outcome.is_correct();
     let shown = attempt.speedup().map_or_else(|| "–".to_owned(), speedup);
+    let over_fastest = speedup_over_fastest(detail, attempt).map_or_else(|| "–".to_owned(), speedup);
     let gain = attempt.gain.map_or_else(|| "–".to_owned(), |gain| show(gain.measured, Unit::Times));
     let reward = attempt.reward.as_ref().map_or_else(|| "–".to_owned(), |reward| crate::format::reward(reward.reward));
     let plain = |text: &str| crate::markup::visible(text).into_owned();
@@ -186,6 +211,7 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
                 {is_best.then(|| view! { <span class="tag completed">"best"</span> })}
                 {is_confirmed.then(|| view! { <span class="tag">"confirmed"</span> })}
             </td>
+            <td><span class="measured">{over_fastest}</span></td>
             <td class="number">{gain}</td>
             <td class="number">{reward}</td>
             <td class="quiet">{change}</td>
@@ -197,10 +223,34 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
 
 #[cfg(test)]
 mod tests {
+    use nightshift_protocol::baseline::Baseline;
+    use nightshift_protocol::measurement::Measurement;
+
     use super::*;
     use crate::address::Address;
     use crate::page::attempts::picks;
     use crate::page::sample::Sample;
+
+    #[test]
+    fn charts_and_list_have_both_baselines() {
+        let mut detail = Sample::read().detail;
+        let exactly = |estimate| Interval { estimate, low: estimate, high: estimate };
+        let measured = detail.view.attempts.iter().find_map(|attempt| attempt.published().cloned());
+        let Some((prepared, measured)) = detail.view.prepared.as_mut().zip(measured) else {
+            panic!("nothing is timed")
+        };
+        let measurement = Some(Box::new(Measurement { speedup: exactly(2.0), ..measured }));
+        prepared.baselines = vec![Baseline { kind: BaselineKind::Compile, measurement, reason: None }];
+        let best = detail.view.attempts.iter().filter_map(Attempt::speedup).map(|speedup| speedup.estimate);
+        let half = show(best.fold(0.0, f64::max) / 2.0, Unit::Times);
+        let drawn = Owner::new().with(|| view! { {speedups(&detail)}{best_so_far(&detail)} }.to_html());
+        for part in [">fastest baseline</text>", ">over the reference<", ">over the fastest baseline<"] {
+            assert!(drawn.contains(part), "{part} in {drawn}");
+        }
+        assert!(drawn.contains(&format!(", {half} over the fastest baseline")), "{half} in {drawn}");
+        let listed = Owner::new().with(|| list(&detail).to_html());
+        assert!(listed.contains("Over the fastest") && listed.contains(&half), "{half} in {listed}");
+    }
 
     #[test]
     fn the_address_says_which_boxes_are_ticked_and_what_else_is_compared() {
