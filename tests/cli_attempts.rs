@@ -45,6 +45,9 @@ fn generated_attempts_are_the_same_for_the_same_seed_and_whole_enough_for_every_
     assert!((estimate("speedup_over_fastest") - estimate("speedup")).abs() < 1e-5, "{best}");
     let over_fastest = ["list", "attempts", "--correct", "--sort", "speedup_over_fastest", "--limit", "1"];
     assert_eq!(json(one.path(), &over_fastest)["items"][0]["speedup_over_fastest"], best["speedup_over_fastest"]);
+    let bound = (estimate("speedup_over_fastest") - 0.001).to_string();
+    let fast = ["list", "attempts", "--correct", "--min-speedup-over-fastest", &bound];
+    assert_eq!(json(one.path(), &fast)["total"], 1, "only the best one is that fast");
     let table = text(one.path(), &over_fastest);
     assert!(table.contains("fastest"), "{table}");
     let interval = format!("{:.2}x", estimate("speedup"));

@@ -35,12 +35,18 @@ pub(crate) struct AttemptFlags {
     /// Only attempts whose speedup was confirmed in a fresh process
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub(crate) confirmed: Option<bool>,
-    /// Only attempts with at least this speedup
+    /// Only attempts with at least this speedup over the reference
     #[arg(long, value_name = "FACTOR")]
     pub(crate) min_speedup: Option<f64>,
-    /// Only attempts with at most this speedup
+    /// Only attempts with at most this speedup over the reference
     #[arg(long, value_name = "FACTOR")]
     pub(crate) max_speedup: Option<f64>,
+    /// Only attempts with at least this speedup over the fastest baseline
+    #[arg(long, value_name = "FACTOR")]
+    pub(crate) min_speedup_over_fastest: Option<f64>,
+    /// Only attempts with at most this speedup over the fastest baseline
+    #[arg(long, value_name = "FACTOR")]
+    pub(crate) max_speedup_over_fastest: Option<f64>,
     /// Only attempts with at least this reward
     #[arg(long, value_name = "REWARD", allow_hyphen_values = true)]
     pub(crate) min_reward: Option<f64>,

@@ -38,13 +38,15 @@ const COLUMNS: [Column; 11] = [
 /// Rows of one page, unless the address says otherwise.
 const PER_PAGE: u32 = 50;
 /// Names of choices that a form of filters hands on.
-const FIELDS: [(&str, &str); 6] = [
+const FIELDS: [(&str, &str); 8] = [
     ("q", "Words: task, model, device, id"),
     ("task", "Task"),
     ("model", "Model"),
     ("tag", "Tag"),
-    ("min_speedup", "Speedup at least"),
-    ("max_speedup", "Speedup at most"),
+    ("min_speedup", "Over the reference, at least"),
+    ("max_speedup", "Over the reference, at most"),
+    ("min_speedup_over_fastest", "Over the fastest baseline, at least"),
+    ("max_speedup_over_fastest", "Over the fastest baseline, at most"),
 ];
 /// What a form keeps of the address without showing it.
 const KEPT: [&str; 13] = [
@@ -160,7 +162,7 @@ fn table_links(query: &AttemptQuery) -> AnyView {
 fn filters(address: &Address, picks: &Picks) -> impl IntoView + use<> {
     let field = |(name, label): (&'static str, &'static str)| {
         let value = address.get(name).unwrap_or_default().to_owned();
-        let is_number = name.ends_with("speedup");
+        let is_number = name.contains("speedup");
         let kind = if is_number { "number" } else { "search" };
         let step = is_number.then_some("any");
         let is_first = (name == "q").then_some("");
@@ -336,6 +338,18 @@ mod tests {
         let links = html.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
         let lost: Vec<&str> = links.filter(|href| href.starts_with("/attempts") && !href.contains("pick=")).collect();
         assert_eq!(lost, ["/attempts?q=softmax&amp;sort=speedup"], "only the link that chooses none");
+    }
+
+    #[test]
+    fn speedups_over_both_baselines_can_be_filtered() {
+        let address = Address::parse("/attempts?min_speedup_over_fastest=1.25");
+        let found = AttemptPage { items: Vec::new(), total: 0, next: None, facets: None };
+        let query = query(&address);
+        assert_eq!(query.filter.min_speedup_over_fastest, Some(1.25));
+        let html = Owner::new().with(|| page(&address, &query, &found, TimestampMs(0)).into_parts().1.to_html());
+        assert!(html.contains("step=\"any\" name=\"min_speedup_over_fastest\" value=\"1.25\""), "{html}");
+        assert!(html.contains("<details open class=\"further\""), "a filter in force is not folded away: {html}");
+        assert!(!html.contains("Further filters in force"), "the field shows it: {html}");
     }
 
     #[test]

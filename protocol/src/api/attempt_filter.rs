@@ -60,10 +60,16 @@ pub struct AttemptFilter {
     pub correct: Option<bool>,
     /// Whether their speedup was confirmed in a fresh process.
     pub confirmed: Option<bool>,
-    /// With at least this speedup.
+    /// With at least this speedup over the reference.
     pub min_speedup: Option<f64>,
-    /// With at most this speedup.
+    /// With at most this speedup over the reference.
     pub max_speedup: Option<f64>,
+    /// With at least this speedup over the fastest baseline.
+    #[serde(default)]
+    pub min_speedup_over_fastest: Option<f64>,
+    /// With at most this speedup over the fastest baseline.
+    #[serde(default)]
+    pub max_speedup_over_fastest: Option<f64>,
     /// With at least this reward.
     pub min_reward: Option<f64>,
     /// With at most this reward.
@@ -76,7 +82,7 @@ pub struct AttemptFilter {
 }
 
 /// The names of a filter in a query.
-const FILTER_NAMES: [&str; 16] = [
+const FILTER_NAMES: [&str; 18] = [
     "campaign",
     "run",
     "task",
@@ -89,6 +95,8 @@ const FILTER_NAMES: [&str; 16] = [
     "confirmed",
     "min_speedup",
     "max_speedup",
+    "min_speedup_over_fastest",
+    "max_speedup_over_fastest",
     "min_reward",
     "max_reward",
     "tag",
@@ -118,6 +126,8 @@ impl AttemptFilter {
             "confirmed" => self.confirmed = Some(truth(name, value)?),
             "min_speedup" => self.min_speedup = Some(number(name, value)?),
             "max_speedup" => self.max_speedup = Some(number(name, value)?),
+            "min_speedup_over_fastest" => self.min_speedup_over_fastest = Some(number(name, value)?),
+            "max_speedup_over_fastest" => self.max_speedup_over_fastest = Some(number(name, value)?),
             "min_reward" => self.min_reward = Some(number(name, value)?),
             "max_reward" => self.max_reward = Some(number(name, value)?),
             "tag" => self.tag = Some(text(name, value)?),
@@ -145,7 +155,7 @@ impl AttemptFilter {
     pub fn to_pairs(&self) -> Vec<(&'static str, String)> {
         let joined = |words: Vec<&str>| (!words.is_empty()).then(|| words.join(","));
         let number = |number: Option<f64>| number.map(|number| number.to_string());
-        let values: [Option<String>; 16] = [
+        let values: [Option<String>; 18] = [
             self.campaign.as_ref().map(ToString::to_string),
             self.run.as_ref().map(ToString::to_string),
             self.task.clone(),
@@ -158,6 +168,8 @@ impl AttemptFilter {
             self.confirmed.map(|truth| truth.to_string()),
             number(self.min_speedup),
             number(self.max_speedup),
+            number(self.min_speedup_over_fastest),
+            number(self.max_speedup_over_fastest),
             number(self.min_reward),
             number(self.max_reward),
             self.tag.clone(),
@@ -389,6 +401,8 @@ mod tests {
             ("confirmed", "false"),
             ("min_speedup", "1.25"),
             ("max_speedup", "4"),
+            ("min_speedup_over_fastest", "0.75"),
+            ("max_speedup_over_fastest", "3"),
             ("min_reward", "-0.5"),
             ("max_reward", "2"),
             ("q", "soft h200"),
@@ -405,7 +419,7 @@ mod tests {
     fn a_query_survives_the_way_through_an_address() {
         let query = full();
         assert_eq!(query.filter.outcomes, [AttemptOutcome::Crashed, AttemptOutcome::CorrectFaster]);
-        assert_eq!(query.to_pairs().len(), 20, "nothing is left out");
+        assert_eq!(query.to_pairs().len(), 22, "nothing is left out");
         assert_eq!(AttemptQuery::from_pairs(query.to_pairs()).unwrap(), query);
         assert_eq!(AttemptFilter::from_pairs(query.filter.to_pairs()).unwrap(), query.filter);
         assert_eq!(AttemptQuery::default().to_pairs(), []);

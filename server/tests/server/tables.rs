@@ -101,6 +101,8 @@ async fn every_filter_of_the_list_counts_for_its_table() {
         "confirmed=true".to_owned(),
         "min_speedup=1".to_owned(),
         "max_speedup=1".to_owned(),
+        "min_speedup_over_fastest=1".to_owned(),
+        "max_speedup_over_fastest=1".to_owned(),
         "min_reward=1".to_owned(),
         "max_reward=1".to_owned(),
         "q=stitch%20processor".to_owned(),

@@ -49,6 +49,8 @@ pub(super) async fn query(client: &Client, args: List) -> Result<AttemptQuery> {
             confirmed: flags.confirmed,
             min_speedup: flags.min_speedup,
             max_speedup: flags.max_speedup,
+            min_speedup_over_fastest: flags.min_speedup_over_fastest,
+            max_speedup_over_fastest: flags.max_speedup_over_fastest,
             min_reward: flags.min_reward,
             max_reward: flags.max_reward,
             tag: flags.tag,

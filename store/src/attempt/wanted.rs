@@ -74,6 +74,7 @@ pub(crate) struct Wanted {
     correct: Option<bool>,
     confirmed: Option<bool>,
     speedup: (i64, i64),
+    over_fastest: (i64, i64),
     reward: (i64, i64),
     words: Vec<Word>,
     tagged: Option<Tagged>,
@@ -100,6 +101,7 @@ impl Wanted {
             correct: filter.correct,
             confirmed: filter.confirmed,
             speedup: range(filter.min_speedup, filter.max_speedup),
+            over_fastest: range(filter.min_speedup_over_fastest, filter.max_speedup_over_fastest),
             reward: range(filter.min_reward, filter.max_reward),
             words: words.map(|word| Word::new(word, columns)).collect(),
             // Until somebody looked them up: then nothing fits, rather than everything.
@@ -150,6 +152,7 @@ impl Wanted {
             && self.correct.is_none_or(|correct| slot.outcome.is_correct() == correct)
             && self.confirmed.is_none_or(|confirmed| slot.is_confirmed == confirmed)
             && is_within(slot.speedup_ppm, self.speedup)
+            && is_within(slot.over_fastest_ppm, self.over_fastest)
             && is_within(slot.reward_ppm, self.reward)
     }
 

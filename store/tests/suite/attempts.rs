@@ -188,7 +188,7 @@ async fn a_total_counts_what_fits_and_nothing_else(bench: Bench) {
     let campaign = bench.store.load_run(&runs[0]).await.unwrap().campaign.to_string();
     let other = bench.create(bench.new_campaign(1)).await.id.to_string();
     let short = runs[1].short().to_owned();
-    let cases: [(&[(&str, &str)], u64); 22] = [
+    let cases: [(&[(&str, &str)], u64); 26] = [
         (&[("campaign", &campaign)], 8),
         (&[("campaign", &other)], 0),
         (&[("run", runs[1].as_str())], 3),
@@ -205,6 +205,10 @@ async fn a_total_counts_what_fits_and_nothing_else(bench: Bench) {
         (&[("min_speedup", "1.5")], 3),
         (&[("max_speedup", "1.5")], 2),
         (&[("min_speedup", "1.500001")], 2),
+        (&[("min_speedup_over_fastest", "0.75")], 3),
+        (&[("min_speedup_over_fastest", "0.750001")], 2),
+        (&[("max_speedup_over_fastest", "0.75")], 1),
+        (&[("min_speedup", "0.5"), ("max_speedup_over_fastest", "0.75")], 1),
         (&[("min_reward", "0.25"), ("max_reward", "0.75")], 2),
         (&[("q", "SOFT h200")], 4),
         (&[("q", "beam")], 1),
