@@ -192,11 +192,24 @@ fn verdicts_are_laid_beside_those_of_the_other_evaluation() {
         row["found"]["ratio"].as_f64().unwrap() > 2.0 && row["found"]["runtime_ms"].as_f64().unwrap() > 0.0,
         "{row}"
     );
+    // The task has no baseline other than its reference.
+    let (ratio, over_fastest) = (&row["found"]["ratio"], &row["found"]["over_fastest"]["estimate"]);
+    assert!((ratio.as_f64().unwrap() - over_fastest.as_f64().unwrap()).abs() < 1e-9, "{row}");
+    let (said, found_fast) = (&found["said_fast"][0], &found["found_fast"][0]);
+    assert_eq!((&said["fast"]["1"], &said["over_fastest"]), (&json!(0.0), &Value::Null), "{said}");
+    assert_eq!((&found_fast["fast"]["1"], &found_fast["over_fastest"]["fast"]["1"]), (&json!(1.0), &json!(1.0)));
     let codes: Vec<&str> =
         found["left_out"].as_array().unwrap().iter().map(|left_out| left_out["code"].as_str().unwrap()).collect();
     assert_eq!(codes, ["results.other_program", "results.not_judged"]);
     let text = String::from_utf8(expect_exit(&mut beside(&data, &task), 0).stdout).unwrap();
     assert!(text.contains("2 programs: 2 with a verdict of both, of which 1 disagree on correctness; 1 on"), "{text}");
+    for line in [
+        "said, level 1: fast_0 100 %",
+        "found, level 1: fast_0 100 %",
+        "found, level 1, over the fastest baseline: fast_0",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
     expect_exit(&mut beside(&data, &data), 3);
     expect_exit(nightshift(&data).args(["export", "kernelbench", &campaign]), 2);
 }

@@ -297,15 +297,23 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// The published figures, by level: for each task the program with the number 0 counts, and a task without one as failed.
+/// The published figures of these programs.
 pub(crate) fn fast(samples: &[Sample]) -> Vec<Fast> {
+    fast_of(samples.iter().map(|sample| {
+        let place = Place { level: sample.level, problem: sample.problem, sample: sample.number };
+        (place, speedup(sample), sample.over_fastest)
+    }))
+}
+
+/// The published figures, by level: for each task the program with the number 0 counts, and a task without one as failed.
+/// Each program has its speedup over the reference, none where it is not right, and the one over the fastest baseline.
+pub(crate) fn fast_of(programs: impl IntoIterator<Item = (Place, Option<f64>, Option<f64>)>) -> Vec<Fast> {
     type OfTasks = BTreeMap<u32, (Option<f64>, Option<f64>)>;
     let mut by_level: BTreeMap<u32, OfTasks> = BTreeMap::new();
-    for sample in samples {
-        let of_task = by_level.entry(sample.level).or_default().entry(sample.problem).or_default();
-        if sample.number == 0 {
-            let speedup = speedup(sample);
-            *of_task = (speedup, speedup.and(sample.over_fastest));
+    for (Place { level, problem, sample }, speedup, over_fastest) in programs {
+        let of_task = by_level.entry(level).or_default().entry(problem).or_default();
+        if sample == 0 {
+            *of_task = (speedup, speedup.and(over_fastest));
         }
     }
     let figures = |(level, tasks): (u32, OfTasks)| {

@@ -5,11 +5,14 @@ use std::borrow::Cow;
 use nightshift_client::Client;
 use nightshift_protocol::api::CampaignDetail;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::verdict::{Answer, Severity};
 use serde::Serialize;
 
 use crate::failure::Result;
 use crate::kernelbench::claims::{Claimed, Claims};
+use crate::kernelbench::layout::{self, Fast, Place};
 use crate::kernelbench::results::{Claim, LeftOut};
 use crate::output::{Output, Tone, printable};
 use crate::present;
@@ -27,6 +30,10 @@ pub(super) struct Comparison {
     disagree_on_correctness: usize,
     /// Programs that both call correct, and one calls faster than the reference and the other does not.
     disagree_on_speed: usize,
+    /// The published figures by what was said: over the reference alone, because a claim has no time of another baseline.
+    said_fast: Vec<Fast>,
+    /// The same by what was found, over the reference and over the fastest baseline.
+    found_fast: Vec<Fast>,
     left_out: Vec<LeftOut>,
 }
 
@@ -66,6 +73,8 @@ struct Found {
     ratio: Option<f64>,
     ratio_low: Option<f64>,
     ratio_high: Option<f64>,
+    /// Speedup over the fastest baseline, where that is known.
+    over_fastest: Option<Interval>,
     #[serde(skip)]
     fast: Answer,
 }
@@ -75,18 +84,25 @@ pub(super) async fn compare(client: &Client, campaign: &CampaignDetail, claims: 
     let mut comparison = Comparison::default();
     for claims in claims {
         if let Some(run) = campaign.runs.iter().find(|run| run.digest.task == claims.task) {
-            comparison.take(claims, &client.run(&run.id).await?.view.attempts);
+            let view = client.run(&run.id).await?.view;
+            comparison.take(claims, &view.attempts, view.prepared.as_ref());
         } else {
             let message = "the campaign has no run of this task";
             comparison.left_out.push(LeftOut::new(claims.task.clone(), "results.unknown_task", message));
         }
     }
     comparison.rows.sort_by_key(|row| (row.level, row.problem, row.sample));
+    let place = |row: &Row| Place { level: row.level, problem: row.problem, sample: row.sample };
+    let said = |row: &Row| row.said.as_ref().filter(|said| said.correct)?.ratio;
+    comparison.said_fast = layout::fast_of(comparison.rows.iter().map(|row| (place(row), said(row), None)));
+    let over_fastest = |row: &Row| row.found.over_fastest.map(|speedup| speedup.estimate);
+    let found = comparison.rows.iter().map(|row| (place(row), row.found.ratio, over_fastest(row)));
+    comparison.found_fast = layout::fast_of(found);
     Ok(comparison)
 }
 
 impl Comparison {
-    fn take(&mut self, claims: &Claims, attempts: &[Attempt]) {
+    fn take(&mut self, claims: &Claims, attempts: &[Attempt], prepared: Option<&PreparedTask>) {
         for claimed in &claims.programs {
             let what = || format!("{}, sample {}", claims.task, claimed.sample);
             let Some(attempt) = attempts.iter().find(|attempt| attempt.number == claimed.attempt) else {
@@ -100,7 +116,7 @@ impl Comparison {
                 continue;
             }
             match said(claims, claimed) {
-                Ok(said) => self.add(claims, claimed, said, found(attempt)),
+                Ok(said) => self.add(claims, claimed, said, found(attempt, prepared)),
                 Err(message) => self.left_out.push(LeftOut::new(what(), "results.bad_entry", message)),
             }
         }
@@ -133,8 +149,17 @@ impl Comparison {
 
     /// A line for each program, and what they come to.
     pub(super) fn show(&self, output: Output) -> Result<()> {
-        let mut table =
-            output.table(&["task", "sample", "said", "time", "ratio", "found", "time", "ratio and interval"]);
+        let mut table = output.table(&[
+            "task",
+            "sample",
+            "said",
+            "time",
+            "ratio",
+            "found",
+            "time",
+            "over the reference",
+            "over the fastest baseline",
+        ]);
         for row in &self.rows {
             let (said, found) = (row.said.as_ref(), &row.found);
             let tone = if row.agree == Some(false) { Tone::Caution } else { Tone::Plain };
@@ -147,6 +172,7 @@ impl Comparison {
                 output.cell(found.words(), tone),
                 output.cell(time(found.runtime_ms), Tone::Plain),
                 output.cell(found.interval(), Tone::Plain),
+                output.cell(found.over_fastest.map_or_else(none, present::interval), Tone::Plain),
             ]);
         }
         output.text(&table.to_string())?;
@@ -157,6 +183,14 @@ impl Comparison {
             self.disagree_on_correctness,
             self.disagree_on_speed
         ))?;
+        for (whose, levels) in [("said", &self.said_fast), ("found", &self.found_fast)] {
+            for level in levels {
+                output.text(&format!("{whose}, {}", level.line()))?;
+                if let Some(line) = level.line_over_fastest() {
+                    output.text(&format!("{whose}, {line}"))?;
+                }
+            }
+        }
         for LeftOut { what, code, message } in &self.left_out {
             output.note(&printable(&format!("left out: {what}: {code}: {message}")));
         }
@@ -205,7 +239,7 @@ fn said(claims: &Claims, claimed: &Claimed) -> std::result::Result<Option<Said>,
     Ok(Some(Said { compiled, correct, runtime_ms, ratio: ratio.filter(|ratio| ratio.is_finite()) }))
 }
 
-fn found(attempt: &Attempt) -> Found {
+fn found(attempt: &Attempt, prepared: Option<&PreparedTask>) -> Found {
     let verdict = &attempt.verdict;
     let keeps_rules = verdict.contract_compliant != Answer::Fail;
     let correct = (attempt.outcome != AttemptOutcome::Pending).then(|| attempt.outcome.is_correct() && keeps_rules);
@@ -220,6 +254,7 @@ fn found(attempt: &Attempt) -> Found {
         ratio: measured.map(|measured| measured.speedup.estimate),
         ratio_low: measured.map(|measured| measured.speedup.low),
         ratio_high: measured.map(|measured| measured.speedup.high),
+        over_fastest: measured.and_then(|measured| prepared?.over_fastest(measured.speedup)),
         fast: verdict.fast,
     }
 }
