@@ -235,6 +235,19 @@ impl Attempt {
         self.confirmation.as_ref().or(self.measurement.as_ref())
     }
 
+    /// Returns the share of the roofline that the program reaches, 0 to 1: by its profile, else by the shortest time that the
+    /// device allows for the published measurement.
+    #[must_use]
+    pub fn roofline_share(&self) -> Option<f64> {
+        let profiled = self.profile.as_ref().and_then(|profile| profile.roofline_share);
+        let by_floor = || {
+            let published = self.published()?;
+            let floor_ns = published.device.as_ref()?.floor_ns?;
+            Some((floor_ns / published.candidate_median_ns).clamp(0.0, 1.0))
+        };
+        profiled.or_else(by_floor).filter(|share| share.is_finite())
+    }
+
     /// The speedup to be shown; see [`Attempt::published`].
     #[must_use]
     pub fn speedup(&self) -> Option<Interval> {

@@ -85,6 +85,16 @@ pub struct FastestBaseline {
     pub speedup: Interval,
 }
 
+/// A measured way to run a reference other than the reference itself, as summaries give it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BaselineSpeedup {
+    /// Which one.
+    pub kind: BaselineKind,
+    /// Its speedup over the reference.
+    pub speedup: f64,
+}
+
 /// The baseline that the target of a search is meant over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

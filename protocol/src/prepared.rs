@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::attempt::BuildReport;
-use crate::baseline::{Baseline, FastestBaseline};
+use crate::baseline::{Baseline, BaselineSpeedup, FastestBaseline};
 use crate::machine::MachineFacts;
 use crate::measurement::{CostPart, Interval, Profile};
 use crate::verdict::Finding;
@@ -60,6 +60,16 @@ impl PreparedTask {
     #[must_use]
     pub fn fastest_baseline(&self) -> Option<FastestBaseline> {
         FastestBaseline::of(self.baseline_median_ns, &self.baselines)
+    }
+
+    /// Returns every other way to run the reference that was measured.
+    #[must_use]
+    pub fn measured_baselines(&self) -> Vec<BaselineSpeedup> {
+        let measured = self.baselines.iter().filter_map(|baseline| {
+            let speedup = baseline.measurement.as_ref()?.speedup.estimate;
+            Some(BaselineSpeedup { kind: baseline.kind, speedup })
+        });
+        measured.collect()
     }
 
     /// Returns a program's speedup over the fastest baseline, from its speedup over the reference; nothing where that baseline is not known.

@@ -20,7 +20,7 @@
 
 use nightshift_engine::event::Event;
 use nightshift_engine::workflow::{Command, Workflow, WorkflowError};
-use nightshift_protocol::api::{RunDigest, RunView};
+use nightshift_protocol::api::{BestTimes, RunDigest, RunView};
 use nightshift_protocol::attempt::StopReason;
 use nightshift_protocol::attempt_memory::Candidate;
 use nightshift_protocol::campaign::RunInput;
@@ -177,6 +177,15 @@ impl RunState {
             best_speedup_over_fastest: best_speedup
                 .zip(fastest_baseline)
                 .map(|(speedup, fastest)| fastest.speedup_of(speedup)),
+            best_times: best.and_then(|best| {
+                let published = best.published()?;
+                Some(BestTimes {
+                    reference_median_ns: published.baseline_median_ns,
+                    attempt_median_ns: published.candidate_median_ns,
+                    roofline_share: best.roofline_share(),
+                })
+            }),
+            baselines: self.prepared.as_ref().map(PreparedTask::measured_baselines).unwrap_or_default(),
             best_confirmed: best.is_some_and(|best| best.confirmation.is_some()),
             stop_reason: self.stop_reason().cloned(),
             activity: self.activity(),

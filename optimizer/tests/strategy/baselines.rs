@@ -34,6 +34,12 @@ fn a_target_is_meant_over_the_fastest_baseline() -> Result<(), Failure> {
     assert_eq!(fastest.kind, BaselineKind::CudaGraph);
     let over = run.digest.best_speedup_over_fastest.ok_or("no speedup over it")?;
     assert!((over.estimate - 2.0).abs() < 1e-9, "{over:?}");
+    let times = run.digest.best_times.ok_or("no measured times")?;
+    let best = run.view.attempts.last().and_then(|attempt| attempt.published()).ok_or("not timed")?;
+    let median_ns = (best.baseline_median_ns, best.candidate_median_ns);
+    assert_eq!((times.reference_median_ns, times.attempt_median_ns), median_ns);
+    let baselines: Vec<BaselineKind> = run.digest.baselines.iter().map(|baseline| baseline.kind).collect();
+    assert_eq!(baselines, [BaselineKind::CudaGraph, BaselineKind::Compile], "every measured one, not only the fastest");
     // Both measurements are uncertain, so that their ratio is more so.
     let best = run.digest.best_speedup.ok_or("no speedup")?;
     assert!(over.relative_half_width() > best.relative_half_width(), "{over:?} {best:?}");

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::attempt::{Attempt, StopReason};
-use crate::baseline::FastestBaseline;
+use crate::baseline::{BaselineSpeedup, FastestBaseline};
 use crate::cost::RoleCost;
 use crate::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
 use crate::measurement::Interval;
@@ -82,12 +82,31 @@ pub struct RunDigest {
     /// Speedup of the best correct attempt over the fastest baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_speedup_over_fastest: Option<Interval>,
+    /// Measured times of the best correct attempt; none of runs that ended before digests had them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_times: Option<BestTimes>,
+    /// Every measured way to run the reference other than the reference itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<BaselineSpeedup>,
     /// Whether that speedup was confirmed in a fresh process.
     pub best_confirmed: bool,
     /// Why the run ended.
     pub stop_reason: Option<StopReason>,
     /// What it does or waits for, for example `subtask 1, attempt 3: measure`.
     pub activity: String,
+}
+
+/// Times of the best attempt of a run, from its published measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BestTimes {
+    /// Median time of one call of the reference, in nanoseconds.
+    pub reference_median_ns: f64,
+    /// Median time of one call of the attempt, in nanoseconds.
+    pub attempt_median_ns: f64,
+    /// Share of the roofline that the attempt reaches, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roofline_share: Option<f64>,
 }
 
 /// A run in a list.

@@ -172,6 +172,8 @@ impl Workflow for ToyWorkflow {
             best_speedup: best.then_some(Interval { estimate: 2.0, low: 1.9, high: 2.1 }),
             fastest_baseline: None,
             best_speedup_over_fastest: None,
+            best_times: None,
+            baselines: Vec::new(),
             best_confirmed: best,
             stop_reason: None,
             activity: format!("{} steps done", state["done"].as_array().map_or(0, Vec::len)),

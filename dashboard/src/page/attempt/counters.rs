@@ -7,7 +7,6 @@ use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::{KernelProfile, Profile};
 
-use super::headline::roofline_share;
 use super::look::Look;
 use super::profile::bound;
 use crate::chart::{Bar, Caption, Operating, Roof, Unit, bars, roofline, shares, show, significant};
@@ -209,7 +208,7 @@ fn roof(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
     if let Some(tensor) = gpu.and_then(|gpu| DevicePeaks::of(gpu).tensor_flops_per_s) {
         roofs.push(Roof { name: "tensor cores, 16 bit".to_owned(), flops_per_s: tensor });
     }
-    let share = roofline_share(attempt).map(|share| show(share, Unit::Share));
+    let share = attempt.roofline_share().map(|share| show(share, Unit::Share));
     let achieved = |rate: fn(&Measurement) -> Option<f64>, unit| {
         Cell::from(attempt.published().and_then(rate).map(|rate| show(rate, unit)))
     };

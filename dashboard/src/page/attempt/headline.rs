@@ -37,17 +37,6 @@ pub(crate) fn bound_of(attempt: &Attempt) -> Option<BoundOf> {
     Some(BoundOf { name: diagnosis.bound.as_str(), source: "the Verifier's diagnosis, no profile" })
 }
 
-/// Returns the share of the roofline that an attempt reaches, 0 to 1.
-pub(crate) fn roofline_share(attempt: &Attempt) -> Option<f64> {
-    let profiled = attempt.profile.as_ref().and_then(|profile| profile.roofline_share);
-    let by_floor = || {
-        let published = attempt.published()?;
-        let floor_ns = published.device.as_ref()?.floor_ns?;
-        Some((floor_ns / published.candidate_median_ns).clamp(0.0, 1.0))
-    };
-    profiled.or_else(by_floor).filter(|share| share.is_finite())
-}
-
 /// Returns the time of one call in which the device works, in nanoseconds: what would remain if launches took no time.
 pub(crate) fn device_ns(timeline: &Timeline) -> Option<f64> {
     let is_known = timeline.calls > 0 && timeline.busy_ns > 0;
@@ -123,12 +112,12 @@ mod tests {
     fn without_a_profile_the_share_of_the_roofline_comes_from_the_floor() {
         let mut attempt = fourth();
         let profiled = attempt.profile.as_ref().and_then(|profile| profile.roofline_share);
-        assert_eq!(roofline_share(&attempt), profiled);
+        assert_eq!(attempt.roofline_share(), profiled);
         attempt.profile = None;
         let published =
             attempt.published().map(|m| (m.candidate_median_ns, m.device.as_ref().and_then(|d| d.floor_ns)));
         let expected = published.and_then(|(median, floor)| Some(floor? / median));
-        assert_eq!(roofline_share(&attempt), expected);
+        assert_eq!(attempt.roofline_share(), expected);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::measurement::Interval;
 
-use super::headline::{bound_of, device_name, device_ns, roofline_share};
+use super::headline::{bound_of, device_name, device_ns};
 use crate::chart::{Unit, show};
 use crate::format::{device, words};
 use crate::markup::Markup;
@@ -122,7 +122,7 @@ fn bound(attempt: &Attempt) -> Figure {
 
 fn roofline(attempt: &Attempt) -> Figure {
     const NAME: &str = "Share of roofline";
-    match roofline_share(attempt) {
+    match attempt.roofline_share() {
         Some(share) => plain(NAME, show(share, Unit::Share), "of the peaks of the units that it uses"),
         None => unknown(NAME, "work or peaks not known"),
     }

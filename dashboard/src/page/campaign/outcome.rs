@@ -4,16 +4,14 @@ use std::collections::HashMap;
 
 use futures::future::join_all;
 use nightshift_client::Client;
-use nightshift_protocol::api::{CampaignDetail, RunDetail, RunSummary};
-use nightshift_protocol::baseline::{BaselineKind, FastestBaseline};
+use nightshift_protocol::api::{BestTimes, CampaignDetail, RunDetail, RunSummary};
+use nightshift_protocol::baseline::{BaselineKind, BaselineSpeedup, FastestBaseline};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::speedups::Speedups;
 
-use crate::page::attempt::roofline_share;
-
-/// Most attempts of a campaign whose runs are read as a whole: the summary of a run has neither its measured times nor its
-/// roofline, and a run with all of its attempts is large.
+/// Most attempts of a campaign whose runs are read as a whole, where the summary has no measured times because the run ended
+/// before summaries had them: a run with all of its attempts is large.
 const MAX_READ_ATTEMPTS: u64 = 120;
 
 /// The result of a run.
@@ -29,7 +27,7 @@ pub(super) struct Outcome {
     pub(super) reference_ns: Option<f64>,
     /// Time of one call of the best attempt, in nanoseconds.
     pub(super) best_ns: Option<f64>,
-    /// Both times were computed from speedups, because the run was not read as a whole.
+    /// Both times were computed from speedups, because the measured ones are not known.
     pub(super) is_computed: bool,
     /// The fastest baseline.
     pub(super) fastest: Option<FastestBaseline>,
@@ -38,7 +36,7 @@ pub(super) struct Outcome {
     /// Speedup of the best attempt over the fastest baseline.
     pub(super) over_fastest: Option<Interval>,
     /// Other baselines that were measured, as speedups over the reference.
-    pub(super) baselines: Vec<(BaselineKind, f64)>,
+    pub(super) baselines: Vec<BaselineSpeedup>,
     /// Share of the roofline that the best attempt reaches.
     pub(super) roofline_share: Option<f64>,
 }
@@ -50,7 +48,14 @@ impl Outcome {
         let prepared = whole.and_then(|whole| whole.view.prepared.as_ref());
         let attempts = whole.map(|whole| whole.view.attempts.as_slice()).unwrap_or_default();
         let best = digest.best_attempt.and_then(|number| attempts.iter().find(|attempt| attempt.number == number));
-        let published = best.and_then(|best| best.published());
+        let times = digest.best_times.or_else(|| {
+            let (best, published) = (best?, best?.published()?);
+            Some(BestTimes {
+                reference_median_ns: published.baseline_median_ns,
+                attempt_median_ns: published.candidate_median_ns,
+                roofline_share: best.roofline_share(),
+            })
+        });
         let fastest = digest
             .fastest_baseline
             .or_else(|| prepared.and_then(nightshift_protocol::step::PreparedTask::fastest_baseline));
@@ -58,26 +63,28 @@ impl Outcome {
         let over_fastest = digest.best_speedup_over_fastest.or_else(|| Some(fastest?.speedup_of(over_reference?)));
         let computed_reference = fastest.map(|fastest| fastest.median_ns * fastest.speedup.estimate);
         let computed_best = computed_reference.zip(over_reference).map(|(ns, speedup)| ns / speedup.estimate);
-        let measured = prepared.iter().flat_map(|prepared| &prepared.baselines);
-        let mut baselines: Vec<(BaselineKind, f64)> = measured
-            .filter_map(|baseline| Some((baseline.kind, baseline.measurement.as_ref()?.speedup.estimate)))
-            .collect();
+        let mut baselines = digest.baselines.clone();
+        if let Some(prepared) = prepared.filter(|_| baselines.is_empty()) {
+            baselines = prepared.measured_baselines();
+        }
         if baselines.is_empty() {
             let others = fastest.filter(|fastest| fastest.kind != BaselineKind::Reference);
-            baselines.extend(others.map(|fastest| (fastest.kind, fastest.speedup.estimate)));
+            let named =
+                |fastest: FastestBaseline| BaselineSpeedup { kind: fastest.kind, speedup: fastest.speedup.estimate };
+            baselines.extend(others.map(named));
         }
         Self {
             run: run.id.clone(),
             task: digest.task.clone(),
             best: digest.best_attempt,
-            reference_ns: published.map(|published| published.baseline_median_ns).or(computed_reference),
-            best_ns: published.map(|published| published.candidate_median_ns).or(computed_best),
-            is_computed: published.is_none(),
+            reference_ns: times.map(|times| times.reference_median_ns).or(computed_reference),
+            best_ns: times.map(|times| times.attempt_median_ns).or(computed_best),
+            is_computed: times.is_none(),
             fastest,
             over_reference,
             over_fastest,
             baselines,
-            roofline_share: best.and_then(roofline_share),
+            roofline_share: times.and_then(|times| times.roofline_share),
         }
     }
 
@@ -88,13 +95,16 @@ impl Outcome {
     }
 }
 
-/// Reads the runs of a small campaign as a whole, and returns what each run came to, in the order of the campaign.
+/// Returns what each run came to, in the order of the campaign. Reads runs as a whole where their summaries have no measured
+/// times, unless they have too many attempts.
 pub(super) async fn read(client: &Client, detail: &CampaignDetail) -> Vec<Outcome> {
-    let attempts: u64 = detail.runs.iter().map(|run| u64::from(run.digest.attempts)).sum();
-    let runs: &[RunSummary] = if attempts <= MAX_READ_ATTEMPTS { &detail.runs } else { &[] };
-    let solved = runs.iter().filter(|run| run.digest.best_attempt.is_some());
+    let mut untimed: Vec<&RunSummary> = detail.runs.iter().collect();
+    untimed.retain(|run| run.digest.best_attempt.is_some() && run.digest.best_times.is_none());
+    if untimed.iter().map(|run| u64::from(run.digest.attempts)).sum::<u64>() > MAX_READ_ATTEMPTS {
+        untimed.clear();
+    }
     // A run that cannot be read is shown by its summary.
-    let read = join_all(solved.map(|run| client.run(&run.id))).await;
+    let read = join_all(untimed.into_iter().map(|run| client.run(&run.id))).await;
     let wholes: HashMap<RunId, RunDetail> =
         read.into_iter().flatten().map(|whole| (whole.summary.id.clone(), whole)).collect();
     detail.runs.iter().map(|run| Outcome::of(run, wholes.get(&run.id))).collect()
@@ -133,7 +143,10 @@ pub(super) mod tests {
             fastest,
             over_reference: speedup.map(exactly),
             over_fastest: fastest.zip(speedup).map(|(fastest, speedup)| fastest.speedup_of(exactly(speedup))),
-            baselines: fastest.iter().map(|fastest| (fastest.kind, fastest.speedup.estimate)).collect(),
+            baselines: fastest
+                .iter()
+                .map(|fastest| BaselineSpeedup { kind: fastest.kind, speedup: fastest.speedup.estimate })
+                .collect(),
             roofline_share: speedup.map(|_| 0.5),
         }
     }
@@ -173,8 +186,26 @@ pub(super) mod tests {
         let published = best.and_then(|best| best.published()).map(|m| (m.baseline_median_ns, m.candidate_median_ns));
         assert_eq!(whole.reference_ns.zip(whole.best_ns), published);
         assert!(!whole.is_computed && whole.roofline_share.is_some() && whole.roofline().is_some());
-        let summary = Outcome::of(&sample.detail.summary, None);
+        let mut summary = sample.detail.summary.clone();
+        summary.digest.best_times = None;
+        let summary = Outcome::of(&summary, None);
         assert!(summary.is_computed && summary.roofline_share.is_none());
         assert_eq!(summary.over_reference, whole.over_reference);
+    }
+
+    #[test]
+    fn a_summary_with_times_needs_no_reading_however_many_attempts_there_are() {
+        let mut summary = Sample::read().detail.summary;
+        let times = BestTimes { reference_median_ns: 900.0, attempt_median_ns: 300.0, roofline_share: Some(0.5) };
+        summary.digest.best_times = Some(times);
+        summary.digest.attempts = 5_000;
+        summary.digest.baselines = vec![
+            BaselineSpeedup { kind: BaselineKind::CudaGraph, speedup: 1.5 },
+            BaselineSpeedup { kind: BaselineKind::Compile, speedup: 1.25 },
+        ];
+        let outcome = Outcome::of(&summary, None);
+        assert!(!outcome.is_computed);
+        assert_eq!((outcome.reference_ns, outcome.best_ns), (Some(900.0), Some(300.0)));
+        assert_eq!((outcome.roofline_share, outcome.baselines), (Some(0.5), summary.digest.baselines));
     }
 }

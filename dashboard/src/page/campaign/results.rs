@@ -53,7 +53,7 @@ fn plot(outcomes: &[Outcome], reference: &Speedups) -> AnyView {
     sorted.sort_by(|a, b| slowest_last(a, b).then_with(|| a.task.cmp(&b.task)));
     let rows: Vec<ForestRow> = sorted.into_iter().map(row).collect();
     let mut about = "Best attempt of each task over its reference, with the interval.".to_owned();
-    // The roofline is known only of runs that were read as a whole.
+    // Where times are computed, rooflines are not known.
     if outcomes.iter().any(|outcome| outcome.is_computed && outcome.over_reference.is_some()) {
         about.push_str(" Rooflines are on the pages of the attempts.");
     }
@@ -71,7 +71,7 @@ fn row(outcome: &Outcome) -> ForestRow {
         Some(number) => format!("/runs/{}/attempts/{number}", outcome.run),
         None => format!("/runs/{}", outcome.run),
     };
-    let named = outcome.baselines.iter().map(|(kind, speedup)| (kind.label().to_owned(), *speedup));
+    let named = outcome.baselines.iter().map(|baseline| (baseline.kind.label().to_owned(), baseline.speedup));
     ForestRow {
         name: outcome.task.clone(),
         href: Some(href),

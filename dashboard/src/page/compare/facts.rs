@@ -7,7 +7,7 @@ use nightshift_protocol::verdict::Severity;
 
 use crate::chart::{Unit, show, significant};
 use crate::format::{answer, count, money, reward as shown_reward, speedup};
-use crate::page::attempt::{bound_of, fastest_baseline, idle_share, roofline_share, speedup_over_fastest};
+use crate::page::attempt::{bound_of, fastest_baseline, idle_share, speedup_over_fastest};
 use crate::page::parts::{bytes, nanoseconds, words};
 
 /// The one name of a fact that is ranked and too long to be written twice.
@@ -42,7 +42,7 @@ fn rank(name: &str, detail: &RunDetail, attempt: &Attempt) -> Option<f64> {
         "Candidate" => attempt.published().map(|measurement| -measurement.candidate_median_ns),
         "Gain of its change" => attempt.gain.map(|gain| gain.measured),
         WORST_ERROR => attempt.check.as_ref().and_then(crate::page::attempt::worst_error).map(|error| -error),
-        "Share of roofline" => roofline_share(attempt),
+        "Share of roofline" => attempt.roofline_share(),
         "Reward" => attempt.reward.as_ref().map(|reward| reward.reward),
         _ => None,
     }
@@ -125,7 +125,7 @@ fn profile(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)
     let kernel = profile.and_then(|profile| profile.kernels.first());
     add("Tier of the profile", profile.map(|profile| profile.tier.clone()));
     add("Bound by", bound_of(attempt).map(|bound| bound.name.to_owned()));
-    add("Share of roofline", roofline_share(attempt).map(share));
+    add("Share of roofline", attempt.roofline_share().map(share));
     add("Device idle", timeline.and_then(|timeline| idle_share(attempt, timeline)).map(share));
     add("Device busy in a call", timeline.map(|t| nanoseconds(t.busy_ns / u64::from(t.calls.max(1)))));
     add(

@@ -132,6 +132,8 @@ impl Workflow for ToyWorkflow {
             best_speedup: None,
             fastest_baseline: None,
             best_speedup_over_fastest: None,
+            best_times: None,
+            baselines: Vec::new(),
             best_confirmed: false,
             stop_reason: None,
             activity: format!("{} steps are done", state.values.len()),
