@@ -29,8 +29,9 @@ impl Interval {
         }
     }
 
-    /// This ratio by another one that was measured independently: where both are speedups over the same program, the speedup of
-    /// one over the other. Relative errors of independent ratios add up as the sides of a right triangle do.
+    /// Divides this ratio by another one that was measured independently: where both are speedups over the same program, the
+    /// result is the speedup of one over the other. Its interval is derived: on each side, the distances of both intervals on a
+    /// logarithmic scale are added as the sides of a right triangle are (MOVER; Donner and Zou, 2012).
     #[must_use]
     pub fn over(self, other: Self) -> Self {
         let estimate = self.estimate / other.estimate;
@@ -223,4 +224,47 @@ pub struct CompilerMessage {
     pub severity: String,
     /// The message.
     pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Standard normal numbers from a fixed seed.
+    fn normals() -> impl FnMut() -> f64 {
+        let mut state = 1_u64;
+        let mut uniform = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            f64::from(u32::try_from(state >> 32).unwrap_or(0)) / f64::from(u32::MAX)
+        };
+        // The sum of twelve uniform numbers is close to a normal one.
+        move || (0..12).map(|_| uniform()).sum::<f64>() - 6.0
+    }
+
+    #[test]
+    fn a_derived_interval_holds_the_true_ratio_as_often_as_its_parts_hold_theirs() {
+        let mut normal = normals();
+        for (of_one, of_other) in [(0.01, 0.01), (0.002, 0.05), (0.05, 0.002), (0.1, 0.1)] {
+            let mut measured = |truth: f64, deviation: f64| {
+                let estimate = truth * (deviation * normal()).exp();
+                let factor = (1.96 * deviation).exp();
+                Interval { estimate, low: estimate / factor, high: estimate * factor }
+            };
+            let mut held = 0_u32;
+            for _ in 0..10_000 {
+                let derived = measured(3.0, of_one).over(measured(2.0, of_other));
+                held += u32::from(derived.low <= 1.5 && 1.5 <= derived.high);
+            }
+            let share = f64::from(held) / 10_000.0;
+            assert!((share - 0.95).abs() < 0.01, "{share} with errors of {of_one} and {of_other}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_over_an_exact_one_keeps_its_interval() {
+        let one = Interval { estimate: 3.0, low: 2.7, high: 3.2 };
+        let over = one.over(Interval { estimate: 1.0, low: 1.0, high: 1.0 });
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(close(over.estimate, 3.0) && close(over.low, 2.7) && close(over.high, 3.2), "{over:?}");
+    }
 }

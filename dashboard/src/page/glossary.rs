@@ -10,6 +10,10 @@ pub(crate) fn glossary() -> AnyView {
         ("speedup", "how many times as fast as the reference, or as another baseline that is named, with its interval".into()),
         ("baseline", "a way to do a task's work without a new program: its reference, or another way to run it, such as a CUDA graph".into()),
         ("fastest baseline", "the baseline with the shortest time among those that were measured".into()),
+        (
+            "derived interval",
+            "of a speedup over the fastest baseline: program and baseline were each timed against the reference, and their intervals are combined as independent errors".into(),
+        ),
         ("confirmed", "measured a second time, in a fresh process".into()),
         (
             "fast_p",
@@ -35,7 +39,7 @@ mod tests {
     fn the_words_of_the_pages_are_explained() {
         use leptos::prelude::*;
         let html = glossary().to_html();
-        for word in ["fast_p", "rubric", "stitch", "gate", "scripted"] {
+        for word in ["derived interval", "fast_p", "rubric", "stitch", "gate", "scripted"] {
             assert!(html.contains(&format!("<dt>{word}</dt>")), "{word}");
         }
     }

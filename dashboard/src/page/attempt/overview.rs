@@ -85,6 +85,10 @@ pub(super) fn baselines(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView
     baseline_table(detail, Some(attempt), "This attempt over it")
 }
 
+/// How speedups over other baselines get their intervals.
+const DERIVED: &str = "Program and baseline are timed against the reference, not against each other. A speedup over another baseline \
+    is the quotient of both speedups; its interval is derived from both intervals, as of independent errors.";
+
 /// Every way to run the reference, and the speedup of an attempt over it under this heading.
 pub(crate) fn baseline_table(detail: &RunDetail, attempt: Option<&Attempt>, heading: &'static str) -> Option<AnyView> {
     let prepared = detail.view.prepared.as_ref()?;
@@ -119,9 +123,11 @@ pub(crate) fn baseline_table(detail: &RunDetail, attempt: Option<&Attempt>, head
         .baselines
         .is_empty()
         .then(|| view! { <p class="quiet">"No other baseline was measured for this task."</p> });
+    let is_derived = published.is_some() && rows.len() > 1;
+    let derived = is_derived.then(|| view! { <p class="quiet">{DERIVED}</p> });
     let unmeasured: Vec<String> = prepared.baselines.iter().filter_map(reason).collect();
     let head = ["Baseline", "Time", "Over the reference", heading];
-    Some(view! { {table(&head, &rows)}{alone}{sentences(&unmeasured)} }.into_any())
+    Some(view! { {table(&head, &rows)}{derived}{alone}{sentences(&unmeasured)} }.into_any())
 }
 
 /// Why a baseline was not measured, or what is to be known about its measurement.

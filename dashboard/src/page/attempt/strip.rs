@@ -111,7 +111,7 @@ fn over_fastest(detail: &RunDetail, attempt: &Attempt) -> Figure {
     let below = match fastest.kind {
         BaselineKind::Reference if prepared.baselines.is_empty() => "no other baseline was measured".to_owned(),
         BaselineKind::Reference => format!("{range}, the reference is fastest"),
-        kind => format!("{range}, {}", kind.label()),
+        kind => format!("{range}, derived, {}", kind.label()),
     };
     plain(NAME, figure, below)
 }

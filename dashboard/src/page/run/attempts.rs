@@ -248,6 +248,10 @@ mod tests {
             assert!(drawn.contains(part), "{part} in {drawn}");
         }
         assert!(drawn.contains(&format!(", {half} over the fastest baseline")), "{half} in {drawn}");
+        let best = detail.view.attempts.iter().find(|attempt| attempt.published().is_some());
+        let baselines =
+            crate::page::attempt::baseline_table(&detail, best, "This attempt over it").map(RenderHtml::to_html);
+        assert!(baselines.is_some_and(|html| html.contains("derived from both intervals")), "and how is said");
         let listed = Owner::new().with(|| list(&detail).to_html());
         assert!(listed.contains("Over the fastest") && listed.contains(&half), "{half} in {listed}");
     }

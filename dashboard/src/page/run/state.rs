@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::StopReason;
+use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::measurement::CostPart;
 use nightshift_protocol::run::RunStatus;
 
@@ -28,7 +29,8 @@ pub(super) fn head(detail: &RunDetail, who: &Who) -> AnyView {
         let fastest = summary.digest.fastest_baseline.or_else(|| fastest_baseline(detail));
         let over = fastest.map(|fastest| {
             let over = summary.digest.best_speedup_over_fastest.unwrap_or_else(|| fastest.speedup_of(interval));
-            format!("; {} over the fastest baseline ({})", speedup(over), fastest.kind.label())
+            let derived = if fastest.kind == BaselineKind::Reference { "" } else { ", derived interval" };
+            format!("; {} over the fastest baseline ({}{derived})", speedup(over), fastest.kind.label())
         });
         view! {
             <p>
