@@ -7,7 +7,7 @@ pub(crate) mod limits;
 pub(crate) mod score;
 
 use chrono::{DateTime, Local};
-use nightshift_protocol::api::{RunSummary, RunView};
+use nightshift_protocol::api::{RunSummary, RunView, precision_policies};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Bound, StopReason};
 use nightshift_protocol::baseline::{Baseline, BaselineKind, FastestBaseline};
 use nightshift_protocol::measurement::{Interval, Measurement};
@@ -86,7 +86,9 @@ pub(crate) fn summary_over_baselines(runs: &[&RunSummary]) -> Vec<String> {
     };
     let over_reference = line("the reference", |run| run.digest.best_speedup);
     let over_fastest = line("the fastest baseline", |run| run.digest.best_speedup_over_fastest);
-    [over_reference, over_fastest].into_iter().flatten().collect()
+    let policies = precision_policies(runs.iter().copied());
+    let mixed = (policies.len() > 1).then(|| format!("over several precision policies: {}", policies.join(", ")));
+    [over_reference, over_fastest, mixed].into_iter().flatten().collect()
 }
 
 /// What the sanitizer's checks came to: `memcheck clean, racecheck 2 errors, initcheck unavailable (not installed)`.

@@ -97,5 +97,6 @@ pub fn run_input(campaign: &CampaignSpec, task: &CampaignTask, spec: &TaskSpec) 
         compute_capability: spec.min_compute_capability,
         device_memory_bytes: MemoryDemand::of(spec).ok().and_then(MemoryDemand::of_device),
         torch: spec.has_python_reference(),
+        precision: Some(spec.precision),
     }
 }

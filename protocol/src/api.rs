@@ -48,7 +48,10 @@ pub use self::live::{
     WorkerChange,
 };
 pub use self::retrieval::{Retrieval, Retrieved, RetrievedLesson, RetrievedNote};
-pub use self::run::{BestTimes, EventView, EventsPage, RunCounts, RunDetail, RunDigest, RunSummary, RunView, StepView};
+pub use self::run::{
+    BestTimes, EventView, EventsPage, RunCounts, RunDetail, RunDigest, RunSummary, RunView, StepView,
+    precision_policies,
+};
 pub use self::search::{MAX_COUNTED_HITS, MAX_SEARCH_TEXT_CHARS, SearchHit, SearchKind, SearchPage, SearchQuery};
 pub use self::session::{OpenSession, REQUEST_HEADER, SessionView, SignIn, SignedInBy};
 pub use self::table::{TableFormat, TableName};

@@ -10,7 +10,7 @@ use crate::models::ModelPlan;
 use crate::needs::{ComputeCapability, Label};
 use crate::schedule::Schedule;
 use crate::signal::Gate;
-use crate::task::TaskGoal;
+use crate::task::{PrecisionPolicy, TaskGoal};
 
 /// Schema version of [`CampaignSpec`].
 pub const CAMPAIGN_SCHEMA: u32 = 1;
@@ -203,6 +203,9 @@ pub struct RunInput {
     /// Whether a machine needs `PyTorch` for the steps that run programs: the reference is a model of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub torch: bool,
+    /// The task's precision policy; none of runs from before it was kept here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<PrecisionPolicy>,
 }
 
 /// The rules of runs that say nothing of them: they were begun before there were others.

@@ -86,6 +86,7 @@ pub(crate) fn run_input(number: u64) -> anyhow::Result<Value> {
         compute_capability: None,
         device_memory_bytes: None,
         torch: false,
+        precision: None,
     })?)
 }
 

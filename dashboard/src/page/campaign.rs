@@ -10,7 +10,7 @@ mod usage;
 use axum::response::Response;
 use futures::future::try_join3;
 use leptos::prelude::*;
-use nightshift_protocol::api::{CampaignDetail, CampaignResults, RunSummary};
+use nightshift_protocol::api::{CampaignDetail, CampaignResults, RunSummary, precision_policies};
 use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
@@ -91,6 +91,7 @@ fn page(
             {awaiting(&detail.runs)}
             {cards(detail, outcomes, now).into_any()}
             {results::results(outcomes).into_any()}
+            {mixed_policies(&detail.runs)}
             {runs::runs(address, &summary.id, &detail.runs, outcomes).into_any()}
             {charts::charts(address, detail, results, outcomes, now).into_any()}
             {usage::usage(detail, now).into_any()}
@@ -117,6 +118,20 @@ fn awaiting(runs: &[RunSummary]) -> Option<impl IntoView + use<>> {
         .collect();
     (!waiting.is_empty()).then(|| {
         view! { <section class="notice"><strong>"Waiting for approval"</strong><ul>{waiting}</ul></section> }
+    })
+}
+
+/// Says that the means and shares of a campaign mix tasks of several precision policies, where they do.
+fn mixed_policies(runs: &[RunSummary]) -> Option<AnyView> {
+    let policies = precision_policies(runs);
+    let named = policies.join(", ");
+    (policies.len() > 1).then(|| {
+        view! {
+            <p class="notice">
+                "These results mix tasks of several precision policies: "{named}". Compare only tasks of the same policy."
+            </p>
+        }
+        .into_any()
     })
 }
 
@@ -206,6 +221,7 @@ fn asked_for(detail: &CampaignDetail) -> impl IntoView + use<> {
         ("Most attempts per run", number(goal.max_attempts)),
         ("Most new plans per run", number(goal.max_replans)),
         ("Candidates of a round", number(goal.candidates_per_round)),
+        ("Precision policy", list(precision_policies(&detail.runs))),
         ("Least gain", goal.min_gain.map(|gain| format!("{:.1} %", gain * 100.0))),
         ("Window", spec.schedule.as_ref().map(|schedule| format!("{} {}", schedule.window, schedule.time_zone))),
         ("Priority", Some(detail.summary.priority.to_string())),
@@ -226,5 +242,33 @@ fn target_of(target: f64, baseline: Option<TargetBaseline>) -> String {
     match baseline.unwrap_or_default() {
         TargetBaseline::Fastest => format!("{target}× over the fastest baseline"),
         TargetBaseline::Reference => format!("{target}× over the reference"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::task::PrecisionPolicy;
+
+    use super::*;
+    use crate::page::sample::Sample;
+
+    #[test]
+    fn a_campaign_of_several_precision_policies_says_so() {
+        let run = |policy| {
+            let mut run = Sample::read().detail.summary;
+            run.digest.precision = policy;
+            run
+        };
+        let html = |runs: &[RunSummary]| Owner::new().with(|| mixed_policies(runs).map(RenderHtml::to_html));
+        let (reference, tf32) = (Some(PrecisionPolicy::Reference), Some(PrecisionPolicy::Tf32));
+        let mixed = [run(reference), run(tf32), run(reference), run(None)];
+        assert_eq!(precision_policies(&mixed), ["reference (2 tasks)", "tf32 (1 task)"]);
+        assert!(html(&mixed).is_some_and(|html| html.contains("reference (2 tasks), tf32 (1 task)")));
+        assert_eq!(
+            (html(&[run(tf32), run(tf32)]), html(&[run(None)])),
+            (None, None),
+            "one policy is in the specification"
+        );
+        assert_eq!(precision_policies(&[run(tf32)]), ["tf32"]);
     }
 }

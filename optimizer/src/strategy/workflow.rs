@@ -186,6 +186,7 @@ impl RunState {
                 })
             }),
             baselines: self.prepared.as_ref().map(PreparedTask::measured_baselines).unwrap_or_default(),
+            precision: self.input.precision,
             best_confirmed: best.is_some_and(|best| best.confirmation.is_some()),
             stop_reason: self.stop_reason().cloned(),
             activity: self.activity(),

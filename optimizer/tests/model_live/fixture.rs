@@ -227,6 +227,7 @@ impl Bench {
             compute_capability: None,
             device_memory_bytes: None,
             torch: false,
+            precision: None,
         };
         Self { memory, task, run_input, run: format!("run_{:032x}", 7).parse().unwrap() }
     }

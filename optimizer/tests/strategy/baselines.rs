@@ -2,7 +2,7 @@
 
 use nightshift_protocol::baseline::{Baseline, BaselineKind, TargetBaseline};
 use nightshift_protocol::step::StepOutput;
-use nightshift_protocol::task::TaskGoal;
+use nightshift_protocol::task::{PrecisionPolicy, TaskGoal};
 
 use super::facts;
 use super::script::{Script, right};
@@ -40,6 +40,7 @@ fn a_target_is_meant_over_the_fastest_baseline() -> Result<(), Failure> {
     assert_eq!((times.reference_median_ns, times.attempt_median_ns), median_ns);
     let baselines: Vec<BaselineKind> = run.digest.baselines.iter().map(|baseline| baseline.kind).collect();
     assert_eq!(baselines, [BaselineKind::CudaGraph, BaselineKind::Compile], "every measured one, not only the fastest");
+    assert_eq!(run.digest.precision, Some(PrecisionPolicy::Tf32), "the policy of the task");
     // Both measurements are uncertain, so that their ratio is more so.
     let best = run.digest.best_speedup.ok_or("no speedup")?;
     assert!(over.relative_half_width() > best.relative_half_width(), "{over:?} {best:?}");

@@ -40,6 +40,7 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         compute_capability: None,
         device_memory_bytes: None,
         torch: false,
+        precision: Some(nightshift_protocol::task::PrecisionPolicy::Tf32),
     }
 }
 

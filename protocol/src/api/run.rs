@@ -1,5 +1,7 @@
 //! Runs, their steps and their events, as they are listed and shown.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
@@ -13,6 +15,7 @@ use crate::plan::PlanVersion;
 use crate::plan_difference::PlanDifference;
 use crate::run::{RunStatus, StepStatus};
 use crate::step::{PreparedTask, StepFailure, StepKind};
+use crate::task::PrecisionPolicy;
 use crate::time::TimestampMs;
 
 /// Number of runs by status.
@@ -88,6 +91,9 @@ pub struct RunDigest {
     /// Every measured way to run the reference other than the reference itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baselines: Vec<BaselineSpeedup>,
+    /// The task's precision policy; none of runs from before it was kept here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<PrecisionPolicy>,
     /// Whether that speedup was confirmed in a fresh process.
     pub best_confirmed: bool,
     /// Why the run ended.
@@ -136,6 +142,21 @@ pub struct RunSummary {
     /// The server that decides for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<ServerId>,
+}
+
+/// Returns the known precision policies of runs: `reference`, or, where there are several, `reference (3 tasks)` and so on.
+#[must_use]
+pub fn precision_policies<'r>(runs: impl IntoIterator<Item = &'r RunSummary>) -> Vec<String> {
+    let mut counts: BTreeMap<PrecisionPolicy, u64> = BTreeMap::new();
+    for policy in runs.into_iter().filter_map(|run| run.digest.precision) {
+        *counts.entry(policy).or_default() += 1;
+    }
+    let is_mixed = counts.len() > 1;
+    let named = counts.into_iter().map(|(policy, count)| {
+        let tasks = if count == 1 { "task" } else { "tasks" };
+        if is_mixed { format!("{} ({count} {tasks})", policy.as_str()) } else { policy.as_str().to_owned() }
+    });
+    named.collect()
 }
 
 /// Everything that is known about a run.

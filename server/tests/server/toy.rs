@@ -174,6 +174,7 @@ impl Workflow for ToyWorkflow {
             best_speedup_over_fastest: None,
             best_times: None,
             baselines: Vec::new(),
+            precision: None,
             best_confirmed: best,
             stop_reason: None,
             activity: format!("{} steps done", state["done"].as_array().map_or(0, Vec::len)),

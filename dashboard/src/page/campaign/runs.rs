@@ -86,9 +86,11 @@ fn row((run, outcome): Row<'_>) -> impl IntoView + use<> {
     });
     let unconfirmed = (run.digest.best_speedup.is_some() && !run.digest.best_confirmed)
         .then(|| view! { <span class="tag">"not confirmed"</span> });
+    let policy = run.digest.precision.filter(|policy| !policy.is_default());
+    let policy = policy.map(|policy| view! { <span class="tag" title="Precision policy">{policy.as_str()}</span> });
     view! {
         <tr data-row="" data-key=run.id.to_string()>
-            <th scope="row"><a href=href>{run.digest.task.clone()}</a></th>
+            <th scope="row"><a href=href>{run.digest.task.clone()}</a>" "{policy}</th>
             <td><span class=format!("tag {}", run.status.as_str())>{words(run.status.as_str())}</span></td>
             <td class="number">{time(outcome.reference_ns)}</td>
             <td class="number">{time(outcome.best_ns)}</td>

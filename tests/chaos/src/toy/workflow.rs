@@ -134,6 +134,7 @@ impl Workflow for ToyWorkflow {
             best_speedup_over_fastest: None,
             best_times: None,
             baselines: Vec::new(),
+            precision: None,
             best_confirmed: false,
             stop_reason: None,
             activity: format!("{} steps are done", state.values.len()),
