@@ -268,8 +268,8 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// All routes that steps ever had: they are few, and none is ever changed or removed.
-    async fn list_routes(&self) -> Result<Vec<String>, StoreError>;
+    /// Routes of steps that are ready, the route with the lowest rank first.
+    async fn ready_routes(&self, limit: u32) -> Result<Vec<String>, StoreError>;
 
     /// Extends the leases whose epoch fits and which have not run out.
     async fn heartbeat(

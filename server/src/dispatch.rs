@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::reach::{Reach, Taker};
 
-use self::queue::{Queue, Waiter};
+use self::queue::{MAX_ROUTES, Queue, Waiter};
 
 /// Who is woken for each one that found something.
 const FAN_OUT: usize = 2;
@@ -24,21 +24,13 @@ const FAN_OUT: usize = 2;
 #[derive(Default)]
 pub(crate) struct Dispatcher {
     queue: Mutex<Queue>,
-    /// How many routes were learnt from the store.
-    learnt: tokio::sync::Mutex<u64>,
 }
 
 impl Dispatcher {
-    /// Learns of routes that steps got since the last time, when the store has more than those.
-    pub(crate) async fn learn_routes(&self, store: &dyn Store, routes: u64) -> Result<(), StoreError> {
-        let mut learnt = self.learnt.lock().await;
-        if *learnt >= routes {
-            return Ok(());
-        }
-        // All of them: another server's may be committed after younger ones, so that no number tells where to go on.
-        let routes = store.list_routes().await?;
-        self.queue().learn(routes.iter().map(String::as_str));
-        *learnt = u64::try_from(routes.len()).unwrap_or(u64::MAX);
+    /// Reads the routes of ready steps from the store, and forgets those that had none for long.
+    pub(crate) async fn refresh_routes(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let ready = store.ready_routes(MAX_ROUTES).await?;
+        self.queue().refresh(&ready);
         Ok(())
     }
 

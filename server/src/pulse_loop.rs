@@ -66,7 +66,7 @@ pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
     for worker in app.roster.embedded(&server) {
         app.store.register_worker(worker).await?;
     }
-    app.dispatcher.learn_routes(&*app.store, u64::MAX).await?;
+    app.dispatcher.refresh_routes(&*app.store).await?;
     tracing::info!(server.id = %server, server.sole = app.config.sole, "a life of this server begins");
     app.life.begin(server, now + app.config.life());
     app.wake.everything();
@@ -104,7 +104,7 @@ async fn look_where(app: &App, pulse: Pulse) {
     }
     app.agenda.next_timer(pulse.next_timer);
     if pulse.ready {
-        match app.dispatcher.learn_routes(&*app.store, pulse.routes).await {
+        match app.dispatcher.refresh_routes(&*app.store).await {
             Ok(()) => app.complaints.worked(LEARNING),
             Err(error) => app.complaints.failed(LEARNING, &error),
         }

@@ -46,7 +46,7 @@ use crate::transaction::Transaction;
 
 pub use self::advance::MAX_STEPS_PER_ADVANCE;
 pub(crate) use self::advance::cancel_open;
-pub use self::claim::{MAX_CLAIMED, MAX_ROUTES};
+pub use self::claim::MAX_CLAIMED;
 
 /// What became of a flush.
 pub(crate) struct Flushed {
@@ -90,10 +90,8 @@ pub(crate) async fn flush(transaction: &mut Transaction<'_>, groups: &[&[Change]
 /// What can be said without looking.
 fn check(group: &[Change]) -> Result<(), StoreError> {
     for change in group {
-        match change {
-            Change::Advance(advance) => advance::check(advance)?,
-            Change::Claim(claim) => claim::check(claim)?,
-            Change::Report(_) => {}
+        if let Change::Advance(advance) = change {
+            advance::check(advance)?;
         }
     }
     Ok(())
@@ -243,23 +241,24 @@ async fn load_for_changes(
     load::campaigns(connection, set, &with_budget).await
 }
 
-/// Groups that name what does not exist.
+/// Groups that name what does not exist. A claim that goes with other changes does not fail them: an unknown worker gets
+/// nothing.
 fn missing(set: &WorkingSet, claimers: &HashMap<String, Claimer>, groups: &Groups<'_>) -> Vec<(usize, StoreError)> {
     let not_found = |noun: &'static str, id: &str| Some(StoreError::NotFound { noun, id: id.to_owned() });
-    let missing_of = |change: &Change| match change {
+    let missing_of = |change: &Change, is_alone: bool| match change {
         Change::Report(report) if !set.step_ids.contains_key(report.step.as_str()) => {
             not_found("step", report.step.as_str())
         }
         Change::Advance(advance) if !set.run_ids.contains_key(advance.run.as_str()) => {
             not_found("run", advance.run.as_str())
         }
-        Change::Claim(claim) if !claimers.contains_key(claim.worker.as_str()) => {
+        Change::Claim(claim) if is_alone && !claimers.contains_key(claim.worker.as_str()) => {
             not_found("worker", claim.worker.as_str())
         }
         _ => None,
     };
-    let first = groups.iter().filter_map(|(number, group)| Some((*number, group.iter().find_map(missing_of)?)));
-    first.collect()
+    let first = |group: &[Change]| group.iter().find_map(|change| missing_of(change, group.len() == 1));
+    groups.iter().filter_map(|(number, group)| Some((*number, first(group)?))).collect()
 }
 
 /// Applies the changes of a group; claims get a place for their answer.

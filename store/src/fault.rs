@@ -220,7 +220,7 @@ hand_through! {
     read list_steps(run: &RunId) -> Vec<StepRecord>;
     read list_step_heads(run: &RunId) -> Vec<StepRecord>;
     read load_step(id: &StepId) -> StepRecord;
-    read list_routes() -> Vec<String>;
+    read ready_routes(limit: u32) -> Vec<String>;
     write heartbeat(
         worker: &WorkerId, leases: &[(StepId, u64)], at: TimestampMs, expires_at: TimestampMs
     ) -> HeartbeatOutcome;

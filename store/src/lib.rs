@@ -51,7 +51,7 @@ mod port_webhook;
 pub use attempt::{
     AttemptIndex, CampaignBest, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS, MAX_DOCUMENT_BYTES,
 };
-pub use batch::{MAX_CLAIMED, MAX_ROUTES, MAX_STEPS_PER_ADVANCE};
+pub use batch::{MAX_CLAIMED, MAX_STEPS_PER_ADVANCE};
 pub use direct::MAX_PAGE;
 pub use direct::campaign::MAX_RUNS_PER_CAMPAIGN;
 pub use direct::lease::MAX_HEARTBEAT_LEASES;

@@ -295,8 +295,8 @@ impl Store for SqlStore {
         read!(self, |connection| step::load(connection, id))
     }
 
-    async fn list_routes(&self) -> Result<Vec<String>, StoreError> {
-        read!(self, |connection| step::list_routes(connection))
+    async fn ready_routes(&self, limit: u32) -> Result<Vec<String>, StoreError> {
+        read!(self, |connection| step::ready_routes(connection, limit))
     }
 
     async fn heartbeat(

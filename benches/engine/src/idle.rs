@@ -106,7 +106,7 @@ counted! {
     list_steps(run: &RunId) -> Vec<StepRecord>;
     list_step_heads(run: &RunId) -> Vec<StepRecord>;
     load_step(id: &StepId) -> StepRecord;
-    list_routes() -> Vec<String>;
+    ready_routes(limit: u32) -> Vec<String>;
     heartbeat(worker: &WorkerId, leases: &[(StepId, u64)], at: TimestampMs, expires_at: TimestampMs) -> HeartbeatOutcome;
     expired_leases(at: TimestampMs, limit: u32) -> Vec<ExpiredLease>;
     expire_lease(step: &StepId, epoch: u64, end: TryEnd, at: TimestampMs) -> Reported;

@@ -30,8 +30,6 @@ pub struct Pulse {
     pub runs_to_drive: bool,
     /// Steps are ready.
     pub ready: bool,
-    /// How many routes [`Store::list_routes`](super::Store::list_routes) knows.
-    pub routes: u64,
     /// Leases have run out, or servers are dead.
     pub expired: bool,
     /// When the next timer is due.

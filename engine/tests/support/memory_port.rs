@@ -289,8 +289,8 @@ impl Store for MemoryStore {
         Ok(run.steps[place].record.clone())
     }
 
-    async fn list_routes(&self) -> Result<Vec<String>, StoreError> {
-        unkept("list_routes")
+    async fn ready_routes(&self, _: u32) -> Result<Vec<String>, StoreError> {
+        unkept("ready_routes")
     }
 
     async fn heartbeat(

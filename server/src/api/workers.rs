@@ -272,7 +272,7 @@ pub(crate) async fn report(
     }
     app.roster.heard_of(&report.worker);
     let claim = match &report.free {
-        Some(free) => claim_with_report(&app, &report.worker, free).await?,
+        Some(free) => claim_with_report(&app, &report.worker, free).await,
         None => None,
     };
     let reporter = Reporter::Worker { draining: app.roster.is_draining(&report.worker) };
@@ -287,16 +287,17 @@ pub(crate) async fn report(
     Ok(Json(ReportReply { result, steps: hand_over(&app, done.steps).await? }))
 }
 
-/// The claim that goes with a report: nothing for a worker that is asked to end, or while the server stops.
-async fn claim_with_report(app: &App, worker: &WorkerId, free: &FreeSlots) -> Result<Option<ClaimRequest>, ApiFailure> {
-    let known = app.roster.find(&*app.store, worker).await?;
+/// The claim that goes with a report: nothing for a worker that is asked to end or unknown, or while the server stops.
+/// The report is committed without it; the worker's next claim tells what is wrong.
+async fn claim_with_report(app: &App, worker: &WorkerId, free: &FreeSlots) -> Option<ClaimRequest> {
+    let known = app.roster.find(&*app.store, worker).await.ok()?;
     if known.draining || app.shutdown.is_cancelled() {
-        return Ok(None);
+        return None;
     }
     let taker = Taker::machine(&known.offers, free);
     let reach = app.dispatcher.reach(worker, &taker);
     let at = app.clock.now();
-    Ok((!reach.is_empty()).then(|| reach.request(worker, at, app.lease_end(at))))
+    (!reach.is_empty()).then(|| reach.request(worker, at, app.lease_end(at)))
 }
 
 fn not_committed(error: CommitError) -> ApiFailure {

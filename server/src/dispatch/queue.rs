@@ -12,8 +12,11 @@ use super::reach::{Reach, Taker};
 
 /// Kinds that are remembered while nobody of them waits.
 const MAX_IDLE_KINDS: usize = 1_024;
-/// Routes that are remembered. Steps of further ones are found by nobody's wake-up, only by a claim that names them.
-const MAX_ROUTES: usize = 10_000;
+/// Routes that are remembered: those whose first ready step ranks first.
+pub(super) const MAX_ROUTES: u32 = 10_000;
+/// A route without ready steps is forgotten after so many refreshes, one each pulse while steps are ready. Until then a
+/// claim that goes with a report names it, and gets the step that this very report makes ready.
+const KEPT_REFRESHES: u64 = 150;
 
 /// Somebody who waits.
 #[derive(Debug)]
@@ -56,33 +59,72 @@ struct Kind {
     waiting: BTreeMap<u64, Arc<Waiter>>,
 }
 
+/// What is known of a route.
+struct Route {
+    needs: Needs,
+    /// The refresh at which, or after which, steps of it were ready last.
+    heard_at: u64,
+    /// Its place among the routes of ready steps at the last refresh.
+    place: usize,
+}
+
 /// The queue.
 #[derive(Default)]
 pub(super) struct Queue {
-    routes: HashMap<String, Needs>,
+    routes: HashMap<String, Route>,
+    refreshes: u64,
     kinds: HashMap<String, Kind>,
     last_ticket: u64,
 }
 
 impl Queue {
-    /// Learns of routes; those that cannot be read are nobody's.
-    pub(super) fn learn<'a>(&mut self, routes: impl IntoIterator<Item = &'a str>) {
-        let mut news = false;
-        for route in routes {
-            if self.routes.len() < MAX_ROUTES
-                && !self.routes.contains_key(route)
-                && let Ok(needs) = Needs::parse_route(route)
-            {
-                self.routes.insert(route.to_owned(), needs);
-                news = true;
+    /// Takes in the routes of all ready steps, the lowest rank first, and forgets what was not heard of for long. Routes
+    /// that cannot be read are skipped.
+    pub(super) fn refresh(&mut self, ready: &[String]) {
+        self.refreshes += 1;
+        for route in self.routes.values_mut() {
+            route.place = usize::MAX;
+        }
+        let mut changed = false;
+        for (place, text) in ready.iter().enumerate() {
+            if let Some(route) = self.routes.get_mut(text) {
+                (route.heard_at, route.place) = (self.refreshes, place);
+            } else if let Ok(needs) = Needs::parse_route(text) {
+                self.routes.insert(text.clone(), Route { needs, heard_at: self.refreshes, place });
+                changed = true;
             }
         }
-        if news {
+        let known = self.routes.len();
+        let kept = if self.is_full() { 0 } else { KEPT_REFRESHES };
+        self.routes.retain(|_, route| route.heard_at + kept >= self.refreshes);
+        changed |= self.routes.len() < known;
+        if changed || self.kinds.values().any(|kind| kind.reach.is_full()) {
+            let routes = in_order(&self.routes);
             for kind in self.kinds.values_mut() {
-                kind.reach = Arc::new(reach(&self.routes, &kind.taker));
+                kind.reach = Arc::new(Reach::new(&kind.taker, routes.iter().copied()));
                 kind.version += 1;
             }
         }
+    }
+
+    /// Learns of one route. When too many are known, the next refresh does.
+    fn learn(&mut self, text: &str) {
+        if let Some(route) = self.routes.get_mut(text) {
+            route.heard_at = self.refreshes;
+            return;
+        }
+        let Ok(needs) = Needs::parse_route(text) else { return };
+        if self.is_full() {
+            return;
+        }
+        for kind in self.kinds.values_mut() {
+            Arc::make_mut(&mut kind.reach).add(&kind.taker, text, &needs);
+        }
+        self.routes.insert(text.to_owned(), Route { needs, heard_at: self.refreshes, place: usize::MAX });
+    }
+
+    fn is_full(&self) -> bool {
+        self.routes.len() >= usize::try_from(MAX_ROUTES).unwrap_or(usize::MAX)
     }
 
     /// Queues up behind the others, and gives the ticket.
@@ -90,7 +132,7 @@ impl Queue {
         self.last_ticket += 1;
         if !self.kinds.contains_key(key) {
             self.forget_idle_kinds();
-            let reach = Arc::new(reach(&self.routes, taker));
+            let reach = Arc::new(Reach::new(taker, in_order(&self.routes).into_iter()));
             let kind = Kind { taker: taker.clone(), reach, version: 0, empty_at: None, waiting: BTreeMap::new() };
             self.kinds.insert(key.to_owned(), kind);
         }
@@ -126,7 +168,7 @@ impl Queue {
 
     /// Steps of this route became ready: wakes whoever waits longest for one of them.
     pub(super) fn ready(&mut self, route: &str) {
-        self.learn([route]);
+        self.learn(route);
         for kind in self.kinds.values_mut().filter(|kind| kind.reach.contains(route)) {
             kind.version += 1;
         }
@@ -190,6 +232,85 @@ impl Queue {
     }
 }
 
-fn reach(routes: &HashMap<String, Needs>, taker: &Taker) -> Reach {
-    Reach::new(taker, routes.iter().map(|(route, needs)| (route.as_str(), needs)))
+/// Routes in the order in which they fill a reach.
+fn in_order(routes: &HashMap<String, Route>) -> Vec<(&str, &Needs)> {
+    let mut order: Vec<_> = routes.iter().collect();
+    order.sort_unstable_by_key(|(_, route)| route.place);
+    order.into_iter().map(|(text, route)| (text.as_str(), &route.needs)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::machine::DeviceUse;
+    use nightshift_protocol::task::Target;
+    use uuid::Uuid;
+
+    use super::super::reach::MAX_REACH;
+    use super::*;
+
+    /// An agent's route for each number; the label tells them apart.
+    fn routes(numbers: std::ops::Range<usize>) -> Vec<String> {
+        numbers.map(|number| format!("agent/-/none?labels=n{number}")).collect()
+    }
+
+    /// A queue in which agents wait.
+    fn queue() -> (Queue, Arc<Waiter>) {
+        let mut queue = Queue::default();
+        let waiter = Arc::new(Waiter::new(WorkerId::from_uuid(Uuid::nil())));
+        queue.join("agents", &Taker::Agents { slots: 1 }, &waiter);
+        (queue, waiter)
+    }
+
+    fn reaches(queue: &Queue, route: &str) -> bool {
+        queue.look("agents", true).is_some_and(|look| look.reach.contains(route))
+    }
+
+    #[test]
+    fn a_reach_is_bounded_and_holds_the_first_ranks() {
+        let (mut queue, _) = queue();
+        let all = routes(0..MAX_REACH * 3);
+        queue.refresh(&all);
+        assert!(all.iter().enumerate().all(|(n, route)| reaches(&queue, route) == (n < MAX_REACH)));
+        // Once the steps that rank first are gone, the next ones follow.
+        queue.refresh(&all[MAX_REACH * 2..]);
+        assert!(all.iter().enumerate().all(|(n, route)| reaches(&queue, route) == (n >= MAX_REACH * 2)));
+    }
+
+    #[test]
+    fn routes_that_do_not_fit_take_no_room() {
+        let (mut queue, _) = queue();
+        let worker =
+            |number| Needs { device_memory_bytes: Some(number), ..Needs::worker(Target::Cuda, DeviceUse::Exclusive) };
+        let mut ready: Vec<String> = (0..2_000).map(|number| worker(number).route()).collect();
+        ready.extend(routes(0..1));
+        queue.refresh(&ready);
+        assert!(reaches(&queue, &ready[2_000]));
+    }
+
+    #[test]
+    fn a_route_is_forgotten_when_it_has_no_ready_steps_for_long() {
+        let (mut queue, _) = queue();
+        let all = routes(0..2);
+        queue.refresh(&all);
+        for _ in 0..KEPT_REFRESHES {
+            queue.refresh(&all[1..]);
+        }
+        assert!(reaches(&queue, &all[0]));
+        queue.refresh(&all[1..]);
+        assert!(!reaches(&queue, &all[0]) && reaches(&queue, &all[1]));
+    }
+
+    #[test]
+    fn a_route_is_learnt_however_many_were_known_before() {
+        let (mut queue, waiter) = queue();
+        let most = usize::try_from(MAX_ROUTES).unwrap_or(usize::MAX);
+        queue.refresh(&routes(0..most));
+        let new = routes(most..most + 1);
+        queue.ready(&new[0]);
+        assert!(!reaches(&queue, &new[0]));
+        queue.refresh(&new);
+        queue.ready(&new[0]);
+        assert!(reaches(&queue, &new[0]) && waiter.take_woken());
+        assert_eq!(queue.routes.len(), 1, "what has no ready steps makes room");
+    }
 }

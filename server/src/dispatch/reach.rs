@@ -9,6 +9,9 @@ use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::machine::{DeviceOffer, DeviceUse, Executor, Needs, Offers};
 use nightshift_protocol::time::TimestampMs;
 
+/// Routes of one claim. Where more of them fit, those whose first ready step ranks first.
+pub(super) const MAX_REACH: usize = 256;
+
 /// Somebody who takes steps.
 #[derive(Debug, Clone)]
 pub(crate) enum Taker {
@@ -93,15 +96,28 @@ impl Reach {
             },
         };
         for (route, needs) in routes {
-            if reach.add(taker, route, needs) {
-                reach.all.insert(route.to_owned());
+            if reach.is_full() {
+                break;
             }
+            reach.add(taker, route, needs);
         }
         reach
     }
 
+    /// Adds a new route where it fits, unless there are enough.
+    pub(super) fn add(&mut self, taker: &Taker, route: &str, needs: &Needs) {
+        if !self.is_full() && self.add_to_lanes(taker, route, needs) {
+            self.all.insert(route.to_owned());
+        }
+    }
+
+    /// Whether it holds as many routes as a claim names.
+    pub(super) fn is_full(&self) -> bool {
+        self.all.len() >= MAX_REACH
+    }
+
     /// Adds a route where it fits; whether it does anywhere.
-    fn add(&mut self, taker: &Taker, route: &str, needs: &Needs) -> bool {
+    fn add_to_lanes(&mut self, taker: &Taker, route: &str, needs: &Needs) -> bool {
         let (offers, free) = match taker {
             Taker::Agents { .. } => {
                 let fits = needs.executor == Executor::Agent && self.cpu_slots > 0;

@@ -330,8 +330,8 @@ impl Store for ObservedStore {
         self.inner.list_step_heads(run).await
     }
 
-    async fn list_routes(&self) -> Result<Vec<String>, StoreError> {
-        self.inner.list_routes().await
+    async fn ready_routes(&self, limit: u32) -> Result<Vec<String>, StoreError> {
+        self.inner.ready_routes(limit).await
     }
 
     async fn heartbeat(

@@ -54,6 +54,9 @@ macro_rules! candidate_columns {
     };
 }
 
+/// Routes of one statement on SQLite, which compounds at most 500 selects.
+const MAX_PLACES: usize = 256;
+
 /// What steps are given, as it is stored, by the id of the step.
 pub(crate) type Given = HashMap<i64, String>;
 
@@ -76,15 +79,18 @@ pub(crate) async fn ready(
     wanted: &BTreeMap<i64, u32>,
     at: TimestampMs,
 ) -> Result<(), Failure> {
-    let places = wanted.len().next_power_of_two();
-    let mut parameters: Vec<Value> = Vec::with_capacity(places * 2 + 1);
-    parameters.push(at.0.into());
-    for (route, count) in wanted {
-        parameters.extend([Value::from(*route), Value::from(*count)]);
-    }
-    parameters.resize_with(places * 2 + 1, || Value::OptI64(Some(0)));
-    for row in connection.fetch_built(&ready_on_sqlite(places), parameters).await? {
-        candidate(set, &row)?;
+    let wanted: Vec<_> = wanted.iter().collect();
+    for part in wanted.chunks(MAX_PLACES) {
+        let places = part.len().next_power_of_two();
+        let mut parameters: Vec<Value> = Vec::with_capacity(places * 2 + 1);
+        parameters.push(at.0.into());
+        for (route, count) in part {
+            parameters.extend([Value::from(**route), Value::from(**count)]);
+        }
+        parameters.resize_with(places * 2 + 1, || Value::OptI64(Some(0)));
+        for row in connection.fetch_built(&ready_on_sqlite(places), parameters).await? {
+            candidate(set, &row)?;
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nightshift_engine::store::{ClaimRequest, DeviceLane, StepRecord, StoreError};
+use nightshift_engine::store::{ClaimRequest, DeviceLane, StepRecord};
 use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::run::StepStatus;
 use nightshift_protocol::step::StepFailure;
@@ -17,8 +17,6 @@ use crate::number::{count_from_stored, from_stored};
 
 /// Steps of one claim.
 pub const MAX_CLAIMED: u32 = 256;
-/// Routes of one claim; a route that several devices want counts once for each.
-pub const MAX_ROUTES: usize = 1_024;
 
 /// A worker that claims.
 #[derive(Debug, Clone)]
@@ -41,16 +39,6 @@ impl DeviceUses {
     fn of(&self, worker_id: i64, device: i64) -> (u32, u32) {
         self.0.get(&(worker_id, device)).copied().unwrap_or_default()
     }
-}
-
-/// A claim that asks for too much, as an error.
-pub(crate) fn check(claim: &ClaimRequest) -> Result<(), StoreError> {
-    let lanes = claim.devices.iter().map(|lane| lane.exclusive.len() + lane.shared.len());
-    let routes = claim.routes.len() + lanes.sum::<usize>();
-    if routes > MAX_ROUTES {
-        return Err(StoreError::Other(format!("a claim names at most {MAX_ROUTES} routes, this one {routes}")));
-    }
-    Ok(())
 }
 
 /// Adds how many steps of each route a claim could take.

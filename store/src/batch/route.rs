@@ -20,9 +20,6 @@ const MAKE: Sql = Sql {
     postgres: "INSERT INTO route (needs) SELECT unnest($1::text[]) ON CONFLICT (needs) DO NOTHING",
 };
 
-/// Keeps other servers from making routes until this transaction is over; on SQLite nobody else writes anyway.
-pub(crate) const IN_ORDER: Sql = Sql { sqlite: "SELECT 1", postgres: "LOCK TABLE route IN SHARE ROW EXCLUSIVE MODE" };
-
 /// Makes the routes that decisions need, and finds those that claims name; an unknown one of these has no steps.
 pub(crate) async fn resolve(
     transaction: &mut Transaction<'_>,
@@ -51,8 +48,6 @@ pub(crate) async fn resolve(
     find(transaction.connection, set, unknown.clone()).await?;
     let missing: Vec<String> = needed.into_iter().filter(|route| !set.route_ids.contains_key(route)).collect();
     if !missing.is_empty() {
-        // Whoever asks for later routes must not miss one: their numbers are committed in order.
-        transaction.connection.execute(IN_ORDER, values![]).await?;
         transaction.connection.execute(MAKE, values![missing.clone()]).await?;
         find(transaction.connection, set, missing).await?;
     }

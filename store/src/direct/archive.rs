@@ -14,7 +14,6 @@ use serde_json::{Map, Value};
 use super::archive_tables::{Compared, Kind, TABLES, Table};
 use super::archive_team::TEAM_TABLES;
 use super::{campaign, public_id};
-use crate::batch::route;
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::json;
@@ -68,7 +67,6 @@ pub(crate) async fn import(
         return Err(Failure::refused("archive.differs", message));
     }
     refuse_missing_artifacts(transaction.connection, &archive.artifacts).await?;
-    transaction.connection.execute(route::IN_ORDER, values![]).await?;
     for table in tables() {
         let of_table: Vec<&Value> = rows.iter().filter(|row| row["table"] == table.name).collect();
         for chunk in of_table.chunks(ROWS_PER_STATEMENT) {

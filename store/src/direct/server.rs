@@ -31,7 +31,6 @@ pub(crate) const WHERE_TO_LOOK: &str = "SELECT \
                                (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2))) \
           THEN 1 ELSE 0 END AS BIGINT) AS runs, \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM ready) THEN 1 ELSE 0 END AS BIGINT) AS ready, \
-     (SELECT COUNT(*) FROM route) AS routes, \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM lease WHERE expires_at_ms <= $2) \
             OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) THEN 1 ELSE 0 END AS BIGINT) AS expired, \
      (SELECT MAX(virtual_now) FROM server) AS virtual_now";
@@ -102,7 +101,6 @@ pub(crate) async fn pulse(
         alive: true,
         runs_to_drive: found.flag("runs")?,
         ready: found.flag("ready")?,
-        routes: u64::try_from(found.i64("routes")?).unwrap_or_default(),
         expired: found.flag("expired")?,
         next_timer: timer::next(connection).await?,
     })

@@ -125,8 +125,17 @@ pub(crate) fn resource_of(text: &str) -> Result<Resource, Failure> {
     Resource::parse(text).ok_or_else(|| Failure::unreadable("a resource", &format!("`{text}` is none")))
 }
 
-/// All routes.
-pub(crate) async fn list_routes(connection: &mut Connection) -> Result<Vec<String>, Failure> {
-    let rows = connection.fetch_all("SELECT needs FROM route ORDER BY id", values![]).await?;
+/// Routes of ready steps, in the order of the first rank of each. Reads one entry of the index per route, however many
+/// steps are ready.
+pub(crate) const READY_ROUTES: &str = "WITH RECURSIVE present (route_id) AS ( \
+         SELECT MIN(route_id) FROM ready \
+         UNION ALL \
+         SELECT (SELECT MIN(y.route_id) FROM ready y WHERE y.route_id > present.route_id) FROM present \
+          WHERE present.route_id IS NOT NULL) \
+     SELECT n.needs FROM present JOIN route n ON n.id = present.route_id \
+      ORDER BY (SELECT MIN(y.rank) FROM ready y WHERE y.route_id = present.route_id), n.id LIMIT $1";
+
+pub(crate) async fn ready_routes(connection: &mut Connection, limit: u32) -> Result<Vec<String>, Failure> {
+    let rows = connection.fetch_all(READY_ROUTES, values![limit]).await?;
     rows.iter().map(|row| row.text(0)).collect()
 }

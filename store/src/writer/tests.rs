@@ -31,7 +31,13 @@ fn insert(name: String) -> Work<()> {
 }
 
 async fn stored(store: &SqlStore) -> Vec<String> {
-    store.list_routes().await.unwrap()
+    let work: Work<Vec<String>> = Box::new(|transaction| {
+        Box::pin(async move {
+            let rows = transaction.connection.fetch_all("SELECT needs FROM route ORDER BY id", values![]).await?;
+            rows.iter().map(|row| row.text(0)).collect()
+        })
+    });
+    store.write(work).await.unwrap()
 }
 
 fn claim_of_an_unknown_worker() -> Change {

@@ -208,7 +208,7 @@ async fn look(store: &dyn Store) -> Answer {
         store.list_servers().await.unwrap(),
         store.runs_to_drive(100).await.unwrap(),
         store.gauges().await.unwrap(),
-        store.list_routes().await.unwrap(),
+        store.ready_routes(100).await.unwrap(),
     );
     Answer::of(Ok(lists))
 }

@@ -1,7 +1,7 @@
 //! Steps that need a device: which of them may begin beside which.
 
 use futures::future::join_all;
-use nightshift_engine::store::{Change, Changed, ClaimRequest, DeviceLane, StepRecord, Store, TryEnd};
+use nightshift_engine::store::{Change, Changed, ClaimRequest, DeviceLane, Reported, StepRecord, Store, TryEnd};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::id::{RunId, WorkerId};
 use nightshift_protocol::machine::{DeviceUse, Needs};
@@ -22,6 +22,9 @@ crate::bench::on_both!(
     a_worker_that_drains_begins_nothing,
     racing_claims_of_one_worker_never_give_a_device_away_twice,
     a_device_is_given_on_in_the_transaction_that_frees_it,
+    a_report_is_committed_however_many_routes_its_claim_names,
+    a_report_is_committed_when_the_worker_of_its_claim_is_unknown,
+    only_routes_of_ready_steps_are_listed_first_rank_first,
 );
 
 fn needs(device: DeviceUse) -> Needs {
@@ -146,8 +149,6 @@ async fn a_step_of_other_needs_is_left_alone(bench: Bench) {
     let both = vec![large.route(), needs(DeviceUse::Exclusive).route()];
     let wide = DeviceLane { exclusive: both, ..lane(1, 1) };
     assert_eq!(keys(&claim(&bench, &worker, vec![wide]).await), ["large"]);
-    let routes = bench.store.list_routes().await.unwrap();
-    assert_eq!(routes, [large.route(), needs(DeviceUse::Exclusive).route()]);
 }
 
 async fn a_worker_that_drains_begins_nothing(bench: Bench) {
@@ -198,4 +199,59 @@ async fn a_device_is_given_on_in_the_transaction_that_frees_it(bench: Bench) {
         step = claimed.remove(0);
         bench.assert_sound().await;
     }
+}
+
+/// A route of its own for each number.
+fn numbered(number: u64) -> Needs {
+    Needs { device_memory_bytes: Some(number), ..needs(DeviceUse::Exclusive) }
+}
+
+async fn a_report_is_committed_however_many_routes_its_claim_names(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    let orders = (1..=700).map(|number| StepOrder { needs: numbered(number), ..order(&format!("s{number}")) });
+    bench.schedule_orders(&run, orders.collect()).await;
+    bench.schedule(&run, &["reported"]).await;
+    let reported = bench.claim(&worker, 1).await.remove(0);
+    // Two devices double the routes; most of them exist nowhere else.
+    let exclusive: Vec<String> = (1..=1_500).rev().map(|number| numbered(number).route()).collect();
+    let lanes = [0, 1].map(|device| DeviceLane { exclusive: exclusive.clone(), ..lane(device, 0) });
+    let changes = vec![
+        Change::Report(report(&reported, done(json!(1)), bench.now())),
+        Change::Claim(request(&bench, &worker, lanes.to_vec())),
+    ];
+    let changed = bench.store.commit(changes).await.unwrap();
+    let [Changed::Reported(Reported::Committed), Changed::Claimed(steps)] = changed.as_slice() else {
+        panic!("{changed:?}")
+    };
+    assert_eq!(keys(steps), ["s1", "s2"], "the first ranks, one for each device");
+    bench.assert_sound().await;
+}
+
+async fn a_report_is_committed_when_the_worker_of_its_claim_is_unknown(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    bench.schedule(&run, &["a", "b"]).await;
+    let step = bench.claim(&worker, 1).await.remove(0);
+    let unknown = WorkerId::from_uuid(bench.uuid());
+    let claim = bench.claim_request(&unknown, 1);
+    let changes = vec![Change::Report(report(&step, done(json!(1)), bench.now())), Change::Claim(claim.clone())];
+    let changed = bench.store.commit(changes).await.unwrap();
+    assert!(
+        matches!(&changed[..], [Changed::Reported(Reported::Committed), Changed::Claimed(none)] if none.is_empty())
+    );
+    // A claim alone says that the worker is unknown, so that it registers again.
+    assert_eq!(bench.store.claim(claim).await.unwrap_err().code(), "worker.not_found");
+}
+
+async fn only_routes_of_ready_steps_are_listed_first_rank_first(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    assert!(bench.store.ready_routes(9).await.unwrap().is_empty());
+    schedule(&bench, &run, &[("share", DeviceUse::Shared), ("alone", DeviceUse::Exclusive)]).await;
+    bench.schedule(&run, &["plain"]).await;
+    schedule(&bench, &run, &[("again", DeviceUse::Shared)]).await;
+    let (share, alone) = (needs(DeviceUse::Shared).route(), needs(DeviceUse::Exclusive).route());
+    let plain = crate::bench::route();
+    assert_eq!(bench.store.ready_routes(9).await.unwrap(), [share.clone(), alone.clone(), plain.clone()]);
+    assert_eq!(bench.store.ready_routes(2).await.unwrap(), [share.clone(), alone.clone()]);
+    assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 1)]).await), ["share"]);
+    assert_eq!(bench.store.ready_routes(9).await.unwrap(), [alone, plain, share]);
 }

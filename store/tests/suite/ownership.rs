@@ -201,7 +201,6 @@ async fn a_pulse_tells_where_to_look(bench: Bench) {
     bench.schedule(&run, &["a", "b"]).await;
     let pulse = look(&other).await;
     assert!(pulse.ready && !pulse.runs_to_drive);
-    assert_eq!((nothing.routes, pulse.routes), (0, 1), "both steps have the same route");
     let worker = bench.worker().await;
     let steps = bench.claim(&worker, 2).await;
     assert!(!look(&server).await.ready);
