@@ -414,6 +414,12 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// The database's clock, where several machines share the database. None where one process has it alone: then the
+    /// machine's own clock is the only one.
+    async fn database_now(&self) -> Result<Option<TimestampMs>, StoreError> {
+        Ok(None)
+    }
+
     /// Kind of database: `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nightshift_engine::clock::{Clock, Random};
+use nightshift_engine::clock::Random;
 use nightshift_engine::driver::Driver;
 use nightshift_engine::store::Store;
 use nightshift_protocol::time::TimestampMs;
@@ -18,6 +18,7 @@ use crate::agents::AgentExecutor;
 use crate::api::{GaugeCache, MAX_TABLES};
 use crate::attempt_index::Inbox;
 use crate::campaign_list::CampaignFacts;
+use crate::clock::SharedClock;
 use crate::complaints::Complaints;
 use crate::config::{Parts, ServerConfig, ViewFn};
 use crate::dispatch::Dispatcher;
@@ -46,7 +47,7 @@ pub(crate) struct App {
     pub(crate) driver: Driver,
     pub(crate) view: ViewFn,
     pub(crate) agents: Arc<dyn AgentExecutor>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<SharedClock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) spans: Option<SpanExporter>,
@@ -76,7 +77,8 @@ impl App {
         let metrics = Arc::new(Metrics::new());
         let sink = spans.clone().map(|spans| Arc::new(spans) as Arc<dyn SpanSink>);
         let store: Arc<dyn Store> = Arc::new(ObservedStore::new(parts.store, metrics.clone(), sink));
-        let driver = Driver::new(store.clone(), parts.workflow, parts.clock.clone(), parts.random.clone());
+        let clock = Arc::new(SharedClock::new(parts.clock));
+        let driver = Driver::new(store.clone(), parts.workflow, clock.clone(), parts.random.clone());
         Self {
             live: Live::new(Uuid::from_u128(parts.random.uuid())),
             keys: Keys::new(&config.token, &config.worker_token),
@@ -86,7 +88,7 @@ impl App {
             driver,
             view: parts.view,
             agents: parts.agents,
-            clock: parts.clock,
+            clock,
             random: parts.random,
             metrics,
             spans,

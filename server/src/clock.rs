@@ -1,9 +1,12 @@
 //! The real clock and the real randomness behind the engine's ports.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nightshift_engine::clock::{Clock, Random};
+use nightshift_engine::store::{Store, StoreError};
 use nightshift_protocol::time::TimestampMs;
+use tokio::time::Instant;
 
 /// The machine's clock.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,6 +18,55 @@ impl Clock for SystemClock {
         let now = SystemTime::now();
         let since_epoch_ms = now.duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis());
         TimestampMs(i64::try_from(since_epoch_ms).unwrap_or(i64::MAX))
+    }
+}
+
+/// Slowest answer of the database from which its clock is read anew: the reading is wrong by up to half of that.
+const SLOWEST_READING: Duration = Duration::from_secs(1);
+
+/// The clock of the database where several servers share one, so that they agree on which leases and servers are alive.
+/// Between two readings the monotonic clock goes on. Until the first reading, and where the database has no clock of its
+/// own, the machine's clock.
+pub(crate) struct SharedClock {
+    machine: Arc<dyn Clock>,
+    reading: RwLock<Option<(TimestampMs, Instant)>>,
+}
+
+impl SharedClock {
+    pub(crate) fn new(machine: Arc<dyn Clock>) -> Self {
+        Self { machine, reading: RwLock::default() }
+    }
+
+    /// Reads the clock of the database, if it has one.
+    pub(crate) async fn synchronize(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let sent = Instant::now();
+        if let Some(at) = store.database_now().await? {
+            self.set(at, sent, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// The database said `at` at some moment between these.
+    fn set(&self, at: TimestampMs, sent: Instant, answered: Instant) {
+        let took = answered.duration_since(sent);
+        let mut reading = self.reading.write().unwrap_or_else(PoisonError::into_inner);
+        if reading.is_none() || took <= SLOWEST_READING {
+            *reading = Some((at, sent + took / 2));
+        }
+    }
+
+    /// Now.
+    pub(crate) fn now(&self) -> TimestampMs {
+        match *self.reading.read().unwrap_or_else(PoisonError::into_inner) {
+            None => self.machine.now(),
+            Some((at, since)) => at.plus_ms(u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+impl Clock for SharedClock {
+    fn now(&self) -> TimestampMs {
+        Self::now(self)
     }
 }
 
@@ -45,6 +97,23 @@ mod tests {
     #[test]
     fn a_unit_is_below_one() {
         assert!((0..1_000).map(|_| OsRandom.unit()).all(|unit| (0.0..1.0).contains(&unit)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_of_the_database_goes_before_that_of_the_machine() {
+        let clock = SharedClock::new(Arc::new(SystemClock));
+        assert!(clock.now() > TimestampMs(1_577_836_800_000), "nothing was read yet");
+        let sent = Instant::now();
+        tokio::time::advance(Duration::from_millis(200)).await;
+        clock.set(TimestampMs(5_000), sent, Instant::now());
+        assert_eq!(clock.now(), TimestampMs(5_100), "it was read in the middle of the call");
+        tokio::time::advance(Duration::from_millis(900)).await;
+        assert_eq!(clock.now(), TimestampMs(6_000));
+        // A slow answer says little.
+        let sent = Instant::now();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        clock.set(TimestampMs(70_000), sent, Instant::now());
+        assert_eq!(clock.now(), TimestampMs(8_000));
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub(crate) async fn run(app: Arc<App>) {
 /// Makes a new life known, which nobody decided for before.
 pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
     let server = ServerId::from_uuid(app.new_uuid());
+    app.clock.synchronize(&*app.store).await?;
     let (now, at) = (Instant::now(), app.clock.now());
     let record = ServerRecord {
         id: server.clone(),
@@ -74,6 +75,7 @@ pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
 }
 
 async fn beat(app: &App, server: &ServerId) -> Result<(), StoreError> {
+    app.clock.synchronize(&*app.store).await?;
     let (now, at) = (Instant::now(), app.clock.now());
     let pulse = app.store.pulse(server, at, at.plus_ms(app.config.life_ms())).await?;
     if !pulse.alive {

@@ -482,6 +482,13 @@ impl Store for SqlStore {
         Some(self)
     }
 
+    async fn database_now(&self) -> Result<Option<TimestampMs>, StoreError> {
+        match self.side {
+            Side::Sqlite { .. } => Ok(None),
+            Side::Postgres { .. } => read!(self, |connection| server::database_now(connection)).map(Some),
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self.side {
             Side::Sqlite { .. } => "sqlite",

@@ -277,6 +277,10 @@ impl Store for ObservedStore {
         self.inner.reap_servers(at).await
     }
 
+    async fn database_now(&self) -> Result<Option<TimestampMs>, StoreError> {
+        self.inner.database_now().await
+    }
+
     async fn list_servers(&self) -> Result<Vec<ServerRecord>, StoreError> {
         self.inner.list_servers().await
     }

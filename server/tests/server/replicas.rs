@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nightshift_engine::clock::Clock;
 use nightshift_engine::store::Store;
-use nightshift_protocol::api::{Page, ServerView, TryOutcome};
+use nightshift_protocol::api::{Page, ReportResult, ServerView, TryOutcome};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::time::TimestampMs;
+use nightshift_server::SystemClock;
 use nightshift_testbed::postgres::{Cluster, Database};
 use reqwest::StatusCode;
 use tempfile::TempDir;
@@ -85,6 +88,48 @@ async fn owner(server: &TestServer, run: &RunId) -> Option<String> {
 
 async fn kinds_of(server: &TestServer, run: &RunId) -> Vec<String> {
     server.until_event(run, "run_completed").await
+}
+
+/// A clock that is wrong by an hour.
+struct Wrong(i64);
+
+impl Clock for Wrong {
+    fn now(&self) -> TimestampMs {
+        TimestampMs(SystemClock.now().0 + self.0 * 3_600_000)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_clock_is_wrong_neither_ends_others_nor_is_ended_by_them() {
+    let shared = Shared::postgres().await;
+    let right = shared.server(replica()).await;
+    let worker = right.register().await;
+    let (_, run) = right.campaign().await;
+    let held = right.claim_one(&worker).await;
+    let mut servers = vec![right];
+    for hours in [1, -1] {
+        servers.push(shared.server(Wish { clock: Arc::new(Wrong(hours)), ..replica() }).await);
+    }
+    let ids = async |server: &TestServer| {
+        let listed: Page<ServerView> = server.read("/servers").await;
+        listed.items.into_iter().map(|server| server.id).collect::<Vec<_>>()
+    };
+    let at_first = ids(&servers[0]).await;
+    assert_eq!(at_first.len(), 3);
+    // Each of them does some work, which takes a few pulses of all.
+    for server in &servers {
+        let (_, other) = server.campaign().await;
+        do_the_work(server).await;
+        server.until_status(&other, RunStatus::Completed).await;
+    }
+    assert_eq!(ids(&servers[0]).await, at_first, "no server had to begin anew");
+    // The lease that was given by the first clock holds by all of them.
+    let done = TryOutcome::Completed { output: Box::new(prepared_output()) };
+    assert_eq!(servers[1].report(&worker, &held, done).await, ReportResult::Committed);
+    servers[2].until_status(&run, RunStatus::Completed).await;
+    for server in servers {
+        server.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -150,6 +150,12 @@ async fn forget(transaction: &mut Transaction<'_>, servers: Vec<i64>, at: Timest
     Ok(freed)
 }
 
+/// The clock of Postgres.
+pub(crate) async fn database_now(connection: &mut Connection) -> Result<TimestampMs, Failure> {
+    let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
+    Ok(TimestampMs(connection.fetch_one(sql, values![]).await?.i64(0)?))
+}
+
 pub(crate) async fn list(connection: &mut Connection) -> Result<Vec<ServerRecord>, Failure> {
     let sql = "SELECT public_id, name, version, address, started_at_ms, expires_at_ms FROM server \
                ORDER BY id DESC LIMIT $1";

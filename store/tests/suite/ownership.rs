@@ -6,6 +6,7 @@ use nightshift_protocol::run::{RunTransition, StepStatus};
 use serde_json::json;
 
 use crate::bench::{Bench, LIFE_MS, done, server_record};
+use crate::place::Kind;
 
 crate::bench::on_both!(
     a_server_acquires_runs_that_wait_for_a_decision_and_keeps_its_epoch,
@@ -20,6 +21,7 @@ crate::bench::on_both!(
     a_life_that_is_sole_ends_all_earlier_ones,
     a_pulse_tells_where_to_look,
     a_server_that_was_forgotten_is_told_so_by_its_pulse,
+    only_a_database_that_machines_share_has_a_clock,
 );
 
 async fn acquire(bench: &Bench, server: &ServerId, run: &RunId) -> Ownership {
@@ -221,4 +223,11 @@ async fn a_server_that_was_forgotten_is_told_so_by_its_pulse(bench: Bench) {
     let pulse = bench.store.pulse(&server, bench.now(), bench.now().plus_ms(LIFE_MS)).await.unwrap();
     assert!(!pulse.alive);
     assert!(bench.store.list_servers().await.unwrap().is_empty());
+}
+
+async fn only_a_database_that_machines_share_has_a_clock(bench: Bench) {
+    let first = bench.store.database_now().await.unwrap();
+    let second = bench.store.database_now().await.unwrap();
+    assert_eq!(first.is_some(), bench.kind() == Kind::Postgres);
+    assert!(first <= second && first.is_none_or(|at| at > bench.now()), "the clock of a test stands in 1970");
 }
