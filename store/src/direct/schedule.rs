@@ -1,5 +1,7 @@
 //! When a campaign may work, and its share beside others.
 
+use std::collections::HashSet;
+
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::schedule::Schedule;
@@ -7,7 +9,8 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::campaign;
 use crate::admit;
-use crate::batch::held::{Held, Wanted};
+use crate::batch::held::Held;
+use crate::batch::load;
 use crate::batch::rows::Place;
 use crate::batch::working_set::WorkingSet;
 use crate::connection::Connection;
@@ -32,33 +35,29 @@ pub(crate) async fn set_schedule(
 ) -> Result<(), Failure> {
     let connection = &mut *transaction.connection;
     let campaign_id = campaign::key_of(connection, id.as_str()).await?;
+    let rows = connection.fetch_all("SELECT id FROM run WHERE campaign_id = $1", values![campaign_id]).await?;
+    let run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    let mut set = WorkingSet { virtual_now: transaction.memory.virtual_now(), ..WorkingSet::default() };
+    // Runs come before campaigns in the order of locks. With all of them in hand no step becomes ready meanwhile.
+    load::runs(connection, &mut set, Vec::new(), Vec::new(), run_ids).await?;
     connection
         .execute(
             "UPDATE campaign SET schedule = $2 WHERE id = $1",
             values![campaign_id, schedule.map(json::write).transpose()?],
         )
         .await?;
+    load::campaigns(connection, &mut set, &HashSet::from([campaign_id])).await?;
     let step_ids = of_the_window(connection, campaign_id).await?;
-    ask_anew(transaction, step_ids, at).await
+    load::steps(connection, &mut set, step_ids.clone()).await?;
+    admit_anew(&mut set, step_ids, at)?;
+    Held { set }.write(transaction, at).await?;
+    Ok(())
 }
 
 /// See [`OF_THE_WINDOW`].
 pub(crate) async fn of_the_window(connection: &mut Connection, campaign_id: i64) -> Result<Vec<i64>, Failure> {
     let rows = connection.fetch_all(OF_THE_WINDOW, values![campaign_id]).await?;
     rows.iter().map(|row| row.i64(0)).collect()
-}
-
-/// Asks anew for steps that are ready or wait for a window, and locks their runs to do so.
-pub(crate) async fn ask_anew(
-    transaction: &mut Transaction<'_>,
-    step_ids: Vec<i64>,
-    at: TimestampMs,
-) -> Result<(), Failure> {
-    let run_ids = runs_of(transaction, &step_ids).await?;
-    let mut held = Held::load(transaction, Wanted { run_ids, step_ids: step_ids.clone(), ..Wanted::default() }).await?;
-    admit_anew(&mut held.set, step_ids, at)?;
-    held.write(transaction, at).await?;
-    Ok(())
 }
 
 /// Asks anew for steps in hand that are ready or wait for a window.

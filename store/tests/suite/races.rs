@@ -8,6 +8,7 @@ use nightshift_engine::store::{Advanced, NewCampaign, Ownership, Reported, Reser
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
 use nightshift_store::SqlStore;
@@ -15,6 +16,7 @@ use serde_json::json;
 
 use crate::bench::{Bench, LEASE_MS, amount, done, lost, order, report};
 use crate::place::Kind;
+use crate::raw::Raw;
 
 /// Races per test.
 const ROUNDS: usize = 12;
@@ -340,4 +342,29 @@ async fn pauses_resumes_and_ends_between_claims_and_reports_leave_every_rule_who
         bench.assert_sound().await;
         assert_eq!(bench.line(&created.id, Resource::Tokens).await.reserved, 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_the_schedule_waits_for_the_runs_before_it_locks_the_campaign() {
+    let bench = Bench::on(Kind::Postgres).await;
+    let created = bench.create(bench.new_campaign(1)).await;
+    bench.schedule(&created.runs[0], &["a"]).await;
+    // As a report does it: first the run, then the campaign.
+    let mut hot = Raw::connect(&bench.place).await;
+    hot.execute("BEGIN; SELECT 1 FROM run FOR NO KEY UPDATE").await;
+    let (store, campaign, at) = (bench.store.clone(), created.id.clone(), bench.now());
+    let schedule = Schedule { window: "01:00-02:00".parse().unwrap(), time_zone: "UTC".to_owned() };
+    let change = tokio::spawn(async move { store.set_schedule(&campaign, Some(schedule), at).await });
+    let mut watcher = Raw::connect(&bench.place).await;
+    let waits = "SELECT CAST(count(*) AS TEXT) FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while watcher.column(waits).await == ["0"] {
+        assert!(!change.is_finished(), "it did not wait for the run");
+        tokio::task::yield_now().await;
+    }
+    hot.execute("SELECT 1 FROM campaign FOR SHARE NOWAIT").await;
+    hot.execute("COMMIT").await;
+    change.await.unwrap().unwrap();
+    assert!(bench.step(&created.runs[0], "a").await.not_before.is_some());
+    bench.assert_sound().await;
 }

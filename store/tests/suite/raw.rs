@@ -90,7 +90,8 @@ impl Raw {
         rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect()
     }
 
-    async fn column(&mut self, sql: &str) -> Vec<String> {
+    /// The first column of a query, as text.
+    pub(crate) async fn column(&mut self, sql: &str) -> Vec<String> {
         self.texts(sql, 1).await.into_iter().map(|mut row| row.remove(0).unwrap()).collect()
     }
 
