@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use nightshift_engine::store::{Notice, StoreError, WebhookRecord, WebhookStore};
-use nightshift_protocol::id::RunId;
+use nightshift_protocol::id::{RunId, WebhookId};
 use tokio::time::{Instant, MissedTickBehavior};
 
 pub(crate) use self::address::is_private;
@@ -45,7 +46,10 @@ pub(crate) async fn run(app: Arc<App>) {
             return app.shutdown.cancelled().await;
         }
     };
-    let mut state = State { app: &app, store, sender, webhooks: Vec::new(), teller: Teller::default(), looked: None };
+    let mut state = State { app: &app, store, webhooks: Vec::new(), teller: Teller::default(), looked: None };
+    // A webhook that is slow to answer delays its own deliveries only.
+    let mut sending = FuturesUnordered::new();
+    let mut busy: HashSet<WebhookId> = HashSet::new();
     let mut notices = app.store.notices();
     let mut runs: HashSet<RunId> = HashSet::new();
     let mut survey = Instant::now();
@@ -72,9 +76,28 @@ pub(crate) async fn run(app: Arc<App>) {
                     () = app.shutdown.cancelled() => return,
                     done = state.look(&mut runs, &mut survey) => done,
                 };
-                match done {
-                    Ok(()) => app.complaints.worked(TELLING),
-                    Err(error) => app.complaints.failed(TELLING, &error),
+                let due = match done {
+                    Ok(due) => due,
+                    Err(error) => {
+                        app.complaints.failed(TELLING, &error);
+                        continue;
+                    }
+                };
+                app.complaints.worked(TELLING);
+                for webhook in due {
+                    if busy.insert(webhook.view.id.clone()) {
+                        let (app, sender) = (&app, &sender);
+                        sending.push(async move {
+                            let sent = sender.send_due(app, store, &webhook).await;
+                            (webhook.view.id, sent)
+                        });
+                    }
+                }
+            }
+            Some((webhook, sent)) = sending.next(), if !sending.is_empty() => {
+                busy.remove(&webhook);
+                if let Err(error) = sent {
+                    app.complaints.failed(TELLING, &error);
                 }
             }
         }
@@ -84,14 +107,18 @@ pub(crate) async fn run(app: Arc<App>) {
 struct State<'a> {
     app: &'a Arc<App>,
     store: &'a dyn WebhookStore,
-    sender: Sender,
     webhooks: Vec<WebhookRecord>,
     teller: Teller,
     looked: Option<Instant>,
 }
 
 impl State<'_> {
-    async fn look(&mut self, runs: &mut HashSet<RunId>, survey: &mut Instant) -> Result<(), StoreError> {
+    /// Writes down what is to be told; webhooks with deliveries that are due.
+    async fn look(
+        &mut self,
+        runs: &mut HashSet<RunId>,
+        survey: &mut Instant,
+    ) -> Result<Vec<WebhookRecord>, StoreError> {
         if self.looked.is_none_or(|at| at.elapsed() >= BELIEVED_FOR) {
             let webhooks = self.store.list_webhooks().await?;
             if webhooks != self.webhooks {
@@ -103,7 +130,7 @@ impl State<'_> {
         }
         if self.webhooks.is_empty() {
             runs.clear();
-            return Ok(());
+            return Ok(Vec::new());
         }
         if Instant::now() >= *survey {
             self.teller.survey(self.app, self.store, &self.webhooks).await?;
@@ -111,6 +138,8 @@ impl State<'_> {
             *survey = Instant::now() + SURVEY_EVERY;
         }
         self.teller.changed(self.app, self.store, &self.webhooks, runs).await?;
-        self.sender.send_due(self.app, self.store, &self.webhooks).await
+        let due = self.store.due_webhooks(self.app.clock.now()).await?;
+        // One that another server has just made is not known here yet: the list is read again soon.
+        Ok(self.webhooks.iter().filter(|webhook| due.contains(&webhook.view.id)).cloned().collect())
     }
 }

@@ -30,13 +30,19 @@ impl WebhookStore for SqlStore {
         write!(self, |transaction, deliveries, at| delivery::put(transaction, deliveries, *at))
     }
 
+    async fn due_webhooks(&self, at: TimestampMs) -> Result<Vec<WebhookId>, StoreError> {
+        read!(self, |connection| delivery::due_webhooks(connection, at))
+    }
+
     async fn take_deliveries(
         &self,
+        webhook: &WebhookId,
         at: TimestampMs,
         until: TimestampMs,
         limit: u32,
     ) -> Result<Vec<Delivery>, StoreError> {
-        write!(self, |transaction, at, until, limit| delivery::take(transaction, *at, *until, *limit))
+        let webhook = webhook.clone();
+        write!(self, |transaction, webhook, at, until, limit| delivery::take(transaction, webhook, *at, *until, *limit))
     }
 
     async fn end_delivery(&self, id: &DeliveryId, tries: u32, end: DeliveryEnd) -> Result<(), StoreError> {

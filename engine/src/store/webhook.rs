@@ -70,9 +70,14 @@ pub trait WebhookStore: Send + Sync {
     /// Keeps what is to be told; leaves out what the webhook was told, and webhooks that are gone. Gives how many are new.
     async fn put_deliveries(&self, deliveries: Vec<NewDelivery>, at: TimestampMs) -> Result<u64, StoreError>;
 
-    /// Takes deliveries that are due, oldest first, and keeps them from others until `until`: their tries count one more.
+    /// Webhooks that have deliveries which are due.
+    async fn due_webhooks(&self, at: TimestampMs) -> Result<Vec<WebhookId>, StoreError>;
+
+    /// Takes deliveries of a webhook that are due, oldest first, and keeps them from others until `until`: their tries
+    /// count one more.
     async fn take_deliveries(
         &self,
+        webhook: &WebhookId,
         at: TimestampMs,
         until: TimestampMs,
         limit: u32,

@@ -15,7 +15,7 @@ use sha2::Sha256;
 use super::address::{PublicAddresses, is_private};
 use crate::app::App;
 
-/// Deliveries that are tried at once.
+/// Deliveries of one webhook that are tried at once.
 const MAX_AT_ONCE: u32 = 8;
 /// Longest time of one try.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,16 +45,17 @@ impl Sender {
         Ok(Self { public: builder().dns_resolver(Arc::new(PublicAddresses)).build()?, any: builder().build()? })
     }
 
-    /// Tries deliveries that are due.
+    /// Tries deliveries of a webhook that are due.
     pub(super) async fn send_due(
         &self,
         app: &App,
         store: &dyn WebhookStore,
-        webhooks: &[WebhookRecord],
+        webhook: &WebhookRecord,
     ) -> Result<(), StoreError> {
         let now = app.clock.now();
-        let due = store.take_deliveries(now, now.plus_ms(KEPT_FROM_OTHERS_MS), MAX_AT_ONCE).await?;
-        let tried = join_all(due.iter().map(|delivery| self.attempt(delivery, webhooks, now))).await;
+        let until = now.plus_ms(KEPT_FROM_OTHERS_MS);
+        let due = store.take_deliveries(&webhook.view.id, now, until, MAX_AT_ONCE).await?;
+        let tried = join_all(due.iter().map(|delivery| self.attempt(delivery, webhook, now))).await;
         for (delivery, problem) in due.iter().zip(tried) {
             let end = end_of(delivery.tries, problem, app.clock.now());
             if let DeliveryEnd::GivenUp { problem } = &end {
@@ -66,11 +67,7 @@ impl Sender {
     }
 
     /// One try; what went wrong, if anything did.
-    async fn attempt(&self, delivery: &Delivery, webhooks: &[WebhookRecord], now: TimestampMs) -> Option<String> {
-        let Some(webhook) = webhooks.iter().find(|webhook| webhook.view.id == delivery.webhook) else {
-            // Another server has just made it: the list is read again before the next try.
-            return Some("the webhook is not known here yet".to_owned());
-        };
+    async fn attempt(&self, delivery: &Delivery, webhook: &WebhookRecord, now: TimestampMs) -> Option<String> {
         self.post(webhook, delivery, now).await.err().map(|problem| problem.chars().take(MAX_PROBLEM_CHARS).collect())
     }
 

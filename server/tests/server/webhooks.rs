@@ -157,6 +157,38 @@ async fn a_delivery_that_is_refused_is_tried_again_until_it_is_given_up() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_does_not_answer_delays_no_other_one() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (receiver, url) = Receiver::start(0).await;
+    // Connections are taken, and nothing is ever answered.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let slow = server.webhook(&format!("http://{}/", silent.local_addr().unwrap()), &["campaign_finished"]).await;
+    server.webhook(&url, &["campaign_finished"]).await;
+    // The machine may be as slow as the webhook once, but not each time.
+    let mut in_time = false;
+    for round in 1..=3 {
+        let (_, run) = server.campaign().await;
+        server.cancel(&run).await;
+        let tried = until("a try that waits for an answer", || async {
+            let deliveries = server.deliveries(&slow.webhook).await;
+            deliveries.into_iter().find(|delivery| delivery.tries == 1 && delivery.problem.is_none())
+        })
+        .await;
+        until("its copy", || async { (receiver.messages().await.len() == 2 * round - 1).then_some(()) }).await;
+        let (_, run) = server.campaign().await;
+        server.cancel(&run).await;
+        until("the next one", || async { (receiver.messages().await.len() == 2 * round).then_some(()) }).await;
+        let deliveries = server.deliveries(&slow.webhook).await;
+        in_time |= deliveries.iter().any(|delivery| delivery.id == tried.id && delivery.problem.is_none());
+        if in_time {
+            break;
+        }
+    }
+    assert!(in_time, "each time the next delivery was sent only after the try had timed out");
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn addresses_of_this_machine_and_what_is_no_address_are_refused() {
     let (server, _folder) = TestServer::start(Wish::default()).await;

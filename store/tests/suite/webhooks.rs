@@ -56,9 +56,9 @@ impl Bench {
         NewDelivery { id, webhook: webhook.clone(), subject: subject.to_owned(), message }
     }
 
-    async fn take(&self) -> Vec<Delivery> {
+    async fn take(&self, webhook: &WebhookId) -> Vec<Delivery> {
         let now = self.now();
-        self.store.take_deliveries(now, now.plus_ms(60_000), 10).await.unwrap()
+        self.store.take_deliveries(webhook, now, now.plus_ms(60_000), 10).await.unwrap()
     }
 
     async fn only(&self, webhook: &WebhookId) -> Delivery {
@@ -87,8 +87,8 @@ async fn a_delivery_is_taken_by_one_server_at_a_time(bench: Bench) {
     let deliveries = (0..8).map(|number| bench.delivery(&webhook, &number.to_string())).collect();
     bench.store.put_deliveries(deliveries, bench.now()).await.unwrap();
     let (here, there) = tokio::join!(
-        async { bench.store.take_deliveries(bench.now(), bench.now().plus_ms(60_000), 5).await.unwrap() },
-        async { bench.store.take_deliveries(bench.now(), bench.now().plus_ms(60_000), 5).await.unwrap() },
+        async { bench.store.take_deliveries(&webhook, bench.now(), bench.now().plus_ms(60_000), 5).await.unwrap() },
+        async { bench.store.take_deliveries(&webhook, bench.now(), bench.now().plus_ms(60_000), 5).await.unwrap() },
     );
     let mut taken: Vec<&DeliveryId> = here.iter().chain(&there).map(|delivery| &delivery.id).collect();
     assert!(here.iter().chain(&there).all(|delivery| delivery.tries == 1));
@@ -96,20 +96,25 @@ async fn a_delivery_is_taken_by_one_server_at_a_time(bench: Bench) {
     taken.sort();
     taken.dedup();
     assert_eq!(taken.len(), many, "each by one of both");
+    let due = async || bench.store.due_webhooks(bench.now()).await.unwrap();
     // What the other one held just then is taken the next time; nothing is due twice.
-    assert_eq!(many + bench.take().await.len(), 8);
-    assert!(bench.take().await.is_empty());
+    assert_eq!(many + bench.take(&webhook).await.len(), 8);
+    assert!(bench.take(&webhook).await.is_empty());
+    assert!(due().await.is_empty());
     // Whoever took them died: they are due again.
     bench.clock.forward(61_000);
-    assert_eq!(bench.take().await.len(), 8);
+    assert_eq!(due().await, [webhook.clone()]);
+    let other = bench.webhook().await.view.id;
+    assert!(bench.take(&other).await.is_empty(), "each webhook has its own");
+    assert_eq!(bench.take(&webhook).await.len(), 8);
 }
 
 async fn a_try_that_was_taken_over_ends_nothing(bench: Bench) {
     let webhook = bench.webhook().await.view.id;
     bench.store.put_deliveries(vec![bench.delivery(&webhook, "a")], bench.now()).await.unwrap();
-    let first = bench.take().await.remove(0);
+    let first = bench.take(&webhook).await.remove(0);
     bench.clock.forward(61_000);
-    let second = bench.take().await.remove(0);
+    let second = bench.take(&webhook).await.remove(0);
     assert_eq!(second.tries, 2);
     bench.store.end_delivery(&first.id, first.tries, DeliveryEnd::Delivered).await.unwrap();
     assert_eq!(bench.only(&webhook).await.status, DeliveryStatus::Pending, "it came too late");
@@ -118,15 +123,15 @@ async fn a_try_that_was_taken_over_ends_nothing(bench: Bench) {
     bench.store.end_delivery(&second.id, second.tries, end).await.unwrap();
     let waits = bench.only(&webhook).await;
     assert_eq!((waits.next_at, waits.problem.as_deref()), (Some(later), Some("503\u{fffd}")));
-    assert!(bench.take().await.is_empty(), "not before its time");
+    assert!(bench.take(&webhook).await.is_empty(), "not before its time");
     bench.clock.forward(5_000);
-    let third = bench.take().await.remove(0);
+    let third = bench.take(&webhook).await.remove(0);
     let end = DeliveryEnd::GivenUp { problem: "503".to_owned() };
     bench.store.end_delivery(&third.id, third.tries, end).await.unwrap();
     assert_eq!(bench.only(&webhook).await.status, DeliveryStatus::GivenUp);
     let repeated = bench.store.repeat_delivery(&third.id, bench.now()).await.unwrap();
     assert_eq!((repeated.status, repeated.tries), (DeliveryStatus::Pending, 0));
-    let fourth = bench.take().await.remove(0);
+    let fourth = bench.take(&webhook).await.remove(0);
     bench.store.end_delivery(&fourth.id, fourth.tries, DeliveryEnd::Delivered).await.unwrap();
     let done = bench.only(&webhook).await;
     assert_eq!((done.status, done.next_at, done.problem), (DeliveryStatus::Delivered, None, None));
@@ -149,7 +154,7 @@ async fn a_webhook_goes_with_its_deliveries_and_there_are_so_many(bench: Bench) 
     assert_eq!(bench.store.create_webhook(third, 2).await.unwrap_err().code(), "webhook.too_many");
     bench.store.put_deliveries(vec![bench.delivery(&first.view.id, "a")], bench.now()).await.unwrap();
     bench.store.delete_webhook(&first.view.id).await.unwrap();
-    assert!(bench.take().await.is_empty());
+    assert!(bench.take(&first.view.id).await.is_empty());
     assert_eq!(bench.store.delete_webhook(&first.view.id).await.unwrap_err().code(), "webhook.not_found");
     let gone = bench.store.list_deliveries(&first.view.id, &all()).await;
     assert_eq!(gone.unwrap_err().code(), "webhook.not_found");

@@ -24,11 +24,14 @@ macro_rules! delivery_query {
     };
 }
 
-/// Deliveries that are due; on Postgres those that another server takes right now are left to it.
+/// Deliveries of a webhook that are due; on Postgres those that another server takes right now are left to it.
 pub(crate) const DUE: Sql = Sql {
-    sqlite: delivery_query!("WHERE d.status = 'pending' AND d.next_at_ms <= $1 ORDER BY d.next_at_ms, d.id LIMIT $2"),
+    sqlite: delivery_query!(
+        "WHERE w.public_id = $1 AND d.status = 'pending' AND d.next_at_ms <= $2 ORDER BY d.next_at_ms, d.id LIMIT $3"
+    ),
     postgres: delivery_query!(
-        "WHERE d.status = 'pending' AND d.next_at_ms <= $1 ORDER BY d.next_at_ms, d.id LIMIT $2 FOR UPDATE OF d SKIP LOCKED"
+        "WHERE w.public_id = $1 AND d.status = 'pending' AND d.next_at_ms <= $2 ORDER BY d.next_at_ms, d.id LIMIT $3 \
+         FOR UPDATE OF d SKIP LOCKED"
     ),
 };
 
@@ -55,14 +58,22 @@ pub(crate) async fn put(
     Ok(new)
 }
 
+pub(crate) async fn due_webhooks(connection: &mut Connection, at: TimestampMs) -> Result<Vec<WebhookId>, Failure> {
+    let sql = "SELECT w.public_id FROM webhook w WHERE w.id IN \
+               (SELECT webhook_id FROM webhook_delivery WHERE status = 'pending' AND next_at_ms <= $1) ORDER BY w.id";
+    let rows = connection.fetch_all(sql, values![at.0]).await?;
+    rows.iter().map(|row| public_id(row.str(0)?, "a webhook's id")).collect()
+}
+
 pub(crate) async fn take(
     transaction: &mut Transaction<'_>,
+    webhook: &WebhookId,
     at: TimestampMs,
     until: TimestampMs,
     limit: u32,
 ) -> Result<Vec<Delivery>, Failure> {
     let connection = &mut *transaction.connection;
-    let rows = connection.fetch_all(DUE, values![at.0, limit.min(MAX_PAGE)]).await?;
+    let rows = connection.fetch_all(DUE, values![webhook.as_str(), at.0, limit.min(MAX_PAGE)]).await?;
     let mut taken = Vec::with_capacity(rows.len());
     for row in &rows {
         let delivery = record(row)?;
