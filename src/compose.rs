@@ -153,7 +153,7 @@ impl Local {
                 address: self.address.clone(),
                 pid: std::process::id(),
                 token: self.token.clone(),
-                worker_token: worker_token.clone(),
+                worker_token,
             };
             match server_file::write(&self.data_dir, &known) {
                 Ok(()) => self.known = true,
@@ -165,7 +165,8 @@ impl Local {
             }
         }
         if start.worker {
-            let config = worker_config(context, &self.address, Some(worker_token), true, None)?;
+            let token = self.server.embedded_token();
+            let config = worker_config(context, &self.address, Some(token), true, None)?;
             let stop = CancellationToken::new();
             let (tell, failed) = watch::channel(None);
             let stopped = stop.clone();

@@ -42,13 +42,15 @@ pub(crate) struct Caller {
     pub(crate) limited_to: Option<Target>,
     /// Whether a browser sent it by itself, as the cookie of a session.
     pub(crate) by_cookie: bool,
+    /// Whether it is the worker in this server's process.
+    pub(crate) embedded: bool,
     /// When it ends by itself.
     pub(crate) ends_at: Option<TimestampMs>,
 }
 
 impl Caller {
     fn new(name: &str, role: Role) -> Self {
-        Self { name: name.to_owned(), role, limited_to: None, by_cookie: false, ends_at: None }
+        Self { name: name.to_owned(), role, limited_to: None, by_cookie: false, embedded: false, ends_at: None }
     }
 }
 

@@ -8,11 +8,12 @@ use nightshift_engine::store::Store;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::trace::SpanSink;
 use nightshift_store::AttemptIndex;
+use secrecy::SecretString;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::access::Keys;
+use crate::access::{Keys, new_secret};
 use crate::agenda::Agenda;
 use crate::agents::AgentExecutor;
 use crate::api::{GaugeCache, MAX_TABLES};
@@ -43,6 +44,8 @@ pub(crate) struct App {
     /// Where it listens, with the real port.
     pub(crate) address: String,
     pub(crate) keys: Keys,
+    /// The token of the worker in this process.
+    pub(crate) embedded_token: SecretString,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) driver: Driver,
     pub(crate) view: ViewFn,
@@ -77,11 +80,13 @@ impl App {
         let metrics = Arc::new(Metrics::new());
         let sink = spans.clone().map(|spans| Arc::new(spans) as Arc<dyn SpanSink>);
         let store: Arc<dyn Store> = Arc::new(ObservedStore::new(parts.store, metrics.clone(), sink));
+        let embedded_token = SecretString::from(new_secret(&*parts.random));
         let clock = Arc::new(SharedClock::new(parts.clock));
         let driver = Driver::new(store.clone(), parts.workflow, clock.clone(), parts.random.clone());
         Self {
             live: Live::new(Uuid::from_u128(parts.random.uuid())),
-            keys: Keys::new(&config.token, &config.worker_token),
+            keys: Keys::new(&config.token, &config.worker_token, &embedded_token),
+            embedded_token,
             config,
             address,
             store,

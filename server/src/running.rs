@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +36,7 @@ pub struct Server;
 #[derive(Debug)]
 pub struct Running {
     addr: SocketAddr,
+    embedded_token: SecretString,
     shutdown: Shutdown,
     task: JoinHandle<Result<(), ServerError>>,
 }
@@ -65,9 +67,10 @@ impl Server {
         }
         let router = api::router(&app, addr, extra);
         let shutdown = Shutdown(app.shutdown.clone());
+        let embedded_token = app.embedded_token.clone();
         let task = tokio::spawn(serve(app, listener, router, drives, export));
         tracing::info!(server.addr = %addr, server.drives = drives, "the server listens");
-        Ok(Running { addr, shutdown, task })
+        Ok(Running { addr, embedded_token, shutdown, task })
     }
 }
 
@@ -76,6 +79,12 @@ impl Running {
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The token for workers of this process: the server knows by it that they end with it.
+    #[must_use]
+    pub fn embedded_token(&self) -> SecretString {
+        self.embedded_token.clone()
     }
 
     /// A handle that stops it.

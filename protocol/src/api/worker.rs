@@ -12,7 +12,8 @@ use crate::time::TimestampMs;
 pub struct RegisterWorker {
     /// Name for people.
     pub name: String,
-    /// Whether it lives in the server's process: its leases are freed as soon as the server starts again.
+    /// Whether it lives in the server's process: its leases are freed as soon as the server starts again. The server
+    /// knows that by the token, and does not believe this field.
     pub embedded: bool,
     /// What it can do.
     pub offers: Offers,

@@ -36,6 +36,7 @@ const TOUCH_EVERY_MS: u64 = 60_000;
 pub(crate) struct Keys {
     pub(super) admin: blake3::Hash,
     worker: blake3::Hash,
+    embedded: blake3::Hash,
     kept: Mutex<HashMap<[u8; 32], Kept>>,
     sessions: Mutex<HashMap<[u8; 32], KeptSession>>,
     /// Counts how often something was forgotten: who is let in for long looks again then.
@@ -49,9 +50,10 @@ struct Kept {
 }
 
 impl Keys {
-    /// The configured tokens: the operator's may do everything.
-    pub(crate) fn new(admin: &SecretString, worker: &SecretString) -> Self {
+    /// The configured tokens: the operator's may do everything. `embedded` is the one of the worker in this process.
+    pub(crate) fn new(admin: &SecretString, worker: &SecretString, embedded: &SecretString) -> Self {
         Self {
+            embedded: blake3::hash(embedded.expose_secret().as_bytes()),
             admin: blake3::hash(admin.expose_secret().as_bytes()),
             worker: blake3::hash(worker.expose_secret().as_bytes()),
             kept: Mutex::default(),
@@ -94,13 +96,14 @@ impl Keys {
 
     pub(super) fn configured(&self, secret: &[u8]) -> Option<Caller> {
         let shown = blake3::hash(secret);
-        // blake3::Hash compares in constant time; both comparisons are made for every token.
-        let (name, role) = match (shown == self.admin, shown == self.worker) {
-            (true, _) => ("operator", Role::Admin),
-            (false, true) => ("worker", Role::Worker),
-            (false, false) => return None,
+        // blake3::Hash compares in constant time; all comparisons are made for every token.
+        let (name, role, embedded) = match (shown == self.admin, shown == self.worker, shown == self.embedded) {
+            (true, _, _) => ("operator", Role::Admin, false),
+            (false, true, _) => ("worker", Role::Worker, false),
+            (false, false, true) => ("worker", Role::Worker, true),
+            (false, false, false) => return None,
         };
-        Some(Caller::new(name, role))
+        Some(Caller { embedded, ..Caller::new(name, role) })
     }
 
     /// The stored token of this secret.
@@ -238,7 +241,8 @@ mod tests {
     use crate::clock::OsRandom;
 
     fn shown(method: &Method, value: &str) -> Option<Role> {
-        let keys = Keys::new(&SecretString::from("admin-secret"), &SecretString::from("worker-secret"));
+        let [admin, worker, own] = ["admin-secret", "worker-secret", "own-secret"].map(SecretString::from);
+        let keys = Keys::new(&admin, &worker, &own);
         let shown = Shown::read(method, &HeaderValue::from_str(value).ok()?)?;
         keys.configured(&shown.secret).map(|caller| caller.role)
     }
@@ -247,6 +251,7 @@ mod tests {
     fn each_configured_token_has_its_role() {
         assert_eq!(shown(&Method::POST, "Bearer admin-secret"), Some(Role::Admin));
         assert_eq!(shown(&Method::POST, "bearer worker-secret"), Some(Role::Worker));
+        assert_eq!(shown(&Method::POST, "Bearer own-secret"), Some(Role::Worker));
         for wrong in ["Bearer admin-secre", "Bearer ", "admin-secret", "Digest admin-secret"] {
             assert_eq!(shown(&Method::POST, wrong), None, "{wrong}");
         }

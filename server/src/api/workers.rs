@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use nightshift_engine::store::{ClaimRequest, ReadingRecord, Reported, StepRecord, StoreError, WorkerRecord};
 use nightshift_protocol::api::{
     Claim, Claimed, Drain, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, MAX_WAIT_MS, Page, QuarantinedDevice,
@@ -18,6 +18,7 @@ use nightshift_protocol::step::{StepFailure, StepInput, StepKind};
 use nightshift_protocol::trace::TraceParent;
 use tokio::time::Instant;
 
+use crate::access::Caller;
 use crate::app::App;
 use crate::commit::{CommitError, Reporter};
 use crate::dispatch::Taker;
@@ -69,6 +70,7 @@ impl App {
 /// Makes a worker known.
 pub(crate) async fn register(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     Body(request): Body<RegisterWorker>,
 ) -> Result<(StatusCode, Json<WorkerRegistered>), ApiFailure> {
     let name_chars = request.name.chars().count();
@@ -87,12 +89,12 @@ pub(crate) async fn register(
     let record = WorkerRecord {
         id: worker.clone(),
         name: request.name,
-        embedded: request.embedded,
+        embedded: caller.embedded,
         offers,
         version: request.version,
         last_seen_at: app.clock.now(),
         leases: 0,
-        server: if request.embedded { app.life.current() } else { None },
+        server: if caller.embedded { app.life.current() } else { None },
         draining: false,
     };
     tracing::info!(worker.id = %worker, worker.name = %record.name, "a worker introduced itself");

@@ -66,16 +66,16 @@ async fn nobody_is_missed_while_the_worker_of_the_server_starts() {
     let (_, run) = server.campaign().await;
     let starting = until("a scheduled step", || waiting_for(&server, &run)).await;
     assert_eq!(starting, "the worker of this server is starting");
-    // Others tell nothing of it.
-    let register = async |embedded| {
+    // Others tell nothing of it, whatever they say of themselves.
+    let register = async |token: &str| {
         let offers = Offers { targets: vec![Target::Cuda], ..offers() };
-        let worker = RegisterWorker { name: "box".to_owned(), embedded, offers, version: "0".to_owned() };
-        let answer = server.call(Method::POST, "/workers", WORKER).json(&worker).send().await.unwrap();
+        let worker = RegisterWorker { name: "box".to_owned(), embedded: true, offers, version: "0".to_owned() };
+        let answer = server.call(Method::POST, "/workers", token).json(&worker).send().await.unwrap();
         assert!(answer.status().is_success());
     };
-    register(false).await;
+    register(WORKER).await;
     assert_eq!(waiting_for(&server, &run).await.unwrap(), "the worker of this server is starting");
-    register(true).await;
+    register(&server.embedded_token()).await;
     let lacking = waiting_for(&server, &run).await.unwrap();
     assert!(lacking.contains("2 workers are alive, they lack target cpu"), "{lacking}");
     server.stop().await;

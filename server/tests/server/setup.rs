@@ -24,6 +24,7 @@ use nightshift_protocol::task::TaskGoal;
 use nightshift_server::{OsRandom, Parts, Running, Server, ServerConfig, ServerError, SystemClock, ViewFn};
 use nightshift_store::{AttemptIndex, OpenOptions, PostgresOptions, SqlStore};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tempfile::TempDir;
@@ -168,6 +169,11 @@ impl TestServer {
 
     pub(crate) fn addr(&self) -> SocketAddr {
         self.running.addr()
+    }
+
+    /// The token of workers in the server's process.
+    pub(crate) fn embedded_token(&self) -> String {
+        self.running.embedded_token().expose_secret().to_owned()
     }
 
     pub(crate) async fn stop(self) {
