@@ -358,6 +358,14 @@ pub trait Store: Send + Sync {
     /// How far an artifact's way into the store is; none when nothing of it is there.
     async fn artifact_progress(&self, hash: &ArtifactHash) -> Result<Option<ArtifactProgress>, StoreError>;
 
+    /// As [`Store::artifact_progress`], for those who are about to name the artifact: one that is complete is not deleted
+    /// as an old one before they have.
+    async fn renew_artifact(
+        &self,
+        hash: &ArtifactHash,
+        at: TimestampMs,
+    ) -> Result<Option<ArtifactProgress>, StoreError>;
+
     /// Appends a part of an artifact at `offset`, which must be what [`ArtifactProgress::stored_bytes`] says (else
     /// `Refused` with `artifact.wrong_offset`). The last part checks the hash: a wrong one (`artifact.wrong_hash`)
     /// forgets all parts.

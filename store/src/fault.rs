@@ -242,6 +242,7 @@ hand_through! {
     write put_artifact(hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> ();
     read get_artifact(hash: &ArtifactHash) -> Vec<u8>;
     read artifact_progress(hash: &ArtifactHash) -> Option<ArtifactProgress>;
+    write renew_artifact(hash: &ArtifactHash, at: TimestampMs) -> Option<ArtifactProgress>;
     write append_artifact(
         hash: &ArtifactHash, size_bytes: u64, offset: u64, bytes: &[u8], at: TimestampMs
     ) -> ArtifactProgress;

@@ -403,8 +403,11 @@ impl Store for SqlStore {
         artifact::check(hash, bytes)?;
         let progress = read!(self, |connection| artifact::progress(connection, hash))?;
         if progress.is_some_and(|progress| progress.complete) {
-            let hash = hash.clone();
-            return write!(self, |transaction, hash, at| artifact::put_again(transaction.connection, hash, *at));
+            let same = hash.clone();
+            // It may be deleted meanwhile.
+            if write!(self, |transaction, same, at| artifact::renew(transaction.connection, same, *at))? {
+                return Ok(());
+            }
         }
         let (hash, bytes) = (hash.clone(), bytes.to_vec());
         write!(self, |transaction, hash, bytes, at| artifact::put(transaction.connection, hash, bytes, *at))
@@ -416,6 +419,18 @@ impl Store for SqlStore {
 
     async fn artifact_progress(&self, hash: &ArtifactHash) -> Result<Option<ArtifactProgress>, StoreError> {
         read!(self, |connection| artifact::progress(connection, hash))
+    }
+
+    async fn renew_artifact(
+        &self,
+        hash: &ArtifactHash,
+        at: TimestampMs,
+    ) -> Result<Option<ArtifactProgress>, StoreError> {
+        if read!(self, |connection| artifact::is_old(connection, hash, at))? {
+            let hash = hash.clone();
+            write!(self, |transaction, hash, at| artifact::renew(transaction.connection, hash, *at))?;
+        }
+        self.artifact_progress(hash).await
     }
 
     async fn append_artifact(

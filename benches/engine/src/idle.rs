@@ -126,6 +126,7 @@ counted! {
     put_artifact(hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> ();
     get_artifact(hash: &ArtifactHash) -> Vec<u8>;
     artifact_progress(hash: &ArtifactHash) -> Option<ArtifactProgress>;
+    renew_artifact(hash: &ArtifactHash, at: TimestampMs) -> Option<ArtifactProgress>;
     append_artifact(hash: &ArtifactHash, size_bytes: u64, offset: u64, bytes: &[u8], at: TimestampMs) -> ArtifactProgress;
     read_artifact(hash: &ArtifactHash, offset: u64, length: u64) -> Vec<u8>;
     find_model_call(run: &RunId, step_key: &str, turn: u32, request_hash: &str) -> Option<ModelCallRecord>;

@@ -128,7 +128,7 @@ impl<'a> Upload<'a> {
 
     /// Asks the store how far the blob is.
     async fn look(&mut self) -> Result<(), StoreError> {
-        let progress = self.app.store.artifact_progress(&self.hash).await?;
+        let progress = self.app.store.renew_artifact(&self.hash, self.app.clock.now()).await?;
         self.stored = progress.map_or(0, |progress| progress.stored_bytes);
         Ok(())
     }

@@ -23,7 +23,8 @@ use crate::extract::TextPath;
 /// How far an artifact is: `200` and its size when it is complete, `204` and where to go on when a part of it is there.
 pub(crate) async fn head(State(app): State<Arc<App>>, TextPath(text): TextPath) -> Result<Response<Body>, ApiFailure> {
     let hash = hash_of(&text)?;
-    let progress = app.store.artifact_progress(&hash).await?.ok_or_else(|| missing(&hash))?;
+    // Who finds it here does not upload it, and names it next.
+    let progress = app.store.renew_artifact(&hash, app.clock.now()).await?.ok_or_else(|| missing(&hash))?;
     let answer = if progress.complete {
         blob(StatusCode::OK).header(CONTENT_LENGTH, progress.size_bytes)
     } else {

@@ -411,6 +411,14 @@ impl Store for ObservedStore {
         self.inner.artifact_progress(hash).await
     }
 
+    async fn renew_artifact(
+        &self,
+        hash: &ArtifactHash,
+        at: TimestampMs,
+    ) -> Result<Option<ArtifactProgress>, StoreError> {
+        self.inner.renew_artifact(hash, at).await
+    }
+
     async fn append_artifact(
         &self,
         hash: &ArtifactHash,

@@ -4,19 +4,17 @@ use nightshift_engine::store::{ArtifactProgress, StoreError};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::connection::{Connection, Sql};
+use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::number::{from_stored, to_stored};
-use crate::sql::locked;
 use crate::transaction::Transaction;
 use crate::value::values;
 
 /// Longest chunk, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// An artifact to be changed.
-const HEAD: Sql =
-    locked!("SELECT a.id, a.size_bytes, a.stored_bytes, a.complete FROM artifact a WHERE a.hash = $1", "a");
+/// An artifact is not renewed before this age, in milliseconds: each time is a write.
+const RENEWED_AFTER_MS: u64 = 10 * 60 * 1_000;
 
 /// Chunks of a part.
 pub(crate) const CHUNKS: &str = "SELECT offset_bytes, bytes FROM artifact_chunk \
@@ -57,7 +55,7 @@ pub(crate) async fn put(
     let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
     let head = begin(connection, hash, from_stored(size), at).await?;
     if head.progress.complete {
-        return put_again(connection, hash, at).await;
+        return Ok(());
     }
     connection.execute("DELETE FROM artifact_chunk WHERE artifact_id = $1", values![head.id]).await?;
     append_chunks(connection, head.id, 0, bytes).await?;
@@ -79,7 +77,6 @@ pub(crate) async fn append(
     let connection = &mut *transaction.connection;
     let mut head = begin(connection, hash, size_bytes, at).await?;
     if head.progress.complete {
-        put_again(connection, hash, at).await?;
         return Ok(Ok(head.progress));
     }
     if head.progress.stored_bytes == 0 && head.progress.size_bytes != size_bytes {
@@ -107,6 +104,13 @@ pub(crate) async fn append(
     let sql = "UPDATE artifact SET stored_bytes = $2, complete = $3 WHERE id = $1";
     connection.execute(sql, values![head.id, to_stored(stored), complete]).await?;
     Ok(Ok(ArtifactProgress { size_bytes, stored_bytes: stored, complete }))
+}
+
+/// Whether a complete artifact is old enough to be renewed.
+pub(crate) async fn is_old(connection: &mut Connection, hash: &ArtifactHash, at: TimestampMs) -> Result<bool, Failure> {
+    let sql = "SELECT 1 FROM artifact WHERE hash = $1 AND complete = 1 AND created_at_ms < $2";
+    let before = at.minus_ms(RENEWED_AFTER_MS);
+    Ok(connection.fetch_optional(sql, values![hash.as_str(), before.0]).await?.is_some())
 }
 
 pub(crate) async fn progress(
@@ -142,31 +146,26 @@ pub(crate) async fn read(
     part(connection, head.id, offset, end).await
 }
 
-/// Whoever stores an artifact again is about to name it: it must not be deleted as an old one before that.
-pub(crate) async fn put_again(
-    connection: &mut Connection,
-    hash: &ArtifactHash,
-    at: TimestampMs,
-) -> Result<(), Failure> {
-    let sql = "UPDATE artifact SET created_at_ms = $2 WHERE hash = $1 AND created_at_ms < $2";
-    connection.execute(sql, values![hash.as_str(), at.0]).await?;
-    Ok(())
+/// Makes a complete artifact young again; whether it is there. Whoever stores it again or asks for it is about to name
+/// it: it must not be deleted as an old one before that.
+pub(crate) async fn renew(connection: &mut Connection, hash: &ArtifactHash, at: TimestampMs) -> Result<bool, Failure> {
+    let sql = "UPDATE artifact SET created_at_ms = CASE WHEN created_at_ms < $2 THEN $2 ELSE created_at_ms END \
+                WHERE hash = $1 AND complete = 1";
+    Ok(connection.execute(sql, values![hash.as_str(), at.0]).await? > 0)
 }
 
+/// The row of an artifact, made or made young again. It stays locked, so that nobody deletes it meanwhile.
 async fn begin(
     connection: &mut Connection,
     hash: &ArtifactHash,
     size_bytes: u64,
     at: TimestampMs,
 ) -> Result<Head, Failure> {
-    connection
-        .execute(
-            "INSERT INTO artifact (hash, size_bytes, stored_bytes, complete, created_at_ms) \
-             VALUES ($1, $2, 0, 0, $3) ON CONFLICT (hash) DO NOTHING",
-            values![hash.as_str(), to_stored(size_bytes), at.0],
-        )
-        .await?;
-    head(&connection.fetch_one(HEAD, values![hash.as_str()]).await?)
+    let sql = "INSERT INTO artifact (hash, size_bytes, stored_bytes, complete, created_at_ms) VALUES ($1, $2, 0, 0, $3) \
+               ON CONFLICT (hash) DO UPDATE SET created_at_ms = CASE WHEN artifact.created_at_ms < excluded.created_at_ms \
+                   THEN excluded.created_at_ms ELSE artifact.created_at_ms END \
+               RETURNING id, size_bytes, stored_bytes, complete";
+    head(&connection.fetch_one(sql, values![hash.as_str(), to_stored(size_bytes), at.0]).await?)
 }
 
 fn head(row: &crate::row::Row) -> Result<Head, Failure> {

@@ -6,7 +6,7 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::{MAX_PAGE, campaign, public_id};
 use crate::attempt::write;
-use crate::connection::{Connection, Sql};
+use crate::connection::{Backend, Connection, Sql};
 use crate::failure::Failure;
 use crate::sql::any_of;
 use crate::transaction::Transaction;
@@ -50,8 +50,24 @@ const OF_A_CAMPAIGN: [&str; 7] = [
 
 /// Old artifacts that nothing names. One that only looks old because its upload began long ago is named by nothing,
 /// too, until the run that it is for says so.
-pub(crate) const UNUSED_ARTIFACTS: &str = "SELECT a.id FROM artifact a WHERE a.created_at_ms < $1 \
-     AND NOT EXISTS (SELECT 1 FROM artifact_use WHERE hash = a.hash) ORDER BY a.created_at_ms LIMIT $2";
+macro_rules! unused_artifacts {
+    ($end:literal) => {
+        concat!(
+            "SELECT a.id, a.stored_bytes FROM artifact a WHERE a.created_at_ms < $1 \
+             AND NOT EXISTS (SELECT 1 FROM artifact_use WHERE hash = a.hash) ORDER BY a.created_at_ms LIMIT $2",
+            $end
+        )
+    };
+}
+
+/// On Postgres one that is uploaded again just now is left alone.
+pub(crate) const UNUSED_ARTIFACTS: Sql =
+    Sql { sqlite: unused_artifacts!(""), postgres: unused_artifacts!(" FOR UPDATE OF a SKIP LOCKED") };
+
+/// Bytes of artifacts that one transaction deletes, unless a single one has more: leases run out meanwhile.
+const MAX_PRUNED_BYTES: i64 = 64 * 1024 * 1024;
+/// Pages that one transaction gives back to the file system on SQLite: 16 MiB.
+const GIVE_BACK: &str = "PRAGMA incremental_vacuum(4096)";
 
 pub(crate) async fn finished(
     connection: &mut Connection,
@@ -113,9 +129,16 @@ pub(crate) async fn artifacts(
     let connection = &mut *transaction.connection;
     let limit = limit.clamp(1, MAX_PAGE);
     let rows = connection.fetch_all(UNUSED_ARTIFACTS, values![before.0, limit]).await?;
-    let ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    let (mut ids, mut bytes) = (Vec::with_capacity(rows.len()), 0);
+    for row in &rows {
+        bytes += row.i64(1)?;
+        if bytes > MAX_PRUNED_BYTES && !ids.is_empty() {
+            break;
+        }
+        ids.push(row.i64(0)?);
+    }
     let mut pruned = Pruned { artifacts: u64::try_from(ids.len()).unwrap_or(u64::MAX), ..Pruned::default() };
-    pruned.more = ids.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+    pruned.more = ids.len() < rows.len() || rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
     if !ids.is_empty() {
         let chunks = any_of!("DELETE FROM artifact_chunk WHERE artifact_id", "$1", "");
         pruned.rows += connection.execute(chunks, values![ids.clone()]).await?;
@@ -124,5 +147,10 @@ pub(crate) async fn artifacts(
     write::forget_gone(connection).await?;
     let keys = "DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE at_ms < $1 LIMIT $2)";
     pruned.rows += connection.execute(keys, values![before.0, limit]).await?;
+    if connection.backend() == Backend::Sqlite {
+        // A row for each page: they have to be read for the next page to be given back.
+        connection.fetch_all(GIVE_BACK, values![]).await?;
+        pruned.more |= connection.fetch_one("PRAGMA freelist_count", values![]).await?.i64(0)? > 0;
+    }
     Ok(pruned)
 }

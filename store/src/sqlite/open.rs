@@ -35,6 +35,9 @@ const CACHE_SIZE: &str = "-65536";
 /// Page cache of a connection that reads. What it misses is most often in the system's own cache, which all share.
 const READER_CACHE_SIZE: &str = "-512";
 
+/// Files up to this size are checked at each start: that takes about a second.
+const MAX_CHECKED_BYTES: u64 = 256 * 1024 * 1024;
+
 /// Statements that a connection keeps prepared.
 const STATEMENT_CACHE: usize = 512;
 
@@ -45,13 +48,16 @@ pub struct OpenOptions {
     pub create: bool,
     /// Connections that read, at least 1.
     pub readers: u32,
+    /// An existing file up to this size is read from end to end for damage. In a larger one, damage is found when a page
+    /// that has some is read.
+    pub max_checked_bytes: u64,
     /// The database never grows beyond this size; then writing answers `Full`. None: as far as the disk allows.
     pub max_size_bytes: Option<u64>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { create: true, readers: 4, max_size_bytes: None }
+        Self { create: true, readers: 4, max_checked_bytes: MAX_CHECKED_BYTES, max_size_bytes: None }
     }
 }
 
@@ -81,7 +87,7 @@ pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
         .map_err(|error| tell_io(&error, data_dir, "cannot create"))?;
     let lock = ProcessLock::take(data_dir)?;
     if database.exists() {
-        examine(&database).await?;
+        examine(&database, options.max_checked_bytes).await?;
     }
     if !database.exists() {
         let mut new = std::fs::OpenOptions::new();
@@ -110,15 +116,21 @@ pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
 pub(crate) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 /// Looks at an existing file without changing it: is it a sound database, and ours?
-async fn examine(database: &Path) -> Result<(), StoreError> {
-    let finding = findings(database).await.map_err(|failure| failure.tell(&Place::file(database)))?;
+async fn examine(database: &Path, max_checked_bytes: u64) -> Result<(), StoreError> {
+    let size = std::fs::metadata(database).map_err(|error| tell_io(&error, database, "cannot read"))?.len();
+    let finding =
+        findings(database, size <= max_checked_bytes).await.map_err(|failure| failure.tell(&Place::file(database)))?;
     finding.map_or(Ok(()), |finding| Err(corrupt(database, &finding)))
 }
 
-async fn findings(database: &Path) -> Result<Option<String>, Failure> {
+async fn findings(database: &Path, every_page: bool) -> Result<Option<String>, Failure> {
     let options = SqliteConnectOptions::new().filename(database).read_only(true).busy_timeout(BUSY_TIMEOUT);
     let mut connection = options.disable_statement_logging().connect().await?;
-    let verdict: String = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut connection).await?;
+    let verdict: String = if every_page {
+        sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut connection).await?
+    } else {
+        "ok".to_owned()
+    };
     let application_id: i64 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut connection).await?;
     // A process that was killed while it made the database leaves at most the migrator's own table.
     let foreign_tables: i64 = sqlx::query_scalar(

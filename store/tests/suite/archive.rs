@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::bench::{Bench, amount, done, order};
 use crate::place::Kind;
+use crate::raw::Raw;
 
 crate::bench::on_both!(
     a_finished_campaign_is_the_same_elsewhere,
@@ -29,6 +30,9 @@ crate::bench::on_both!(
     a_campaign_is_pruned_in_chunks,
     artifacts_that_something_names_are_kept,
     an_artifact_that_is_stored_again_is_not_pruned_as_an_old_one,
+    an_artifact_that_is_asked_for_is_not_pruned_as_an_old_one,
+    one_transaction_deletes_so_many_bytes,
+    what_is_pruned_makes_the_file_smaller,
 );
 
 /// A campaign of two runs with an artifact, a model call and some usage; the second run is left to the test.
@@ -362,4 +366,44 @@ async fn an_artifact_that_is_stored_again_is_not_pruned_as_an_old_one(bench: Ben
     bench.store.append_artifact(&hash, 6, 0, b"result", bench.now()).await.unwrap();
     assert_eq!(bench.store.prune_artifacts(bench.now(), 9).await.unwrap().artifacts, 0);
     assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), b"result");
+}
+
+async fn an_artifact_that_is_asked_for_is_not_pruned_as_an_old_one(bench: Bench) {
+    let (hash, unknown) = (ArtifactHash::of(b"result"), ArtifactHash::of(b"unknown"));
+    bench.store.put_artifact(&hash, b"result", bench.now()).await.unwrap();
+    bench.clock.forward(3_600_000);
+    assert!(bench.store.renew_artifact(&hash, bench.now()).await.unwrap().unwrap().complete);
+    assert_eq!(bench.store.renew_artifact(&unknown, bench.now()).await.unwrap(), None);
+    assert_eq!(bench.store.prune_artifacts(bench.now(), 9).await.unwrap().artifacts, 0);
+    assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), b"result");
+}
+
+async fn one_transaction_deletes_so_many_bytes(bench: Bench) {
+    for bytes in [b"a", b"b", b"c"] {
+        bench.store.put_artifact(&ArtifactHash::of(bytes), bytes, bench.now()).await.unwrap();
+    }
+    Raw::connect(&bench.place).await.execute("UPDATE artifact SET stored_bytes = 40000000").await;
+    bench.clock.forward(1);
+    for more in [true, true, false] {
+        let pruned = bench.store.prune_artifacts(bench.now(), 9).await.unwrap();
+        assert_eq!((pruned.artifacts, pruned.more), (1, more));
+    }
+}
+
+async fn what_is_pruned_makes_the_file_smaller(bench: Bench) {
+    if bench.kind() != Kind::Sqlite {
+        return;
+    }
+    for number in 0..32_u8 {
+        let bytes = vec![number; 1 << 20];
+        bench.store.put_artifact(&ArtifactHash::of(&bytes), &bytes, bench.now()).await.unwrap();
+    }
+    let mut raw = Raw::connect(&bench.place).await;
+    let mut pages = async || raw.column("SELECT CAST(page_count AS TEXT) FROM pragma_page_count").await[0].clone();
+    let full: u64 = pages().await.parse().unwrap();
+    bench.clock.forward(1);
+    while bench.store.prune_artifacts(bench.now(), 9).await.unwrap().more {}
+    let left: u64 = pages().await.parse().unwrap();
+    assert!(left < full / 4, "{left} of {full} pages are left");
+    bench.assert_sound().await;
 }

@@ -162,6 +162,24 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_large_file_is_not_read_from_end_to_end_at_each_start() {
+    let bench = Bench::on(Kind::Sqlite).await;
+    let artifact = vec![7; 1 << 20];
+    let hash = ArtifactHash::of(&artifact);
+    bench.store.put_artifact(&hash, &artifact, bench.now()).await.unwrap();
+    bench.store.close().await.unwrap();
+    let mut bytes = fs::read(database(&bench)).unwrap();
+    let last = bytes.len() - 4096;
+    bytes[last..].fill(0xa5);
+    fs::write(database(&bench), &bytes).unwrap();
+    assert_eq!(refused(folder(&bench)).await.code(), "store.corrupt");
+    let size = u64::try_from(bytes.len()).unwrap();
+    let options = OpenOptions { max_checked_bytes: size - 1, ..OpenOptions::default() };
+    let store = SqlStore::open_sqlite(folder(&bench), options).await.unwrap();
+    assert!(store.get_artifact(&hash).await.is_err(), "the damage is told where it is read");
+}
+
+#[tokio::test]
 async fn a_database_that_was_cut_off_is_refused() {
     let bench = Bench::on(Kind::Sqlite).await;
     bench.store.create_campaign(bench.new_campaign(200)).await.unwrap();

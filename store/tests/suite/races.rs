@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, join_all};
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{Advanced, NewCampaign, Ownership, Reported, Reservation, Store, StoreError, TryEnd};
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
@@ -22,6 +23,10 @@ use crate::raw::Raw;
 const ROUNDS: usize = 12;
 /// Tasks of each process in a race.
 const TASKS: usize = 8;
+
+/// Sessions that wait for a lock.
+const WAITING: &str = "SELECT CAST(count(*) AS TEXT) FROM pg_stat_activity \
+     WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
 /// Two processes on one database.
 async fn two() -> (Bench, [Arc<SqlStore>; 2]) {
@@ -356,9 +361,7 @@ async fn a_change_of_the_schedule_waits_for_the_runs_before_it_locks_the_campaig
     let schedule = Schedule { window: "01:00-02:00".parse().unwrap(), time_zone: "UTC".to_owned() };
     let change = tokio::spawn(async move { store.set_schedule(&campaign, Some(schedule), at).await });
     let mut watcher = Raw::connect(&bench.place).await;
-    let waits = "SELECT CAST(count(*) AS TEXT) FROM pg_stat_activity \
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    while watcher.column(waits).await == ["0"] {
+    while watcher.column(WAITING).await == ["0"] {
         assert!(!change.is_finished(), "it did not wait for the run");
         tokio::task::yield_now().await;
     }
@@ -367,4 +370,24 @@ async fn a_change_of_the_schedule_waits_for_the_runs_before_it_locks_the_campaig
     change.await.unwrap().unwrap();
     assert!(bench.step(&created.runs[0], "a").await.not_before.is_some());
     bench.assert_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_artifact_that_is_stored_again_during_pruning_stays() {
+    let bench = Bench::on(Kind::Postgres).await;
+    let hash = ArtifactHash::of(b"result");
+    bench.store.put_artifact(&hash, b"result", bench.now()).await.unwrap();
+    bench.clock.forward(1);
+    // As the upload does it.
+    let mut upload = Raw::connect(&bench.place).await;
+    upload.execute("BEGIN; UPDATE artifact SET created_at_ms = created_at_ms + 1000").await;
+    let (store, before) = (bench.store.clone(), bench.now());
+    let prune = tokio::spawn(async move { store.prune_artifacts(before, 9).await });
+    let mut watcher = Raw::connect(&bench.place).await;
+    while !prune.is_finished() && watcher.column(WAITING).await == ["0"] {
+        tokio::task::yield_now().await;
+    }
+    upload.execute("COMMIT").await;
+    assert_eq!(prune.await.unwrap().unwrap().artifacts, 0);
+    assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), b"result");
 }
