@@ -19,7 +19,7 @@ use binary::{expect_exit, json_lines, nightshift};
 use serde_json::Value;
 
 const OPERATOR: &str = "the-operator";
-const WORKER: &str = "a-worker";
+const WORKER: &str = "a-worker-of-this-test";
 
 /// Ends with the test, however the test ends.
 struct Running(Child);

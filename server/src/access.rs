@@ -2,6 +2,7 @@
 
 mod keys;
 mod links;
+mod rate;
 pub(crate) mod sessions;
 mod standing;
 
@@ -23,6 +24,7 @@ use nightshift_protocol::time::TimestampMs;
 
 pub(crate) use keys::{Keys, new_secret, new_webhook_secret, secret_hash};
 pub(crate) use links::new_share_secret;
+pub(crate) use rate::{Peer, SignIns, limited_sign_ins};
 pub(crate) use sessions::Visitor;
 pub(crate) use standing::Standing;
 

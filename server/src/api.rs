@@ -48,7 +48,6 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{any, delete, get, post, put};
-use nightshift_protocol::artifact::MAX_ARTIFACT_BYTES;
 use tower_http::trace::TraceLayer;
 
 use crate::access;
@@ -72,6 +71,8 @@ pub(crate) const PREFIX: &str = "/api/v1";
 const REPEATS: [&str; 2] = ["/api/v1/health", "/api/v1/ready"];
 /// Largest JSON body, in bytes.
 pub const MAX_JSON_BYTES: usize = 8 * 1024 * 1024;
+/// Largest body of a call that everybody may make, in bytes.
+const MAX_SIGN_IN_BYTES: usize = 16 * 1024;
 /// Longest time that a call may take, long polls and artifacts left aside.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time that the transfer of an artifact may take.
@@ -93,8 +94,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .merge(table_routes(app))
         .merge(team_routes(app))
         .merge(webhook_routes(app))
-        // Whoever asks says who they are by what they show, and gets no further with it.
-        .merge(Router::new().route("/session", get(session::show).post(session::sign_in).delete(session::sign_out)))
+        .merge(session_routes(app))
         .merge(
             Router::new()
                 .route("/campaigns", get(campaigns::list))
@@ -188,6 +188,14 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .layer(TraceLayer::new_for_http().make_span_with(request_span).on_failure(()))
 }
 
+/// Signing in and out. Whoever asks says who they are by what they show, and gets no further with it.
+fn session_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/session", get(session::show).post(session::sign_in).delete(session::sign_out))
+        .route_layer(DefaultBodyLimit::max(MAX_SIGN_IN_BYTES))
+        .route_layer(from_fn_with_state(app.clone(), access::limited_sign_ins))
+}
+
 /// Blobs.
 fn artifact_routes(app: &Arc<App>) -> Router<Arc<App>> {
     let read = Router::new()
@@ -197,7 +205,7 @@ fn artifact_routes(app: &Arc<App>) -> Router<Arc<App>> {
     let written = Router::new()
         .route("/artifacts/{hash}", put(artifact_upload::put).patch(artifact_upload::append))
         .route_layer(from_fn_with_state(app.clone(), access::writes_artifacts));
-    read.merge(written).route_layer(from_fn(within_transfer_timeout)).layer(DefaultBodyLimit::max(MAX_ARTIFACT_BYTES))
+    read.merge(written).route_layer(from_fn(within_transfer_timeout))
 }
 
 /// Lists as whole files. The time for an answer ends where the answer begins: a table is as long as it is.

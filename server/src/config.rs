@@ -32,6 +32,8 @@ const SOLE_LIFE_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 pub const DEFAULT_PULSE_MS: u64 = 2_000;
 /// Shortest time for which finished campaigns are kept.
 const MIN_RETENTION: Duration = Duration::from_hours(1);
+/// Shortest token that is configured: others can be guessed.
+const MIN_TOKEN_CHARS: usize = 12;
 /// Most steps that the agents carry out at once.
 pub(crate) const MAX_AGENT_SLOTS: usize = 1_024;
 
@@ -74,8 +76,8 @@ pub struct ServerConfig {
 impl ServerConfig {
     pub(crate) fn check(&self) -> Result<(), ServerError> {
         let wrong = |message: &str| Err(ServerError::Config(message.to_owned()));
-        if self.token.expose_secret().is_empty() || self.worker_token.expose_secret().is_empty() {
-            return wrong("the operator's token and the workers' token must not be empty");
+        if [&self.token, &self.worker_token].iter().any(|token| token.expose_secret().len() < MIN_TOKEN_CHARS) {
+            return wrong("the operator's token and the workers' token must have at least 12 characters");
         }
         if self.token.expose_secret() == self.worker_token.expose_secret() {
             return wrong("the operator's token and the workers' token must differ: workers run untrusted programs");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -16,6 +17,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
+
+use crate::access::Peer;
 
 /// How a connection is read and written: one that takes nothing for too long fails.
 type Patient = Pin<Box<TimeoutStream<TcpStream>>>;
@@ -47,7 +50,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
-        let (stream, place) = tokio::select! {
+        let (stream, peer, place) = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
             // Only so that the set does not grow; how a connection ended is told where it happened.
@@ -57,7 +60,12 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(limits.head);
         let stream = patient(stream, limits.standstill);
-        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        let routed = TowerToHyperService::new(router.clone());
+        let service = service_fn(move |mut request| {
+            request.extensions_mut().insert(peer);
+            routed.call(request)
+        });
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         let watched = graceful.watch(connection);
         connections.spawn(async move {
             if let Err(error) = watched.await {
@@ -80,13 +88,13 @@ fn patient(stream: TcpStream, standstill: Duration) -> Patient {
 async fn take(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-) -> (TcpStream, Option<tokio::sync::OwnedSemaphorePermit>) {
+) -> (TcpStream, Peer, Option<tokio::sync::OwnedSemaphorePermit>) {
     // The semaphore is never closed.
     let place = places.clone().acquire_owned().await.ok();
     let mut failing = false;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 if failing {
                     tracing::info!("connections can be taken again");
                 }
@@ -94,7 +102,7 @@ async fn take(
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(error = %error, "TCP_NODELAY could not be set");
                 }
-                return (stream, place);
+                return (stream, Peer(address.ip()), place);
             }
             Err(error) if is_of_one_client(&error) => {}
             Err(error) => {

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, JsonRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
@@ -43,17 +42,6 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 /// What is wrong and where, without the words around it, which speak of the program's types.
 fn cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
-}
-
-/// A body of any kind.
-pub(crate) struct RawBody(pub(crate) Bytes);
-
-impl<S: Send + Sync> FromRequest<S> for RawBody {
-    type Rejection = ApiFailure;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiFailure> {
-        Bytes::from_request(request, state).await.map(Self).map_err(|error| unread_body(&error))
-    }
 }
 
 fn unread_body(error: &BytesRejection) -> ApiFailure {

@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::api::artifacts::with_progress;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::{RawBody, TextPath};
+use crate::extract::TextPath;
 
 /// How often a part is appended anew because somebody else uploads the same blob at the same time.
 const MAX_APPENDS: u32 = 8;
@@ -57,7 +57,7 @@ pub(crate) async fn append(
     State(app): State<Arc<App>>,
     TextPath(text): TextPath,
     headers: HeaderMap,
-    RawBody(bytes): RawBody,
+    body: Body,
 ) -> Result<Response<Body>, ApiFailure> {
     let hash = hash_of(&text)?;
     let needed = |name: &'static str| {
@@ -66,14 +66,11 @@ pub(crate) async fn append(
     let size = number(&headers, UPLOAD_SIZE_HEADER)?.ok_or_else(|| needed(UPLOAD_SIZE_HEADER))?;
     let offset = number(&headers, UPLOAD_OFFSET_HEADER)?.ok_or_else(|| needed(UPLOAD_OFFSET_HEADER))?;
     check_size(size)?;
-    if bytes.len() > MAX_UPLOAD_PART_BYTES {
-        return Err(ApiFailure::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "artifact.part_too_large",
-            format!("a part of an artifact may have at most {MAX_UPLOAD_PART_BYTES} bytes"),
-        ));
+    if number(&headers, CONTENT_LENGTH.as_str())?.is_some_and(|said| usize::try_from(said).map_or(true, is_too_large)) {
+        return Err(part_too_large());
     }
     let _transfer = transfer(&app).await?;
+    let bytes = read_part(body).await?;
     match append_part(&app, &hash, size, offset, &bytes).await {
         Ok(progress) => Ok(answer(StatusCode::OK, progress, Json(shown(progress)).into_response())),
         Err(StoreError::Refused { code: WRONG_OFFSET, message }) => {
@@ -85,6 +82,32 @@ pub(crate) async fn append(
         }
         Err(error) => Err(failed(error)),
     }
+}
+
+fn is_too_large(bytes: usize) -> bool {
+    bytes > MAX_UPLOAD_PART_BYTES
+}
+
+fn part_too_large() -> ApiFailure {
+    ApiFailure::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "artifact.part_too_large",
+        format!("a part of an artifact may have at most {MAX_UPLOAD_PART_BYTES} bytes"),
+    )
+}
+
+/// Reads a part, never more than may be one.
+async fn read_part(body: Body) -> Result<Vec<u8>, ApiFailure> {
+    let mut part = Vec::new();
+    let mut chunks = body.into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| ApiFailure::bad("request.incomplete", "the body did not arrive as a whole"))?;
+        if is_too_large(part.len() + chunk.len()) {
+            return Err(part_too_large());
+        }
+        part.extend_from_slice(&chunk);
+    }
+    Ok(part)
 }
 
 /// Code of the store for a part that does not follow what is there.

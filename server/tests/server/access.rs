@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::routing::get;
 use nightshift_protocol::api::{Control, ControlAction, Health};
+use nightshift_server::{Server, ServerConfig};
 use reqwest::header::HOST;
 use reqwest::{Method, StatusCode};
 
-use crate::setup::{OPERATOR, TestServer, WORKER, Wish, ok, refusal, refused};
+use crate::setup::{OPERATOR, TestServer, WORKER, Wish, ok, open_store, refusal, refused};
 
 #[tokio::test]
 async fn a_call_without_the_right_token_changes_nothing() {
@@ -136,4 +137,18 @@ async fn an_unknown_call_or_method_is_answered_in_the_shape_of_an_error() {
         assert_eq!(refused(wrong).await, refusal(405, "request.method_not_allowed"), "{path}");
     }
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_short_token_is_no_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await;
+    let wish = Wish::default();
+    for token in ["", "1", "short-token"] {
+        let config = ServerConfig { token: token.to_owned().into(), ..wish.config() };
+        let refused = Server::start(config, wish.parts(store.clone()), Router::new()).await.unwrap_err();
+        assert!(refused.to_string().contains("12 characters"), "{refused}");
+        let config = ServerConfig { worker_token: token.to_owned().into(), ..wish.config() };
+        assert!(Server::start(config, wish.parts(store.clone()), Router::new()).await.is_err());
+    }
 }

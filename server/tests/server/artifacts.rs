@@ -4,8 +4,10 @@ use nightshift_protocol::api::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLO
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use reqwest::header::{CONTENT_RANGE, RANGE};
 use reqwest::{Method, Response, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use crate::setup::{TestServer, WORKER, Wish, ok, refusal, refused};
+use crate::setup::{PATIENCE, TestServer, WORKER, Wish, ok, refusal, refused};
 
 #[tokio::test]
 async fn an_artifact_comes_back_as_it_was_put_and_runs_in_no_browser() {
@@ -124,5 +126,22 @@ async fn a_large_artifact_comes_in_parts_and_a_part_of_it_when_that_is_asked_for
     assert_eq!(middle.bytes().await.unwrap().as_ref(), &bytes[3..=MAX_UPLOAD_PART_BYTES + 8]);
     let beyond = get(format!("bytes={}-", bytes.len())).await.unwrap();
     assert_eq!(beyond.status(), StatusCode::RANGE_NOT_SATISFIABLE);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_part_that_is_too_large_is_refused_before_it_is_read() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let hash = ArtifactHash::of(b"large");
+    let mut stream = TcpStream::connect(server.addr()).await.unwrap();
+    let head = format!(
+        "PATCH /api/v1/artifacts/{hash} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {WORKER}\r\n\
+         {UPLOAD_SIZE_HEADER}: 60000000\r\n{UPLOAD_OFFSET_HEADER}: 0\r\ncontent-length: 60000000\r\n\r\n"
+    );
+    // The body never comes.
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
     server.stop().await;
 }

@@ -251,3 +251,27 @@ async fn an_administrator_sees_who_is_signed_in_and_signs_a_browser_out() {
     assert_eq!(left.items.iter().map(|session| session.name.as_str()).collect::<Vec<_>>(), ["operator"]);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_large_body_is_refused_before_it_is_read_as_a_whole() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let wish = format!("{{\"token\": \"{}\"}}", "x".repeat(100_000));
+    let call = server.bare(Method::POST, "/api/v1/session").header("content-type", "application/json").body(wish);
+    assert_eq!(refused(call.send().await.unwrap()).await, refusal(413, "request.too_large"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_that_tries_to_sign_in_too_often_is_refused() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let tries = (0..200)
+        .map(|_| server.bare(Method::POST, "/api/v1/session").json(&serde_json::json!({ "token": "a guess" })).send());
+    let answers = futures::future::join_all(tries).await;
+    let mut statuses: Vec<u16> = answers.into_iter().map(|answer| answer.unwrap().status().as_u16()).collect();
+    statuses.sort_unstable();
+    statuses.dedup();
+    assert_eq!(statuses, [401, 429]);
+    // Others than sign-ins are answered.
+    assert_eq!(server.bare(Method::GET, "/api/v1/session").send().await.unwrap().status(), 200);
+    server.stop().await;
+}

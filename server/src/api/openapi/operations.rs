@@ -44,7 +44,9 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .fails(400, &["token.invalid_lifetime"])
             .fails(401, &["auth.wrong_token", "token.expired", "token.revoked"])
             .fails(403, &["access.role_needed", "auth.cross_origin"])
-            .fails(409, &["auth.too_many_sessions"]),
+            .fails(409, &["auth.too_many_sessions"])
+            .fails(413, &["request.too_large"])
+            .fails(429, &["auth.too_many_tries"]),
         Call::new(HttpMethod::Delete, "/session", SESSION, Who::Anybody, "Signs a browser out")
             .gives_nothing(204, "It is not signed in any more.")
             .fails(403, &["auth.cross_origin"]),
