@@ -259,7 +259,7 @@ impl Driver {
                     _ => {}
                 }
             }
-            if page.len() < usize::try_from(MAX_EVENTS_PER_READ).unwrap_or(usize::MAX) {
+            if page.is_empty() || folded.seq >= record.last_seq {
                 return Ok(folded);
             }
         }

@@ -79,7 +79,10 @@ pub trait Store: Send + Sync {
     /// without leases: the driver's work list.
     async fn runs_to_drive(&self, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
-    /// Events after `after`, oldest first.
+    /// The status of a run, without the rest of it.
+    async fn run_status(&self, id: &RunId) -> Result<RunStatus, StoreError>;
+
+    /// Events after `after`, oldest first: at most `limit`, and fewer where they are large. None only where there are none.
     async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError>;
 
     /// Commits hot changes in one transaction, in their order. Each is atomic and stands alone: one that does not hold

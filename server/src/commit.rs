@@ -180,7 +180,7 @@ impl App {
     }
 
     async fn is_cancelled(&self, run: &RunId) -> Result<bool, StoreError> {
-        let status = self.store.load_run(run).await?.status;
+        let status = self.store.run_status(run).await?;
         Ok(matches!(status, RunStatus::Cancelling | RunStatus::Cancelled))
     }
 

@@ -184,6 +184,7 @@ hand_through! {
     read list_runs(campaign: Option<&CampaignId>, status: Option<RunStatus>, page: PageRequest) -> Vec<RunRecord>;
     read load_run(id: &RunId) -> RunRecord;
     read runs_to_drive(limit: u32) -> Vec<RunId>;
+    read run_status(id: &RunId) -> RunStatus;
     read events_after(run: &RunId, after: u64, limit: u32) -> Vec<EventRecord>;
     write commit(changes: Vec<Change>) -> Vec<Changed>;
     write control_run(run: &RunId, transition: RunTransition, by: Option<&str>, at: TimestampMs) -> RunStatus;

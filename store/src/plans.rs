@@ -69,7 +69,12 @@ fn cases() -> Vec<Case> {
     vec![
         case(run::TO_DRIVE, &["10"], &["run_to_drive", "run_by_status (status=?)"], &["run_to_drive", "run_by_status"]),
         case(run::LOAD, &["'run_7'"], &["sqlite_autoindex_run_1 (public_id=?)"], &["run_public_id_key"]),
-        case(event::AFTER, &["7", "3", "10"], &["sqlite_autoindex_event_1 (run_id=? AND seq>?)"], &["event_pkey"]),
+        case(
+            event::AFTER,
+            &["7", "3", "10", "1000"],
+            &["sqlite_autoindex_event_1 (run_id=? AND seq>?)", "sqlite_autoindex_event_1 (run_id=? AND seq=?)"],
+            &["event_pkey"],
+        ),
         case(step::LIST, &["7"], &["(run_id=?)"], &["on step"]),
         case(step::LIST_HEADS, &["7"], &["(run_id=?)"], &["on step"]),
         case(
@@ -183,6 +188,8 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_sqlite() {
             "SCAN wanted",
             "SCAN o",
             "SCAN present",
+            "SCAN page",
+            "SCAN sized",
             "MATERIALIZE",
         ];
         let scans = plan.lines().filter(|line| line.contains("SCAN"));

@@ -58,6 +58,10 @@ impl Store for SqlStore {
         read!(self, |connection| run::to_drive(connection, limit))
     }
 
+    async fn run_status(&self, id: &RunId) -> Result<RunStatus, StoreError> {
+        read!(self, |connection| run::status(connection, id))
+    }
+
     async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError> {
         read!(self, |connection| event::after(connection, run, after, limit))
     }

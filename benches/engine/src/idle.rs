@@ -72,6 +72,7 @@ counted! {
     list_runs(campaign: Option<&CampaignId>, status: Option<RunStatus>, page: PageRequest) -> Vec<RunRecord>;
     load_run(id: &RunId) -> RunRecord;
     runs_to_drive(limit: u32) -> Vec<RunId>;
+    run_status(id: &RunId) -> RunStatus;
     events_after(run: &RunId, after: u64, limit: u32) -> Vec<EventRecord>;
     commit(changes: Vec<Change>) -> Vec<Changed>;
     control_run(run: &RunId, transition: RunTransition, by: Option<&str>, at: TimestampMs) -> RunStatus;

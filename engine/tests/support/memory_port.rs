@@ -67,6 +67,10 @@ impl Store for MemoryStore {
         Ok(world.run(id)?.record.clone())
     }
 
+    async fn run_status(&self, id: &RunId) -> Result<RunStatus, StoreError> {
+        Ok(self.world().run(id)?.record.status)
+    }
+
     async fn runs_to_drive(&self, limit: u32) -> Result<Vec<RunId>, StoreError> {
         let world = self.world();
         let waiting = world.runs.values().filter(|run| run.is_to_be_driven()).map(|run| run.record.id.clone());
@@ -399,6 +403,10 @@ impl Store for MemoryStore {
 
     async fn artifact_progress(&self, _hash: &ArtifactHash) -> Result<Option<ArtifactProgress>, StoreError> {
         unkept("artifact_progress")
+    }
+
+    async fn renew_artifact(&self, _: &ArtifactHash, _: TimestampMs) -> Result<Option<ArtifactProgress>, StoreError> {
+        unkept("renew_artifact")
     }
 
     async fn append_artifact(

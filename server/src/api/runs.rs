@@ -116,7 +116,7 @@ pub(crate) async fn events(
 ) -> Result<Json<EventsPage>, ApiFailure> {
     let look = || async {
         // The status first: when it says that the run is over, the log that is read afterwards is complete.
-        let status = app.store.load_run(&id).await?.status;
+        let status = app.store.run_status(&id).await?;
         let records = app.store.events_after(&id, query.after, MAX_EVENTS_PER_PAGE).await?;
         let events = records.iter().map(event_view).collect::<Result<Vec<_>, _>>()?;
         Ok((!events.is_empty() || status.is_final(), EventsPage { events, status }))

@@ -160,6 +160,10 @@ impl Store for ObservedStore {
         self.inner.runs_to_drive(limit).await
     }
 
+    async fn run_status(&self, id: &RunId) -> Result<RunStatus, StoreError> {
+        self.inner.run_status(id).await
+    }
+
     async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError> {
         self.inner.events_after(run, after, limit).await
     }

@@ -11,12 +11,17 @@ use crate::json;
 use crate::number::{from_stored, to_stored};
 use crate::value::values;
 
-/// The events of a run after a position.
-pub(crate) const AFTER: &str =
-    "SELECT seq, at_ms, body FROM event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+/// The events of a run after a position: so many, and no further one after so many bytes.
+pub(crate) const AFTER: &str = "SELECT e.seq, e.at_ms, e.body FROM \
+         (SELECT seq, SUM(bytes) OVER (ORDER BY seq) - bytes AS bytes_before FROM \
+             (SELECT seq, octet_length(body) AS bytes FROM event WHERE run_id = $1 AND seq > $2 \
+               ORDER BY seq LIMIT $3) AS page) AS sized \
+     CROSS JOIN event e WHERE e.run_id = $1 AND e.seq = sized.seq AND sized.bytes_before < $4 ORDER BY e.seq";
 
 /// Events of one answer.
 const MAX_EVENTS: u32 = 10_000;
+/// Bytes of events after which an answer ends.
+const MAX_BYTES: i64 = 4 * 1024 * 1024;
 
 pub(crate) async fn after(
     connection: &mut Connection,
@@ -25,7 +30,7 @@ pub(crate) async fn after(
     limit: u32,
 ) -> Result<Vec<EventRecord>, Failure> {
     let run_id = run::key_of(connection, run.as_str()).await?;
-    let rows = connection.fetch_all(AFTER, values![run_id, to_stored(after), limit.min(MAX_EVENTS)]).await?;
+    let rows = connection.fetch_all(AFTER, values![run_id, to_stored(after), limit.min(MAX_EVENTS), MAX_BYTES]).await?;
     rows.iter()
         .map(|row| {
             let seq = from_stored(row.i64(0)?);

@@ -9,7 +9,7 @@ use super::{MAX_PAGE, public_id, server};
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::number::from_stored;
-use crate::row::Row;
+use crate::sql::any_of;
 use crate::transaction::Transaction;
 use crate::value::values;
 
@@ -65,9 +65,16 @@ pub(crate) async fn acquire_runs(
         rows.extend(connection.fetch_all(TO_BE_ENDED, values![server_id, at.0, left]).await?);
     }
     let mut acquired = Vec::with_capacity(rows.len());
+    let mut new = Vec::new();
     for row in rows {
-        acquired.push((public_id(row.str(1)?, "a run's id")?, take(connection, &row, server, server_id).await?));
+        let is_new = row.opt_i64(2)? != Some(server_id);
+        if is_new {
+            new.push(row.i64(0)?);
+        }
+        let epoch = from_stored(row.i64(3)? + i64::from(is_new));
+        acquired.push((public_id(row.str(1)?, "a run's id")?, OwnerFence { server: server.clone(), epoch }));
     }
+    take(connection, new, server_id).await?;
     Ok(acquired)
 }
 
@@ -91,27 +98,21 @@ pub(crate) async fn acquire_run(
             return Ok(Ownership::Other(public_id(other.str(0)?, "a server's id")?));
         }
     }
-    Ok(Ownership::Mine(take(connection, &row, server, server_id).await?))
+    let is_new = owner != Some(server_id);
+    if is_new {
+        take(connection, vec![row.i64(0)?], server_id).await?;
+    }
+    let epoch = from_stored(row.i64(3)? + i64::from(is_new));
+    Ok(Ownership::Mine(OwnerFence { server: server.clone(), epoch }))
 }
 
-/// Makes a run that is locked the server's, under a higher epoch when it was not before.
-async fn take(
-    connection: &mut Connection,
-    row: &Row,
-    server: &ServerId,
-    server_id: i64,
-) -> Result<OwnerFence, Failure> {
-    let mut epoch = row.i64(3)?;
-    if row.opt_i64(2)? != Some(server_id) {
-        epoch += 1;
-        connection
-            .execute(
-                "UPDATE run SET owner_id = $2, owner_epoch = $3 WHERE id = $1",
-                values![row.i64(0)?, server_id, epoch],
-            )
-            .await?;
+/// Makes runs that are locked the server's, each under a higher epoch.
+async fn take(connection: &mut Connection, run_ids: Vec<i64>, server_id: i64) -> Result<(), Failure> {
+    if !run_ids.is_empty() {
+        let sql = any_of!("UPDATE run SET owner_id = $2, owner_epoch = owner_epoch + 1 WHERE id", "$1", "");
+        connection.execute(sql, values![run_ids, server_id]).await?;
     }
-    Ok(OwnerFence { server: server.clone(), epoch: from_stored(epoch) })
+    Ok(())
 }
 
 /// The internal key of a server that must be known; none when it is not alive any more.

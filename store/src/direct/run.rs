@@ -118,6 +118,12 @@ pub(crate) async fn find_ids(connection: &mut Connection, text: &str, limit: u32
     rows.iter().map(|row| public_id(row.str(0)?, "a run's id")).collect()
 }
 
+/// The status alone.
+pub(crate) async fn status(connection: &mut Connection, id: &RunId) -> Result<RunStatus, Failure> {
+    let row = connection.fetch_optional("SELECT status FROM run WHERE public_id = $1", values![id.as_str()]).await?;
+    status_of(row.ok_or_else(|| Failure::not_found("run", id.as_str()))?.str(0)?)
+}
+
 /// A stored status.
 pub(crate) fn status_of(text: &str) -> Result<RunStatus, Failure> {
     RunStatus::parse(text).ok_or_else(|| Failure::unreadable("the status of a run", &format!("`{text}` is none")))

@@ -2,12 +2,14 @@
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{Advanced, Reported, Store};
-use nightshift_protocol::id::StepId;
+use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
 use serde_json::json;
 
-use crate::bench::{Bench, done, order};
+use crate::bench::{ALL, Bench, done, order};
+use crate::raw::Raw;
 
 crate::bench::on_both!(
     a_decision_stores_the_state_and_makes_its_steps_ready,
@@ -21,6 +23,8 @@ crate::bench::on_both!(
     a_failed_run_says_why,
     a_run_that_is_over_cannot_end_again,
     events_are_read_after_a_position,
+    a_page_of_the_log_ends_after_so_many_bytes,
+    the_status_of_a_run_is_read_without_its_state,
 );
 
 async fn a_decision_stores_the_state_and_makes_its_steps_ready(bench: Bench) {
@@ -136,4 +140,34 @@ async fn events_are_read_after_a_position(bench: Bench) {
     assert_eq!(events[0].at, bench.now());
     assert!(bench.store.events_after(&run, 4, 9).await.unwrap().is_empty());
     assert!(bench.store.events_after(&run, u64::MAX, 9).await.unwrap().is_empty());
+}
+
+async fn a_page_of_the_log_ends_after_so_many_bytes(bench: Bench) {
+    let run = bench.run().await;
+    let signal = Signal::Hint { text: "x".repeat(1 << 20) };
+    for _ in 0..9 {
+        bench.store.signal_run(&run, signal.clone(), None, None, bench.now()).await.unwrap();
+    }
+    let (mut seqs, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = bench.store.events_after(&run, seqs.last().copied().unwrap_or(0), ALL).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        assert!(page.len() <= 5, "{} events of 1 MiB", page.len());
+        seqs.extend(page.iter().map(|record| record.seq));
+        pages += 1;
+    }
+    assert_eq!(seqs, (1..=10).collect::<Vec<_>>());
+    assert!(pages >= 2);
+}
+
+async fn the_status_of_a_run_is_read_without_its_state(bench: Bench) {
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    Raw::connect(&bench.place).await.execute("UPDATE run_state SET state = 'no JSON'").await;
+    assert_eq!(bench.store.load_run(&run).await.unwrap_err().code(), "store.corrupt");
+    assert_eq!(bench.store.run_status(&run).await.unwrap(), RunStatus::Running);
+    let unknown = bench.store.run_status(&RunId::from_uuid(bench.uuid())).await;
+    assert_eq!(unknown.unwrap_err().code(), "run.not_found");
 }

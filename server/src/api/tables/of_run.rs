@@ -98,8 +98,7 @@ impl Events {
     pub(super) async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
         let Some(after) = self.after.take() else { return Ok(None) };
         let records = app.store.events_after(&self.run, after, MAX_EVENTS_PER_PAGE).await?;
-        let is_full = records.len() >= usize::try_from(MAX_EVENTS_PER_PAGE).unwrap_or(usize::MAX);
-        self.after = records.last().map(|record| record.seq).filter(|_| is_full);
+        self.after = records.last().map(|record| record.seq);
         let found = records.iter().map(event_view).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(found.into_iter().map(|found| event(&self.run, found)).collect()))
     }
