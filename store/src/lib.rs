@@ -41,6 +41,7 @@ mod writer;
 mod ways;
 mod attempt;
 mod port;
+mod port_artifacts;
 mod port_attempts;
 mod port_knowledge;
 mod port_session;

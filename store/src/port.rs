@@ -404,17 +404,7 @@ impl Store for SqlStore {
     }
 
     async fn put_artifact(&self, hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> Result<(), StoreError> {
-        artifact::check(hash, bytes)?;
-        let progress = read!(self, |connection| artifact::progress(connection, hash))?;
-        if progress.is_some_and(|progress| progress.complete) {
-            let same = hash.clone();
-            // It may be deleted meanwhile.
-            if write!(self, |transaction, same, at| artifact::renew(transaction.connection, same, *at))? {
-                return Ok(());
-            }
-        }
-        let (hash, bytes) = (hash.clone(), bytes.to_vec());
-        write!(self, |transaction, hash, bytes, at| artifact::put(transaction.connection, hash, bytes, *at))
+        self.store_artifact(hash, bytes, at).await
     }
 
     async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StoreError> {
@@ -430,11 +420,7 @@ impl Store for SqlStore {
         hash: &ArtifactHash,
         at: TimestampMs,
     ) -> Result<Option<ArtifactProgress>, StoreError> {
-        if read!(self, |connection| artifact::is_old(connection, hash, at))? {
-            let hash = hash.clone();
-            write!(self, |transaction, hash, at| artifact::renew(transaction.connection, hash, *at))?;
-        }
-        self.artifact_progress(hash).await
+        self.renew_old_artifact(hash, at).await
     }
 
     async fn append_artifact(
@@ -445,15 +431,7 @@ impl Store for SqlStore {
         bytes: &[u8],
         at: TimestampMs,
     ) -> Result<ArtifactProgress, StoreError> {
-        let (hash, bytes) = (hash.clone(), bytes.to_vec());
-        write!(self, |transaction, hash, size_bytes, offset, bytes, at| artifact::append(
-            transaction,
-            hash,
-            *size_bytes,
-            *offset,
-            bytes,
-            *at
-        ))?
+        self.append_to_artifact(hash, (size_bytes, offset), bytes, at).await
     }
 
     async fn read_artifact(&self, hash: &ArtifactHash, offset: u64, length: u64) -> Result<Vec<u8>, StoreError> {
