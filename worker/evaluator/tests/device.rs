@@ -23,7 +23,7 @@ use nightshift_evaluator::program::ProcessPool;
 use nightshift_evaluator::seeds::SecretSeeds;
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::measurement::Measurement;
-use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{CheckCase, Finding, ProcessEnd};
 use nightshift_sandbox::DeviceAccess;
@@ -41,6 +41,9 @@ const TRIES: usize = 8;
 
 /// Threads of one program beside another one.
 const SIDE_BY_SIDE: usize = 3;
+
+/// Most measurements until one is not disturbed by other work of the machine.
+const MOST_TRIALS: usize = 4;
 
 /// Findings that rest on the clock, which a machine with other work moves.
 const BY_TIME: [&str; 3] = ["work_outside_call", "calls_overlap", "baseline_disturbed"];
@@ -207,11 +210,19 @@ fn raced(shared: Option<&Shared>, candidate: &Path, confirms: bool) -> (Measurem
         most_process_pairs: 2,
         ..MeasureOptions::first()
     };
-    let output = on_device(shared, |context| measure(context, &spec(), &programs, &machine(), true, &options));
-    match output.unwrap() {
+    let once = || on_device(shared, |context| measure(context, &spec(), &programs, &machine(), true, &options));
+    match undisturbed(once).unwrap() {
         StepOutput::Measured { measurement, findings } => (*measurement, findings),
         other => panic!("not measured: {other:?}"),
     }
+}
+
+/// Measures again where other tests kept the machine busy meanwhile, as a worker does.
+fn undisturbed(measured: impl Fn() -> Result<StepOutput, StepFailure>) -> Result<StepOutput, StepFailure> {
+    let disturbed = |output: &Result<StepOutput, StepFailure>| {
+        output.as_ref().is_err_and(|failure| failure.code == "gpu.disturbed")
+    };
+    (0..MOST_TRIALS).map(|_| measured()).find(|output| !disturbed(output)).unwrap_or_else(&measured)
 }
 
 fn codes(findings: &[Finding]) -> Vec<&str> {
@@ -448,8 +459,10 @@ fn a_driver_that_cannot_export_memory_lends_it_by_handles() {
         baseline_label: "the reference",
     };
     let options = MeasureOptions { confirms: true, ..MeasureOptions::first() };
-    let measured = on_gpu(&gpu, SandboxChoice::None, None, |context| {
-        measure(context, &spec(), &programs, &machine(), false, &options)
+    let measured = undisturbed(|| {
+        on_gpu(&gpu, SandboxChoice::None, None, |context| {
+            measure(context, &spec(), &programs, &machine(), false, &options)
+        })
     });
     let Ok(StepOutput::Measured { findings, .. }) = measured else { panic!("not measured: {measured:?}") };
     assert!(codes(&findings).is_empty(), "{findings:?}");
