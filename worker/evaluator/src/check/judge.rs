@@ -16,6 +16,9 @@ const ROOM_BESIDE_REFERENCE: f64 = 4.0;
 /// The relative part of a tolerance is widened up to this, and no further.
 const MAX_WIDENED_RTOL: f64 = 0.01;
 
+/// Where the reference has wrong elements under the widest tolerance, a program may have so many times as many.
+const MOST_LIKE_REFERENCE: u64 = 4;
+
 /// Where the reference misses a tolerance whose relative part may not be widened further, a program may be so many times as far off.
 const ROOM_OVER_CAP: f64 = 2.0;
 
@@ -129,6 +132,17 @@ impl Limits {
     pub(crate) fn pass(&self, found: &Comparison) -> bool {
         found.largest_error <= self.allowed
     }
+
+    /// Whether the relative part was widened beyond its cap, as far as that goes: the reference itself may have wrong elements then.
+    pub(crate) fn is_beyond_cap(&self) -> bool {
+        self.is_beyond_cap
+    }
+}
+
+/// Whether a program has hardly more wrong elements than the reference has for the same inputs, and none that is much farther off.
+pub(crate) fn is_like_reference(found: &Comparison, reference: &Comparison) -> bool {
+    found.wrong_elements <= reference.wrong_elements.saturating_mul(MOST_LIKE_REFERENCE)
+        && found.largest_error <= reference.largest_error * ROOM_BESIDE_REFERENCE
 }
 
 /// Returns the relative part of a tolerance that is widened for a reference. The reference's error is the largest near zero, where sums
@@ -242,6 +256,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_program_may_have_wrong_elements_where_the_reference_has_and_hardly_more() {
+        let compared =
+            |wrong_elements, largest_error| Comparison { wrong_elements, largest_error, ..Comparison::default() };
+        let reference = compared(2, 1.5);
+        assert!(is_like_reference(&reference, &reference) && is_like_reference(&compared(8, 6.0), &reference));
+        assert!(!is_like_reference(&compared(9, 1.5), &reference) && !is_like_reference(&compared(1, 7.0), &reference));
+        assert!(!is_like_reference(&compared(1, 1.1), &compared(0, 0.9)), "an exact reference allows none");
     }
 
     #[test]
