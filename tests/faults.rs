@@ -197,7 +197,7 @@ async fn campaign(task: &Path, fault: Option<Fault>) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let inner = Arc::new(SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap());
     let store = Arc::new(FaultyStore::with(inner.clone(), fault));
-    let (token, worker_token) = (SecretString::from("operator"), SecretString::from("worker"));
+    let (token, worker_token) = (SecretString::from("the-operator"), SecretString::from("worker-token"));
     let config = settings(&token, &worker_token);
     let agents = Arc::new(Agents::new(AgentsConfig::new(Catalog::default(), Arc::new(|_| None)).unwrap()));
     // A start that fails is repeated by whoever starts the server.

@@ -277,7 +277,7 @@ fn judge(
 
 /// Whether the fault may be over in a moment on this machine: other programs on it need memory or disturb measurements for a while.
 fn may_pass(fault: &StepFailure) -> bool {
-    matches!(fault.code.as_str(), "gpu.out_of_memory" | "gpu.disturbed" | "reference.failed" | "sandbox.not_frozen")
+    matches!(fault.code.as_str(), "gpu.out_of_memory" | "gpu.disturbed" | "sandbox.not_frozen")
 }
 
 fn judge_once(

@@ -23,7 +23,7 @@ test("attempts are filtered, sorted and paged by the address, and the way back l
     await viewing({}, async (view, page) => {
         await view.go("/attempts?limit=30");
         await page.getByText("More filters").click();
-        await page.getByLabel("Speedup at least").fill("1.5");
+        await page.getByLabel("Over the reference, at least").fill("1.5");
         await follow(view, page, page.getByRole("button", { name: "Filter" }));
         await follow(view, page, page.locator("thead").getByRole("link", { name: /^Speedup/ }));
         const speedups = await page.locator("main [data-row] td.number:nth-of-type(3)").allInnerTexts();
@@ -43,7 +43,7 @@ test("attempts are filtered, sorted and paged by the address, and the way back l
     await viewing({}, async (view, page) => {
         await view.go(address);
         assert.deepEqual(await rows(page), shown, "a colleague sees the same");
-        assert.equal(await page.getByLabel("Speedup at least").inputValue(), "1.5");
+        assert.equal(await page.getByLabel("Over the reference, at least").inputValue(), "1.5");
         assert.equal(await page.locator("th[aria-sort=descending]").innerText().then((text) => text.split(" ")[0]), "Speedup");
     });
 });

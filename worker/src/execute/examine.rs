@@ -135,13 +135,14 @@ fn find_toolchain(
     toolchain::find(cpp_compiler, &toolchain::system_folders(), hardware, places, &run)
 }
 
-/// The jails of all processes of this machine that name the same folder of caches: each of them stops its own while one of another is
-/// timed.
+/// The jails of all processes of this machine that name the same folder of caches, which other machines may share: each of them stops
+/// its own while one of another is timed.
 #[must_use]
 pub fn running_jails(cache_dir: &Path) -> RunningJails {
     let folder = cache_dir.join("devices");
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let made = std::fs::create_dir_all(&folder);
-    made.and_then(|()| RunningJails::between_processes(&folder.join("quiet"))).unwrap_or_else(|error| {
+    made.and_then(|()| RunningJails::between_processes(&folder.join(format!("quiet-{}", boot.trim())))).unwrap_or_else(|error| {
         tracing::warn!(%error, "other processes of this kind compute while programs are timed: no lock of files can be made");
         RunningJails::default()
     })

@@ -16,8 +16,10 @@ const ROOM_BESIDE_REFERENCE: f64 = 4.0;
 /// The relative part of a tolerance is widened up to this, and no further.
 const MAX_WIDENED_RTOL: f64 = 0.01;
 
-/// Where the reference has wrong elements under the widest tolerance, a program may have so many times as many.
+/// Where the reference has wrong elements under the widest tolerance, a program may have so many times as many, and no more than one in
+/// so many.
 const MOST_LIKE_REFERENCE: u64 = 4;
+const FEW: u64 = 10_000;
 
 /// Where the reference misses a tolerance whose relative part may not be widened further, a program may be so many times as far off.
 const ROOM_OVER_CAP: f64 = 2.0;
@@ -139,9 +141,15 @@ impl Limits {
     }
 }
 
-/// Whether a program has hardly more wrong elements than the reference has for the same inputs, and none that is much farther off.
+/// Whether so few elements are wrong that a program may be right which has them where the reference has some, too.
+pub(crate) fn are_few(wrong_elements: u64, elements: u64) -> bool {
+    wrong_elements.saturating_mul(FEW) <= elements
+}
+
+/// Whether a program has few wrong elements, hardly more than the reference has for the same inputs, and none that is much farther off.
 pub(crate) fn is_like_reference(found: &Comparison, reference: &Comparison) -> bool {
-    found.wrong_elements <= reference.wrong_elements.saturating_mul(MOST_LIKE_REFERENCE)
+    are_few(found.wrong_elements, found.elements)
+        && found.wrong_elements <= reference.wrong_elements.saturating_mul(MOST_LIKE_REFERENCE)
         && found.largest_error <= reference.largest_error * ROOM_BESIDE_REFERENCE
 }
 
@@ -260,12 +268,20 @@ mod tests {
 
     #[test]
     fn a_program_may_have_wrong_elements_where_the_reference_has_and_hardly_more() {
-        let compared =
-            |wrong_elements, largest_error| Comparison { wrong_elements, largest_error, ..Comparison::default() };
+        let of = |elements, wrong_elements, largest_error| Comparison {
+            elements,
+            wrong_elements,
+            largest_error,
+            ..Comparison::default()
+        };
+        let compared = |wrong_elements, largest_error| of(1_000_000, wrong_elements, largest_error);
         let reference = compared(2, 1.5);
         assert!(is_like_reference(&reference, &reference) && is_like_reference(&compared(8, 6.0), &reference));
         assert!(!is_like_reference(&compared(9, 1.5), &reference) && !is_like_reference(&compared(1, 7.0), &reference));
         assert!(!is_like_reference(&compared(1, 1.1), &compared(0, 0.9)), "an exact reference allows none");
+        let rough = of(1_000, 300, 1.8);
+        assert!(!is_like_reference(&of(1_000, 1_000, 2.0), &rough), "zeros do not pass next to a rough reference");
+        assert!(!is_like_reference(&rough, &rough), "a task whose reference is so rough says nothing");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct Jail {
     running: RunningJails,
     started: Instant,
     is_timed: bool,
+    /// Whether it is being killed: its process ids may soon be others'.
+    is_ending: bool,
     /// The last exact measurement of memory, and the charge of the cgroup at that time.
     measured: Option<(u64, Resident)>,
     peak_bytes: Option<u64>,
@@ -122,6 +124,7 @@ impl Jail {
             started: Instant::now(),
             // Profilers look at the clock while they record: a pause would be in what they tell.
             is_timed: plan.device.is_some() && matches!(plan.work, Work::Command { .. }),
+            is_ending: false,
             measured: None,
             peak_bytes: None,
             stdout: Capture::new(stdout, plan.limits.output_bytes).map_err(captured)?,
@@ -330,6 +333,7 @@ impl Jail {
         if self.supervisor_gone {
             return;
         }
+        self.is_ending = true;
         if let Some(freezer) = &self.freezer {
             freezer.close();
         }
@@ -394,6 +398,9 @@ impl Jail {
                 report.means.push(in_force("freeze", by));
                 self.report = Some(report);
                 self.program = received.sender;
+                if self.is_ending {
+                    return true;
+                }
                 let own = (i32::try_from(self.supervisor.id()).unwrap_or(0), self.init);
                 let freezer = Arc::new(Freezer::new(self.cgroup.clone(), own, self.is_timed));
                 self.running.add(&freezer);

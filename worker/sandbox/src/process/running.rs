@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -20,6 +20,9 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// How long another process may take to see that this one wants quiet, and to stop its jails.
 const OTHERS_LIMIT: Duration = Duration::from_millis(10);
+
+/// The longest time for which another process has quiet: it may have been stopped itself. It has quiet again once it gave the lock back.
+const MOST_ELSEWHERE: Duration = Duration::from_mins(1);
 
 /// A look that found the file locked is repeated after this time: it may have met the look of another process.
 const SECOND_LOOK: Duration = Duration::from_millis(1);
@@ -79,7 +82,7 @@ impl RunningJails {
         let open = || {
             use std::os::unix::fs::OpenOptionsExt as _;
             // Other users cannot hold the lock.
-            File::options().create(true).truncate(false).write(true).mode(0o600).open(file)
+            File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(file)
         };
         let (watched, file) = (open()?, open()?);
         let shared = Arc::new(Shared { file: Some(file), ..Shared::default() });
@@ -160,6 +163,7 @@ impl Drop for Quiet {
 
 /// Looks whether another process wants quiet as long as jails may run.
 fn watch(shared: &Weak<Shared>, file: &File) {
+    let mut since: Option<Instant> = None;
     while let Some(shared) = shared.upgrade() {
         let mut state = shared.state();
         if !state.quiet_elsewhere && !state.has_jails() {
@@ -176,6 +180,8 @@ fn watch(shared: &Weak<Shared>, file: &File) {
                 state = shared.state();
                 state.quiet == 0 && is_locked(file)
             };
+            since = is_elsewhere.then(|| since.unwrap_or_else(Instant::now));
+            let is_elsewhere = since.is_some_and(|since| since.elapsed() < MOST_ELSEWHERE);
             if is_elsewhere != state.quiet_elsewhere && state.quiet == 0 {
                 state.quiet_elsewhere = is_elsewhere;
                 state.apply();
