@@ -15,7 +15,7 @@ use self::bench::Bench;
 
 /// Does its work as often as `REPEAT` says, which must not be zero; with 3 it does not compile, with 5 it dies.
 const PROGRAM: &str = r#"#include "nightshift.h"
-NIGHTSHIFT_TUNABLE(REPEAT, 16, 16, 4, 1, 0, 3, 5);
+NIGHTSHIFT_TUNABLE(REPEAT, 64, 64, 16, 1, 0, 3, 5);
 static_assert(REPEAT != 3, "three is refused");
 NS_EXPORT int ns_run(void *, const ns_tensor *inputs, int32_t, ns_tensor *outputs, int32_t, void *, void *) {
     const float *x = static_cast<const float *>(inputs[0].data);
@@ -87,8 +87,8 @@ fn the_fastest_right_variant_becomes_the_program_built_and_checked() {
     let prepared = prepared();
     let (report, program) = prepared.tune(PROGRAM, AMPLE);
     let expected = [
+        (64, VariantOutcome::Slower),
         (16, VariantOutcome::Slower),
-        (4, VariantOutcome::Slower),
         (1, VariantOutcome::Chosen),
         (0, VariantOutcome::Wrong),
         (3, VariantOutcome::NotBuilt),
@@ -107,7 +107,7 @@ fn the_fastest_right_variant_becomes_the_program_built_and_checked() {
 
     let Some(program) = program else { panic!("nothing won") };
     let Ok(source) = prepared.bench.store.get(&program.source) else { panic!("the source is not kept") };
-    let expected = PROGRAM.replace("(REPEAT, 16,", "(REPEAT, 1,");
+    let expected = PROGRAM.replace("(REPEAT, 64,", "(REPEAT, 1,");
     assert_eq!(String::from_utf8_lossy(&source), expected, "nothing but the value changed");
     assert!(program.build.library.is_some());
     assert_eq!(program.check.end, ProcessEnd::Finished);
@@ -126,10 +126,10 @@ fn the_fastest_right_variant_becomes_the_program_built_and_checked() {
 
 #[test]
 fn a_program_that_is_best_as_it_was_written_stays_so() {
-    let source = PROGRAM.replace("(REPEAT, 16, 16, 4, 1, 0, 3, 5)", "(REPEAT, 1, 1, 8, 16)");
+    let source = PROGRAM.replace("(REPEAT, 64, 64, 16, 1, 0, 3, 5)", "(REPEAT, 1, 1, 16, 64)");
     let (report, program) = prepared().tune(&source, AMPLE);
     assert!(program.is_none());
-    let expected = [(1, VariantOutcome::Kept), (8, VariantOutcome::Slower), (16, VariantOutcome::Slower)];
+    let expected = [(1, VariantOutcome::Kept), (16, VariantOutcome::Slower), (64, VariantOutcome::Slower)];
     assert_eq!(outcomes(&report), expected, "{report:?}");
 }
 
@@ -146,7 +146,7 @@ fn the_budget_ends_the_search() {
 #[test]
 fn declarations_that_cannot_be_read_end_the_step_for_good() {
     let prepared = prepared();
-    let source = PROGRAM.replace("(REPEAT, 16,", "(REPEAT, 17,");
+    let source = PROGRAM.replace("(REPEAT, 64,", "(REPEAT, 65,");
     let Err(failure) = prepared.bench.execute(&prepared.input(&source, AMPLE)) else { panic!("not refused") };
     assert_eq!((failure.code.as_str(), failure.class), ("worker.bad_tunables", FailureClass::Fatal));
     assert!(failure.message.contains("line 2"), "{}", failure.message);
