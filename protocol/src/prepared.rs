@@ -17,9 +17,9 @@ pub struct GoldenData {
     pub artifact: ArtifactHash,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// How many hidden seeds they are answers for.
+    /// Number of hidden seeds that the recording answers.
     pub seeds: u32,
-    /// Whether inputs and weights are kept beside them; otherwise they are drawn anew from the seeds.
+    /// Whether the recording contains inputs and weights. Otherwise the evaluator draws them from the seeds.
     pub given_stored: bool,
 }
 

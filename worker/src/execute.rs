@@ -27,7 +27,7 @@ use nightshift_protocol::machine::{MachineFacts, Toolchain};
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::Target;
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_sandbox::process::{CancelFlag, JailHost};
+use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::Host;
 use nightshift_toolchain::build::{Role, disk_failure};
 use nightshift_toolchain::build_cache::BuildCache;
@@ -37,8 +37,8 @@ use tempfile::TempDir;
 
 pub use self::devices::find_profilers;
 use self::devices::{CudaBench, SharedGpus};
-use self::examine::{Found, find_all, jail_host};
-pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain, probe_sandbox, running_jails};
+use self::examine::{Found, find_all};
+pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain, jail_host_of, probe_sandbox};
 use self::step::{Step, ran_out_of_memory};
 pub use self::verify::{BuiltProgram, Judgement, Submission, Verifier, VerifyOptions};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
@@ -94,7 +94,7 @@ impl Workbench {
             .with_models(config.hf_home.clone())
             .with_scratch(scratch.folder().to_path_buf())
             .with_bytecode(config.cache_dir.join("bytecode"));
-        let jail = JailHost { running: running_jails(&config.cache_dir), ..jail_host(&config.executable) };
+        let jail = jail_host_of(&config.executable, &config.cache_dir);
         let host = Host { jail, python: Some(Arc::new(python)) };
         let jail = &host.jail;
         let hardware = machine::this_hardware();

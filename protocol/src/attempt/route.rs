@@ -115,7 +115,7 @@ pub struct Diagnosis {
     /// Metrics that support it, as `name = value`, each of which the evidence holds.
     #[serde(default)]
     pub metrics: Vec<String>,
-    /// What a script named as metrics and the evidence does not hold. A live model's diagnosis has none.
+    /// Metrics that a script named and that the evidence lacks. The diagnosis of a live model has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported: Vec<String>,
     /// Expected speedup of the modification over this attempt, for example 1.4.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model_call::ModelCallSummary;
 
-/// How a failure is treated.
+/// What the engine does after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -20,7 +20,7 @@ pub enum FailureClass {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{message}")]
 pub struct StepFailure {
-    /// How it is treated.
+    /// What the engine does after it.
     pub class: FailureClass,
     /// Stable code, documented in `docs/errors.md`.
     pub code: String,

@@ -32,13 +32,13 @@ impl DType {
         }
     }
 
-    /// Whether it is a float, which the truth has in 64 bits whatever its own width is.
+    /// Returns whether the ground truth computes this type in 64 bits: floats of 16 and 32 bits.
     #[must_use]
     pub fn is_widened(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::Bf16)
     }
 
-    /// Whether it is a float of 16 bits.
+    /// Returns whether this is a float of 16 bits.
     #[must_use]
     pub fn is_half(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16)

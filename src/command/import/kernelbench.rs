@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::task::{CandidateForm, MAX_TENSOR_BYTES, TaskProblem};
-use nightshift_sandbox::process::{CancelFlag, JailHost, SandboxChoice};
+use nightshift_sandbox::process::{CancelFlag, JailHost};
 use nightshift_toolchain::inspect::{InspectOptions, inspect};
 use nightshift_toolchain::python::{self, Python};
-use nightshift_worker::execute::running_jails;
+use nightshift_worker::execute::jail_host_of;
 use serde::Serialize;
 
 use crate::args::{ImportKernelbench, Precision};
@@ -38,8 +38,7 @@ pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<Ex
         let python = python::find(configured, &config.search_path)
             .and_then(|python| models.into_iter().try_fold(python, Python::with_models))
             .map_err(|error| Failure::new(error.code(), error.to_string()))?;
-        let running = running_jails(&config.cache_dir);
-        let host = JailHost { running, ..JailHost::new(config.executable, SandboxChoice::Best) };
+        let host = jail_host_of(&config.executable, &config.cache_dir);
         let found = files::find(&args.source, &args.levels, &args.tasks)?;
         let importer = Importer { wish: wish(&args, found.origin.clone()), args, python, host, output, cancel };
         let rows = importer.import_all(&found.files);

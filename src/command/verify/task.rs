@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use nightshift_optimizer::task_file::TASK_FILE;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::{CandidateForm, MAX_TENSOR_BYTES, PYTHON_EXTENSION, Target, TaskBundle, TaskSpec};
-use nightshift_sandbox::process::{CancelFlag, JailHost, SandboxChoice};
+use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::inspect::{InspectOptions, inspect};
 use nightshift_toolchain::python::{self, Python};
-use nightshift_worker::execute::running_jails;
+use nightshift_worker::execute::jail_host_of;
 use nightshift_worker::lease::WorkerConfig;
 
 use crate::args::{Precision, Verify};
@@ -127,8 +127,7 @@ fn imported(
         return Ok(TaskBundle { spec, reference_source: source, library_source: None });
     }
     output.note(&format!("{}: inspecting the model, once for this file", path.display()));
-    let running = running_jails(&config.cache_dir);
-    let host = JailHost { running, ..JailHost::new(config.executable.clone(), SandboxChoice::Best) };
+    let host = jail_host_of(&config.executable, &config.cache_dir);
     let failed = |error: std::io::Error| Failure::new("worker.disk", format!("a folder cannot be made: {error}"));
     let scratch = tempfile::tempdir().map_err(failed)?;
     let folder = scratch.path().canonicalize().map_err(failed)?;

@@ -135,17 +135,18 @@ fn find_toolchain(
     toolchain::find(cpp_compiler, &toolchain::system_folders(), hardware, places, &run)
 }
 
-/// The jails of all processes of this machine that name the same folder of caches, which other machines may share: each of them stops
-/// its own while one of another is timed.
+/// Returns a host of jails that stop while another process of this machine times a program. Both processes name the same folder of
+/// caches, which may lie on a file system that other machines share.
 #[must_use]
-pub fn running_jails(cache_dir: &Path) -> RunningJails {
+pub fn jail_host_of(executable: &Path, cache_dir: &Path) -> JailHost {
     let folder = cache_dir.join("devices");
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let made = std::fs::create_dir_all(&folder);
-    made.and_then(|()| RunningJails::between_processes(&folder.join(format!("quiet-{}", boot.trim())))).unwrap_or_else(|error| {
+    let running = made.and_then(|()| RunningJails::between_processes(&folder.join(format!("quiet-{}", boot.trim())))).unwrap_or_else(|error| {
         tracing::warn!(%error, "other processes of this kind compute while programs are timed: no lock of files can be made");
         RunningJails::default()
-    })
+    });
+    JailHost { running, ..jail_host(executable) }
 }
 
 pub(super) fn jail_host(executable: &Path) -> JailHost {

@@ -1,8 +1,8 @@
 //! Chooses a core of the host for the programs that are timed, one on whose physical core nothing else computes.
 //!
-//! A core of a virtual machine is often one of two threads of a physical core, and the other one belongs to another machine. While that one
-//! computes, a model that is bound by launches takes up to twice as long. The evaluator's own work shows it: it keeps all units of a core
-//! busy, and takes longer when the core is shared.
+//! A core of a virtual machine is often one of two hardware threads of a physical core, and another virtual machine may use the other
+//! thread. While it computes, a model that is bound by launches takes up to twice as long. The evaluator detects this by a short probe,
+//! which keeps all units of a core busy and takes longer when the core is shared.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// The shortest time of the work on this machine so far, in nanoseconds.
 static BEST_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// What was found.
+/// The result of a search for a core.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choice {
     /// Whether the programs have to be moved.

@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::freeze::Freezer;
 
-/// How often a process looks whether another one wants quiet.
+/// Time between two looks whether another process wants quiet.
 const LOOK_INTERVAL: Duration = Duration::from_millis(4);
 
 /// The longest time without a look while no jail runs.
@@ -21,7 +21,7 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// How long another process may take to see that this one wants quiet, and to stop its jails.
 const OTHERS_LIMIT: Duration = Duration::from_millis(10);
 
-/// The longest time for which another process has quiet: it may have been stopped itself. It has quiet again once it gave the lock back.
+/// The longest time for which this process stops its jails for another one, which may have been stopped itself while it held the lock.
 const MOST_ELSEWHERE: Duration = Duration::from_mins(1);
 
 /// A look that found the file locked is repeated after this time: it may have met the look of another process.
@@ -69,12 +69,12 @@ impl State {
     }
 }
 
-/// While it lives, only jails run that are timed.
+/// Stops all jails that are not timed until it is dropped.
 #[derive(Debug)]
 pub struct Quiet(Arc<Shared>);
 
 impl RunningJails {
-    /// Jails that also stop while a jail of another process is timed which names the same file, and the other way round.
+    /// Creates a list of jails that shares quiet with other processes: all processes that name the same file stop their jails together.
     ///
     /// # Errors
     /// When the file or the thread that watches it cannot be made.
