@@ -31,7 +31,7 @@ const BLOCK: usize = 6;
 /// Blocks that may be rejected; then pairs count as they are, and the measurement does not count as precise.
 const MAX_REJECTED_BLOCKS: usize = 6;
 
-/// Pairs of a pair of processes that may be left out because something else computed on the programs' core, and what is said then.
+/// Most pairs that a pair of processes leaves out because something else computed on the programs' core, and the reason in the evidence.
 const MAX_LEFT_OUT: usize = 24;
 const SHARED_CORE: &str = "something else computed on the physical core of the host that the programs ran on";
 
@@ -103,8 +103,10 @@ pub(super) fn time_pairs<M: Memory>(
                 block.push(pair);
             }
             if let (0, Some(usual)) = (position % PAIRS_PER_LONE, &usual_lone) {
-                let Pair { candidate, baseline, .. } = pairs.pair(WindowKind::CallInOrder, 1, findings)?;
-                lone.push((candidate.net_ns(&usual.0), baseline.net_ns(&usual.1)));
+                let pair = pairs.pair(WindowKind::CallInOrder, 1, findings)?;
+                if !pair.on_shared_core || !pairs.may_leave_out() {
+                    lone.push((pair.candidate.net_ns(&usual.0), pair.baseline.net_ns(&usual.1)));
+                }
             }
             if pairs.is_over() {
                 break;
@@ -171,7 +173,7 @@ struct Pairs<'s, 'a, M: Memory> {
 }
 
 impl<M: Memory> Pairs<'_, '_, M> {
-    /// Whether another pair on a shared core need not count: cores by themselves are still looked for and found.
+    /// Returns whether the evaluator may leave out another pair that ran on a shared core.
     fn may_leave_out(&self) -> bool {
         self.left_out < MAX_LEFT_OUT && self.setup.program_cores.has_patience()
     }
