@@ -1,7 +1,7 @@
 //! Cases that change a single tensor, all of it or a few elements: a program whose outputs do not follow leaves that tensor out, or
 //! remembers results and looks at a part of its inputs only.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, Distribution};
 
@@ -50,13 +50,15 @@ enum Changed {
     Weight(usize, Change),
 }
 
-/// The numbers of so many tensors, several times over where they are few. Where calls take long, the time ends it.
-fn rounds(numbers: &[usize], most: usize) -> impl Iterator<Item = usize> {
+/// The numbers of so many tensors, several times over where they are few, each with its position.
+fn rounds(numbers: &[usize], most: usize) -> impl Iterator<Item = (usize, usize)> {
     let count = (MAX_CHANGED_TENSORS / numbers.len().max(1)).clamp(1, most);
-    let all = numbers.iter().copied().cycle().take(numbers.len() * count).enumerate();
-    let started = Instant::now();
-    all.take_while(move |(position, _)| *position < FEWEST_CHANGES || started.elapsed() < CHANGING_TIME)
-        .map(|(_, number)| number)
+    numbers.iter().copied().cycle().take(numbers.len() * count).enumerate()
+}
+
+/// Returns whether no more changes are made: where calls take long, the time for which the candidate has run ends it.
+fn is_over<M: Memory>(position: usize, candidate: &Program<M>, began: Duration) -> bool {
+    position >= FEWEST_CHANGES && candidate.process.ran_for().saturating_sub(began) >= CHANGING_TIME
 }
 
 /// The draw of a tensor that is changed.
@@ -109,7 +111,11 @@ impl<M: Memory> Check<'_, M> {
         let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
         self.init_both(candidate, oracle, weights)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
-        for number in rounds(&numbers, MAX_ROUNDS) {
+        let began = candidate.process.ran_for();
+        for (position, number) in rounds(&numbers, MAX_ROUNDS) {
+            if is_over(position, candidate, began) {
+                break;
+            }
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Input(number);
             let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?
@@ -154,7 +160,11 @@ impl<M: Memory> Check<'_, M> {
         }
         let limits = Limits::against_reference(&tolerance, seen.reference_error);
         let most = if change == Change::All { 1 } else { MAX_ROUNDS };
-        for number in rounds(numbers, most) {
+        let began = candidate.process.ran_for();
+        for (position, number) in rounds(numbers, most) {
+            if is_over(position, candidate, began) {
+                break;
+            }
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Weight(number, change);
             let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?

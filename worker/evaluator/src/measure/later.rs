@@ -1,6 +1,6 @@
 //! Untimed calls after the timed ones: a program that turns wrong after some hundred calls is found by making them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nightshift_protocol::task::LARGE_CALL_BYTES;
 use nightshift_protocol::verdict::Finding;
@@ -12,7 +12,8 @@ use super::windows::{draws_of, untimed_window};
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, Operand};
 
-/// Calls that are made, and the time that they may take on a device and on the host, where each takes longer.
+/// Calls that are made, and the time that they may take on a device and on the host, where each takes longer. Time for which the
+/// program is stopped, as another one is timed, does not count.
 const LATER_CALLS: u64 = 1_000;
 const LATER_TIME: Duration = Duration::from_millis(300);
 const LATER_TIME_ON_HOST: Duration = Duration::from_secs(1);
@@ -45,12 +46,13 @@ pub(super) fn later_calls<M: Memory>(
         sets.push((draws, kept.collect::<Result<Vec<_>, _>>().map_err(Side::Baseline)?));
     }
     let limit = if on_device { LATER_TIME } else { LATER_TIME_ON_HOST };
-    let (started, before) = (Instant::now(), verifier.verified);
+    let (began, before) = (candidate.process.ran_for(), verifier.verified);
     for (draws, kept) in sets.iter().cycle() {
         untimed_window(memory, candidate, draws, on_device).map_err(Side::Candidate)?;
         let expected = |call: usize| kept[call].iter().map(Operand::Copied).collect();
         verifier.verify(memory, candidate, expected, calls, findings)?;
-        if verifier.is_over() || verifier.verified - before >= LATER_CALLS || started.elapsed() > limit {
+        let took = candidate.process.ran_for().saturating_sub(began);
+        if verifier.is_over() || verifier.verified - before >= LATER_CALLS || took > limit {
             break;
         }
     }

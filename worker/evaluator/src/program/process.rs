@@ -406,6 +406,11 @@ impl Process {
         self.jail.move_to(cores, pinned);
     }
 
+    /// Returns how long the process has run, without the time for which it was stopped because something else was timed.
+    pub(crate) fn ran_for(&self) -> Duration {
+        self.jail.ran_for()
+    }
+
     /// Returns for how long the process's first thread was ready to run and waited for a core, where the kernel counts it.
     pub(crate) fn waited(&self) -> Option<Duration> {
         self.jail.waited_ns().map(Duration::from_nanos)
