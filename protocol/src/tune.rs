@@ -131,6 +131,19 @@ impl TuneReport {
         pairs.map(|(tunable, value)| format!("{} = {value}", tunable.name)).collect::<Vec<_>>().join(", ")
     }
 
+    /// Returns the variant that the program goes on with.
+    fn leader(&self) -> Option<&TunedVariant> {
+        let leads = |variant: &&TunedVariant| matches!(variant.outcome, VariantOutcome::Chosen | VariantOutcome::Kept);
+        self.variants.iter().find(leads)
+    }
+
+    /// Whether a variant was timed as slower than the one that the program goes on with, but with intervals that overlap.
+    #[must_use]
+    pub fn is_indistinguishable(&self, variant: &TunedVariant) -> bool {
+        let both = variant.speedup.zip(self.leader().and_then(|leader| leader.speedup));
+        variant.outcome == VariantOutcome::Slower && both.is_some_and(|(own, best)| own.high >= best.low)
+    }
+
     /// What came of each variant that something was begun for.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
@@ -141,7 +154,11 @@ impl TuneReport {
                     format!("{:.2}x [{:.2}, {:.2}], ", speedup.estimate, speedup.low, speedup.high)
                 });
                 let why = variant.message.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-                let outcome = variant.outcome.as_str().replace('_', " ");
+                let outcome = if self.is_indistinguishable(variant) {
+                    "indistinguishable from the best".to_owned()
+                } else {
+                    variant.outcome.as_str().replace('_', " ")
+                };
                 format!("{}: {speedup}{outcome}{why}", self.values_text(&variant.values))
             })
             .collect()

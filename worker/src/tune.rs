@@ -2,26 +2,52 @@
 //!
 //! Successive halving: every variant is timed briefly, the faster half is timed twice as long, and so on. The program as
 //! it was written stays in the race for as long as it stands, because a winner has to beat it. The search ends early when
-//! the leader lies above all others with its whole interval, and in any case when its budget is used up. Before a variant
-//! wins it is checked like any program; one that fails makes way for the next.
+//! the leader lies above all others with its whole interval, and in any case when its budget is used up. Where no leader is
+//! clear, the best few are timed in turns while nothing else runs on the machine. Before a variant wins it is checked like any
+//! program; one that fails makes way for the next.
 //!
 //! This module decides; what it decides about is behind [`Trials`].
+
+use std::collections::BTreeMap;
 
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::tune::{TuneBudget, TuneEnd, TunedVariant, VariantOutcome};
 
 /// Most rounds of timing.
-const MAX_ROUNDS: u32 = 4;
+const MAX_ROUNDS: u32 = 3;
 
-/// Variants that are left in the last round, at least: a leader needs somebody to lead.
+/// Variants that are left in the last round, at least: a leader is one of several.
 const FEWEST_LEFT: usize = 2;
+
+/// Variants that are timed in turns at the end, and the turns.
+const FINALISTS: usize = 3;
+const FINAL_TURNS: usize = 3;
 
 /// Share of the wall time after which nothing further is built: the rest is for timing.
 const BUILDING_SHARE: f64 = 0.6;
 
 /// A winner is faster than the program as it was written by more than this share: less is noise of short timings.
 const MIN_GAIN: f64 = 0.01;
+
+/// How a variant is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timing {
+    /// In this round, counted from 1: the longer, the later it is.
+    Round(u32),
+    /// In turns with the other finalists, as long as in the last round, while nothing else runs on the machine.
+    Final,
+}
+
+impl Timing {
+    /// Returns the round whose length it has.
+    pub(crate) fn length(self) -> u32 {
+        match self {
+            Self::Round(round) => round,
+            Self::Final => MAX_ROUNDS,
+        }
+    }
+}
 
 /// What timing one variant gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +68,8 @@ pub(crate) trait Trials {
     /// Builds a variant; gives the reason when it does not compile.
     fn build(&mut self, number: usize, values: &[i64]) -> Result<Option<String>, StepFailure>;
 
-    /// Times a variant that was built: the longer, the later the round, counted from 1.
-    fn time(&mut self, number: usize, round: u32) -> Result<Timed, StepFailure>;
+    /// Times a variant that was built.
+    fn time(&mut self, number: usize, timing: Timing) -> Result<Timed, StepFailure>;
 
     /// Checks a variant like any program; gives the reason when it does not pass.
     fn check(&mut self, number: usize) -> Result<Option<String>, StepFailure>;
@@ -72,6 +98,7 @@ pub(crate) fn search(
     let mut race = Race { trials, variants, wall_ms: budget.wall_ms, rounds: 0 };
     let standing = race.build_all()?;
     let (standing, end) = race.time_all(standing)?;
+    let standing = if end == TuneEnd::Settled { race.compare(standing)? } else { standing };
     let winner = race.choose(&standing)?;
     Ok(Searched { variants: race.variants, rounds: race.rounds, end, winner })
 }
@@ -112,7 +139,7 @@ impl<T: Trials> Race<'_, T> {
                     break;
                 }
                 self.rounds = round;
-                match self.trials.time(number, round)? {
+                match self.trials.time(number, Timing::Round(round))? {
                     Timed::Speedup(speedup) => {
                         let variant = &mut self.variants[number];
                         variant.speedup = Some(speedup);
@@ -141,6 +168,41 @@ impl<T: Trials> Race<'_, T> {
             standing = halved(left);
         }
         Ok((standing, TuneEnd::Settled))
+    }
+
+    /// Times the best few in turns, so that what changes on the machine changes for all of them. Gives those that are left, the
+    /// fastest first. A clear leader needs no comparison.
+    fn compare(&mut self, mut standing: Vec<usize>) -> Result<Vec<usize>, StepFailure> {
+        if standing.len() < 2 || self.is_clear(&standing) {
+            return Ok(standing);
+        }
+        let mut finalists: Vec<usize> = standing.iter().copied().take(FINALISTS).collect();
+        let mut timed: BTreeMap<usize, Vec<Interval>> = BTreeMap::new();
+        for _ in 0..FINAL_TURNS {
+            for number in finalists.clone() {
+                if self.is_over(1.0) {
+                    // A part of the turns would favour those that come first.
+                    return Ok(standing);
+                }
+                let dropped = match self.trials.time(number, Timing::Final)? {
+                    Timed::Speedup(speedup) => {
+                        timed.entry(number).or_default().push(speedup);
+                        continue;
+                    }
+                    Timed::Wrong(why) => (VariantOutcome::Wrong, why),
+                    Timed::Failed(why) => (VariantOutcome::Failed, why),
+                };
+                self.drop_out(number, dropped.0, dropped.1);
+                finalists.retain(|finalist| *finalist != number);
+                standing.retain(|finalist| *finalist != number);
+            }
+            finalists.reverse();
+        }
+        for number in finalists {
+            self.variants[number].speedup = timed.get(&number).and_then(|turns| middle(turns));
+        }
+        self.sort(&mut standing);
+        Ok(standing)
     }
 
     /// The fastest that is faster than the program as it was written, and passes its check. When that program itself did
@@ -192,6 +254,16 @@ impl<T: Trials> Race<'_, T> {
         let Some(leader) = sorted.first().and_then(interval) else { return false };
         sorted.iter().skip(1).filter_map(interval).all(|other| other.high < leader.low)
     }
+}
+
+/// Returns what lies in the middle of several intervals.
+fn middle(intervals: &[Interval]) -> Option<Interval> {
+    let median = |value: fn(&Interval) -> f64| {
+        let mut values: Vec<f64> = intervals.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
+    };
+    Some(Interval { estimate: median(|of| of.estimate)?, low: median(|of| of.low)?, high: median(|of| of.high)? })
 }
 
 /// The faster half, and the program as it was written.

@@ -66,6 +66,8 @@ pub struct Programs<'a> {
 pub struct MeasureOptions {
     /// Whether a published number rests on it: then the driver is idle, and the baseline has new processes.
     pub confirms: bool,
+    /// Whether the machine's other work stops while it is timed.
+    pub quiet: bool,
     /// Whether the candidate is trusted and compiles at its first call. This takes minutes, mostly on the host: the call runs in turns
     /// with other users of the device.
     pub compiles: bool,
@@ -89,6 +91,7 @@ impl MeasureOptions {
     pub fn first() -> Self {
         Self {
             confirms: false,
+            quiet: false,
             compiles: false,
             process_pairs: 1,
             most_process_pairs: 1,
@@ -104,6 +107,7 @@ impl MeasureOptions {
     pub fn confirmation() -> Self {
         Self {
             confirms: true,
+            quiet: true,
             compiles: false,
             process_pairs: 3,
             most_process_pairs: 5,
@@ -120,6 +124,7 @@ impl MeasureOptions {
         if confirms {
             Self {
                 confirms,
+                quiet: confirms,
                 compiles: false,
                 process_pairs: 5,
                 most_process_pairs: 5,
@@ -131,6 +136,7 @@ impl MeasureOptions {
         } else {
             Self {
                 confirms,
+                quiet: confirms,
                 compiles: false,
                 process_pairs: 1,
                 most_process_pairs: 1,
@@ -288,7 +294,7 @@ impl<M: Memory> Round<'_, M> {
         timer: &mut PhaseTimer,
     ) -> Result<TimedPair, Failed> {
         let (context, options) = (self.context, self.options);
-        let mode = if options.confirms { DeviceMode::Quiet } else { DeviceMode::Exclusive };
+        let mode = if options.quiet { DeviceMode::Quiet } else { DeviceMode::Exclusive };
         let mut setup = Setup::open(self, basis, timer)?;
         let timed = setup.solo(mode, timer).and_then(|()| setup.load_candidate(findings, timer)).and_then(|()| {
             let times = time_alone(&mut setup, mode, options, is_first, findings, timer)?;

@@ -458,7 +458,7 @@ fn a_driver_that_cannot_export_memory_lends_it_by_handles() {
         truth: &GROUND.truth,
         baseline_label: "the reference",
     };
-    let options = MeasureOptions { confirms: true, ..MeasureOptions::first() };
+    let options = MeasureOptions { confirms: true, quiet: true, ..MeasureOptions::first() };
     let measured = undisturbed(|| {
         on_gpu(&gpu, SandboxChoice::None, None, |context| {
             measure(context, &spec(), &programs, &machine(), false, &options)

@@ -17,7 +17,7 @@ use nightshift_protocol::tune::{TuneBudget, TuneReport, TunedProgram};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use super::step::{Step, secret_seeds};
-use crate::tune::{Timed, Trials, search};
+use crate::tune::{Timed, Timing, Trials, search};
 use nightshift_toolchain::build::{Role, disk_failure};
 
 /// Pairs of the first round on the host; each further round takes twice as many.
@@ -114,11 +114,12 @@ impl Bench<'_> {
             .ok_or_else(|| StepFailure::retriable("worker.internal", format!("variant {number} was never built")))
     }
 
-    fn timed(&self, number: usize, round: u32) -> Result<StepOutput, StepFailure> {
+    fn timed(&self, number: usize, timing: Timing) -> Result<StepOutput, StepFailure> {
         let (step, task) = (self.step, self.task);
         let candidate = &self.variant(number)?.library;
-        let longer = 1_usize << (round - 1).min(16);
-        let max_wall_ms = ROUND_WALL_MS << (round - 1).min(16);
+        let doubled = timing.length().saturating_sub(1).min(16);
+        let longer = 1_usize << doubled;
+        let max_wall_ms = ROUND_WALL_MS << doubled;
         let device = step.device(task, &[candidate, &self.reference, &self.truth])?;
         let place = step.place(device.as_ref());
         let windows = if device.is_some() { DEVICE_PAIRS } else { HOST_PAIRS } * longer;
@@ -127,6 +128,7 @@ impl Bench<'_> {
             max_windows: windows,
             wanted_relative_half_width: WANTED_RELATIVE_HALF_WIDTH,
             max_wall_ms,
+            quiet: timing == Timing::Final,
             ..MeasureOptions::first()
         };
         let programs = Programs { candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "" };
@@ -151,8 +153,8 @@ impl Trials for Bench<'_> {
         Ok(None)
     }
 
-    fn time(&mut self, number: usize, round: u32) -> Result<Timed, StepFailure> {
-        Ok(match self.timed(number, round)? {
+    fn time(&mut self, number: usize, timing: Timing) -> Result<Timed, StepFailure> {
+        Ok(match self.timed(number, timing)? {
             StepOutput::Measured { measurement, findings } => match violation(&findings) {
                 Some(why) => Timed::Wrong(why),
                 None => Timed::Speedup(measurement.speedup),

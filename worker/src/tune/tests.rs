@@ -17,6 +17,10 @@ struct Known {
     now_ms: u64,
     timings: RefCell<BTreeMap<usize, u32>>,
     checks: Vec<usize>,
+    /// Variants that were timed in turns, in their order.
+    finals: Vec<usize>,
+    /// What the rounds show for a variant that is another in truth: other work ran meanwhile.
+    misjudged: BTreeMap<usize, f64>,
 }
 
 fn known(speedups: &[f64]) -> Known {
@@ -31,6 +35,8 @@ fn known(speedups: &[f64]) -> Known {
         now_ms: 0,
         timings: RefCell::default(),
         checks: Vec::new(),
+        finals: Vec::new(),
+        misjudged: BTreeMap::new(),
     }
 }
 
@@ -44,7 +50,11 @@ impl Trials for Known {
         Ok(self.speedups[number].is_none().then(|| "does not fit".to_owned()))
     }
 
-    fn time(&mut self, number: usize, round: u32) -> Result<Timed, StepFailure> {
+    fn time(&mut self, number: usize, timing: Timing) -> Result<Timed, StepFailure> {
+        let round = timing.length();
+        if timing == Timing::Final {
+            self.finals.push(number);
+        }
         self.now_ms += self.time_ms << (round - 1);
         *self.timings.borrow_mut().entry(number).or_default() += 1;
         if self.wrong_when_timed.contains(&number) {
@@ -53,7 +63,8 @@ impl Trials for Known {
         if self.dies_when_timed.contains(&number) {
             return Ok(Timed::Failed("dead".to_owned()));
         }
-        let estimate = self.speedups[number].unwrap_or(0.0);
+        let misjudged = self.misjudged.get(&number).filter(|_| timing != Timing::Final);
+        let estimate = misjudged.copied().or(self.speedups[number]).unwrap_or(0.0);
         let half = estimate * self.noise / f64::from(1_u32 << (round - 1));
         Ok(Timed::Speedup(Interval { estimate, low: estimate - half, high: estimate + half }))
     }
@@ -93,6 +104,20 @@ fn a_clear_leader_ends_the_search_at_once() {
     let mut trials = known(&[1.0, 1.2, 5.0, 1.1]);
     let searched = run(&mut trials, AMPLE);
     assert_eq!((searched.winner, searched.rounds, searched.end), (Some(2), 1, TuneEnd::Settled));
+}
+
+#[test]
+fn the_best_few_are_compared_in_turns_where_no_leader_is_clear() {
+    let mut trials = Known { misjudged: [(1, 1.51)].into(), ..known(&[1.0, 1.45, 1.5, 1.48, 0.6]) };
+    let searched = run(&mut trials, AMPLE);
+    assert_eq!(searched.winner, Some(2), "the rounds saw another one ahead");
+    let [a, b, c] = [0, 1, 2].map(|at| trials.finals[at]);
+    assert_eq!(trials.finals, [a, b, c, c, b, a, a, b, c]);
+    assert_eq!(searched.variants[1].speedup.map(|speedup| speedup.estimate), Some(1.45));
+    // A clear leader is not compared with anything.
+    let mut trials = known(&[1.0, 5.0]);
+    assert_eq!(run(&mut trials, AMPLE).winner, Some(1));
+    assert!(trials.finals.is_empty());
 }
 
 #[test]
