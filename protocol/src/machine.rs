@@ -204,6 +204,9 @@ pub struct MachineFacts {
     pub memory_bytes: u64,
     /// Last-level cache in bytes, when known.
     pub last_level_cache_bytes: Option<u64>,
+    /// A core of the processor, as far as the system describes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<CoreFacts>,
     /// The C++ compiler of the `cpu` target, when there is one.
     pub cpp_toolchain: Option<Toolchain>,
     /// The CUDA compiler of the `cuda` target, when there is one.
@@ -214,6 +217,24 @@ pub struct MachineFacts {
     pub gpus: Vec<GpuFacts>,
     /// What isolates candidate processes here.
     pub sandbox: SandboxReport,
+}
+
+/// What the system says of a core of a processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CoreFacts {
+    /// First-level cache for data in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l1_bytes: Option<u64>,
+    /// Second-level cache in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_bytes: Option<u64>,
+    /// Hardware threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Highest clock in MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_clock_mhz: Option<u32>,
 }
 
 /// Name of the means that maps the programs of a worker of root to an unprivileged user.

@@ -198,6 +198,31 @@ pub struct CompilerReport {
     pub scalar_math_calls: Vec<String>,
     /// Size of the library in bytes.
     pub library_bytes: u64,
+    /// The inner loop that does most of the arithmetic, by the machine code alone: the time may go elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_loop: Option<InnerLoop>,
+}
+
+/// A loop in the machine code of a program for processors that holds no other loop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct InnerLoop {
+    /// The function that it belongs to.
+    pub function: String,
+    /// Its instructions.
+    pub instructions: u64,
+    /// Of these, floating-point arithmetic.
+    pub arithmetic: u64,
+    /// Of these, reads of memory.
+    pub loads: u64,
+    /// Of these, writes to memory.
+    pub stores: u64,
+    /// Of these, rearrangements of vectors.
+    pub shuffles: u64,
+    /// Of these, accesses to the stack, such as to values that did not fit into registers.
+    pub stack_accesses: u64,
+    /// Its first instructions, one a line.
+    pub assembly: Vec<String>,
 }
 
 /// One note of the compiler about a loop.

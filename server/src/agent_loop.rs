@@ -171,6 +171,7 @@ async fn register(app: &App, server: &ServerId) -> Option<WorkerId> {
             features: Vec::new(),
             memory_bytes: 0,
             last_level_cache_bytes: None,
+            core: None,
             cpp_toolchain: None,
             cuda_toolchain: None,
             gpus: Vec::new(),

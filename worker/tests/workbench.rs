@@ -73,6 +73,7 @@ fn the_compilers_report_tells_of_loops_instructions_and_mathematics() {
         wide_vector_instructions,
         scalar_math_calls,
         library_bytes,
+        inner_loop,
         ..
     } = Bench::new().build(PROGRAM).report;
     assert!(vectorized_loops.iter().any(|note| note.line == 7), "{vectorized_loops:?}");
@@ -82,6 +83,7 @@ fn the_compilers_report_tells_of_loops_instructions_and_mathematics() {
     let is_wide_machine = nightshift_toolchain::machine::this_hardware().features.iter().any(|name| name == "avx2");
     assert_eq!(wide_vector_instructions > 0, is_wide_machine);
     assert!(library_bytes > 1_000);
+    assert!(inner_loop.is_some_and(|found| found.arithmetic > 0 && !found.assembly.is_empty()));
 }
 
 #[test]

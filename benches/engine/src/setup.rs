@@ -117,6 +117,7 @@ pub(crate) fn introduction(name: &str, cpu_slots: u32) -> RegisterWorker {
         features: Vec::new(),
         memory_bytes: 1 << 30,
         last_level_cache_bytes: None,
+        core: None,
         cpp_toolchain: None,
         cuda_toolchain: None,
         gpus: Vec::new(),

@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::machine::{ComputeMode, MachineFacts, SandboxReport};
+use nightshift_protocol::machine::{ComputeMode, CoreFacts, MachineFacts, SandboxReport};
 use nightshift_protocol::measurement::Interval;
 
 use crate::chart::{Unit, float_u64, show};
@@ -274,6 +274,11 @@ fn compute_mode(mode: ComputeMode) -> &'static str {
     }
 }
 
+/// First-level cache for data and second-level cache of a core.
+fn caches(core: CoreFacts) -> String {
+    [core.l1_bytes, core.l2_bytes].into_iter().flatten().map(bytes).collect::<Vec<_>>().join(", ")
+}
+
 /// The machine that something ran on.
 pub(crate) fn machine(machine: &MachineFacts) -> AnyView {
     let compiler = |toolchain: &Option<nightshift_protocol::machine::Toolchain>| {
@@ -286,6 +291,8 @@ pub(crate) fn machine(machine: &MachineFacts) -> AnyView {
         ("Extensions", machine.features.join(", ").into()),
         ("Memory", bytes(machine.memory_bytes).into()),
         ("Last-level cache", machine.last_level_cache_bytes.map(bytes).into()),
+        ("Caches of a core", machine.core.map_or_else(String::new, caches).into()),
+        ("Threads of a core", machine.core.and_then(|core| core.threads).map(|threads| threads.to_string()).into()),
         ("C++ compiler", compiler(&machine.cpp_toolchain)),
         ("CUDA compiler", compiler(&machine.cuda_toolchain)),
     ]);

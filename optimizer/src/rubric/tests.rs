@@ -82,6 +82,7 @@ fn measurement(speedup: f64) -> Measurement {
             features: Vec::new(),
             memory_bytes: 1,
             last_level_cache_bytes: None,
+            core: None,
             cpp_toolchain: None,
             cuda_toolchain: None,
             gpus: Vec::new(),

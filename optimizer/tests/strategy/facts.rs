@@ -68,6 +68,7 @@ fn machine() -> MachineFacts {
         features: vec!["avx2".to_owned()],
         memory_bytes: 1 << 33,
         last_level_cache_bytes: None,
+        core: None,
         cpp_toolchain: Some(toolchain()),
         cuda_toolchain: None,
         gpus: Vec::new(),

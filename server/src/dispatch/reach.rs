@@ -215,6 +215,7 @@ mod tests {
                 features: Vec::new(),
                 memory_bytes: 0,
                 last_level_cache_bytes: None,
+                core: None,
                 cpp_toolchain: None,
                 cuda_toolchain: None,
                 gpus: Vec::new(),

@@ -63,6 +63,7 @@ fn worker(target: Target, leases: u64, last_seen_at: TimestampMs) -> WorkerRecor
             features: Vec::new(),
             memory_bytes: 1,
             last_level_cache_bytes: None,
+            core: None,
             cpp_toolchain: None,
             cuda_toolchain: None,
             gpus: Vec::new(),

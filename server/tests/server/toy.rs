@@ -205,6 +205,7 @@ pub(crate) fn machine() -> MachineFacts {
         features: Vec::new(),
         memory_bytes: 1 << 30,
         last_level_cache_bytes: None,
+        core: None,
         cpp_toolchain: None,
         cuda_toolchain: None,
         gpus: Vec::new(),

@@ -140,6 +140,7 @@ pub fn machine() -> MachineFacts {
         features: Vec::new(),
         memory_bytes: 1 << 30,
         last_level_cache_bytes: Some(4 << 20),
+        core: None,
         cpp_toolchain: None,
         cuda_toolchain: None,
         gpus: Vec::new(),

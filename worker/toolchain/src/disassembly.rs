@@ -2,10 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use nightshift_protocol::measurement::InnerLoop;
 use nightshift_protocol::verdict::ProcessEnd;
 
+use self::inner_loop::{Function, Instruction};
 use crate::toolchain::{Run, readable_folders};
 use nightshift_sandbox::process::{JailedCommand, Limits};
+
+mod inner_loop;
 
 /// Longest disassembly that is read, in bytes.
 const MAX_LISTING_BYTES: usize = 64 << 20;
@@ -30,8 +34,8 @@ const START_UP: [&str; 7] = [
     "__do_global_dtors_aux",
 ];
 
-/// Counts over the program's own functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What the program's own functions consist of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
     /// All instructions, without padding.
     pub instructions: u64,
@@ -39,6 +43,8 @@ pub struct Counts {
     pub wide_vector: u64,
     /// Of these, fused multiply-adds.
     pub fma: u64,
+    /// The inner loop that does most of the arithmetic, as far as the machine code tells.
+    pub inner_loop: Option<InnerLoop>,
 }
 
 /// `objdump`, when one of these folders has it.
@@ -83,16 +89,24 @@ pub fn count(objdump: &Path, library: &Path, scratch: &Path, run: &Run<'_>) -> O
 #[must_use]
 pub fn count_in(listing: &str) -> Counts {
     let mut counts = Counts::default();
+    let mut functions: Vec<Function<'_>> = Vec::new();
     let mut counted = false;
     for line in listing.lines() {
-        if let Some(function) = heading(line) {
-            counted = !START_UP.contains(&function);
-        } else if counted && let Some((mnemonic, operands)) = instruction(line) {
+        if let Some(name) = heading(line) {
+            counted = !START_UP.contains(&name);
+            if counted {
+                functions.push(Function { name, instructions: Vec::new() });
+            }
+        } else if counted && let Some(instruction) = instruction(line) {
             counts.instructions += 1;
-            counts.wide_vector += u64::from(is_wide(operands));
-            counts.fma += u64::from(is_fma(mnemonic));
+            counts.wide_vector += u64::from(is_wide(instruction.operands));
+            counts.fma += u64::from(is_fma(instruction.mnemonic));
+            if let Some(function) = functions.last_mut() {
+                function.instructions.push(instruction);
+            }
         }
     }
+    counts.inner_loop = inner_loop::busiest(&functions);
     counts
 }
 
@@ -103,12 +117,11 @@ fn heading(line: &str) -> Option<&str> {
 }
 
 /// `    1208:<tab>call   1030 <expf@plt>`: mnemonic and operands, padding left out.
-fn instruction(line: &str) -> Option<(&str, &str)> {
+fn instruction(line: &str) -> Option<Instruction<'_>> {
     let (address, text) = line.split_once(":\t")?;
-    if address.trim().is_empty() || !address.trim().bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut text = text.trim();
+    let address = u64::from_str_radix(address.trim(), 16).ok()?;
+    let whole = text.trim();
+    let mut text = whole;
     while let Some(rest) = ["bnd ", "rep ", "repz ", "lock ", "notrack ", "data16 ", "cs "]
         .iter()
         .find_map(|prefix| text.strip_prefix(prefix))
@@ -118,7 +131,7 @@ fn instruction(line: &str) -> Option<(&str, &str)> {
     let (mnemonic, operands) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let is_padding =
         mnemonic.is_empty() || mnemonic.starts_with("nop") || mnemonic == "int3" || text.starts_with("xchg   %ax,%ax");
-    (!is_padding).then_some((mnemonic, operands))
+    (!is_padding).then_some(Instruction { address, mnemonic, operands: operands.trim(), text: whole })
 }
 
 /// Registers of AVX and AVX-512, and the scalable ones of Arm.
@@ -170,14 +183,15 @@ Disassembly of section .text:
 
     #[test]
     fn instructions_of_the_program_are_counted_and_padding_and_start_up_code_are_not() {
-        assert_eq!(count_in(LISTING), Counts { instructions: 8, wide_vector: 3, fma: 2 });
+        let counts = count_in(LISTING);
+        assert_eq!((counts.instructions, counts.wide_vector, counts.fma), (8, 3, 2));
     }
 
     #[test]
     fn arm_registers_and_instructions_are_known() {
         let listing = "0000000000000710 <ns_run>:\n     710:\tld1w\t{z0.s}, p0/z, [x1]\n     \
                        714:\tfmla\tz0.s, p0/m, z1.s, z2.s\n     718:\tfmla\tv0.4s, v1.4s, v2.4s\n     71c:\tret\n";
-        assert_eq!(count_in(listing), Counts { instructions: 4, wide_vector: 2, fma: 2 });
+        assert_eq!(count_in(listing), Counts { instructions: 4, wide_vector: 2, fma: 2, inner_loop: None });
     }
 
     #[test]

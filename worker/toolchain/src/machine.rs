@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
+use nightshift_protocol::machine::{CoreFacts, MachineFacts, SandboxReport, Toolchain};
 
 /// Instruction-set extensions that matter to a kernel's author, as Linux names them.
 const WORTH_KNOWING: [&str; 27] = [
@@ -52,6 +52,8 @@ pub struct Hardware {
     pub memory_bytes: u64,
     /// Last-level cache in bytes, when known.
     pub last_level_cache_bytes: Option<u64>,
+    /// The first core, as far as the system describes it.
+    pub core: Option<CoreFacts>,
 }
 
 /// Reads the hardware of the machine whose root folder is given. `usable_cores` is what the scheduler grants this
@@ -72,7 +74,8 @@ pub fn read_hardware(root: &Path, usable_cores: Option<u32>) -> Hardware {
             &read("proc/meminfo"),
             &[read("sys/fs/cgroup/memory.max"), read("sys/fs/cgroup/memory/memory.limit_in_bytes")],
         ),
-        last_level_cache_bytes: last_level_cache_bytes(root),
+        last_level_cache_bytes: data_caches(root).last().map(|(_, bytes)| *bytes),
+        core: core(root),
     }
 }
 
@@ -95,6 +98,7 @@ pub fn facts(hardware: Hardware, cpp_toolchain: Option<Toolchain>, sandbox: Sand
         features: hardware.features.into_iter().filter(known).collect(),
         memory_bytes: hardware.memory_bytes,
         last_level_cache_bytes: hardware.last_level_cache_bytes,
+        core: hardware.core,
         cpp_toolchain,
         cuda_toolchain: None,
         gpus: Vec::new(),
@@ -151,12 +155,12 @@ fn memory_bytes(meminfo: &str, control_group_limits: &[String]) -> u64 {
     limit.map_or(total, |limit| limit.min(total))
 }
 
-fn last_level_cache_bytes(root: &Path) -> Option<u64> {
+/// Returns level and size in bytes of the first core's caches that hold data, the lowest level first.
+fn data_caches(root: &Path) -> Vec<(u32, u64)> {
     let folder = root.join("sys/devices/system/cpu/cpu0/cache");
     let read = |entry: &Path, name: &str| std::fs::read_to_string(entry.join(name)).unwrap_or_default();
-    std::fs::read_dir(folder)
-        .ok()?
-        .filter_map(Result::ok)
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let mut caches: Vec<(u32, u64)> = entries
         .filter_map(|entry| {
             let path = entry.path();
             let level: u32 = read(&path, "level").trim().parse().ok()?;
@@ -164,8 +168,33 @@ fn last_level_cache_bytes(root: &Path) -> Option<u64> {
             let size_bytes = size_in_bytes(read(&path, "size").trim())?;
             holds_data.then_some((level, size_bytes))
         })
-        .max()
-        .map(|(_, size_bytes)| size_bytes)
+        .collect();
+    caches.sort_unstable();
+    caches
+}
+
+/// What is known of the first core; nothing where nothing is.
+fn core(root: &Path) -> Option<CoreFacts> {
+    let read = |path: &str| std::fs::read_to_string(root.join("sys/devices/system/cpu/cpu0").join(path)).ok();
+    let caches = data_caches(root);
+    let of_level = |wanted: u32| caches.iter().find(|(level, _)| *level == wanted).map(|(_, bytes)| *bytes);
+    let facts = CoreFacts {
+        l1_bytes: of_level(1),
+        l2_bytes: of_level(2),
+        threads: read("topology/thread_siblings_list").and_then(|list| u32::try_from(cpus_in(&list)).ok()),
+        max_clock_mhz: read("cpufreq/cpuinfo_max_freq").and_then(|khz| Some(khz.trim().parse::<u32>().ok()? / 1_000)),
+    };
+    (facts != CoreFacts::default()).then_some(facts)
+}
+
+/// How many processors a list such as `0-1,8` names.
+fn cpus_in(list: &str) -> usize {
+    let ranges = list.trim().split(',').filter(|range| !range.is_empty());
+    let count = |range: &str| match range.split_once('-') {
+        Some((first, last)) => Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1),
+        None => range.parse::<usize>().ok().map(|_| 1),
+    };
+    ranges.filter_map(count).sum()
 }
 
 /// `48K`, `2M` or plain bytes.
@@ -212,6 +241,11 @@ mod tests {
             ("sys/devices/system/cpu/cpu0/cache/index3/level", "3\n"),
             ("sys/devices/system/cpu/cpu0/cache/index3/type", "Unified\n"),
             ("sys/devices/system/cpu/cpu0/cache/index3/size", "32M\n"),
+            ("sys/devices/system/cpu/cpu0/cache/index2/level", "2\n"),
+            ("sys/devices/system/cpu/cpu0/cache/index2/type", "Unified\n"),
+            ("sys/devices/system/cpu/cpu0/cache/index2/size", "2M\n"),
+            ("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0-1\n"),
+            ("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3800000\n"),
             ("sys/fs/cgroup/memory.max", "max\n"),
         ]);
         let facts = facts(read_hardware(root.path(), None), None, SandboxReport::default());
@@ -222,6 +256,14 @@ mod tests {
         assert_eq!(facts.features, ["avx2", "avx512f", "fma", "sse4_2"]);
         assert_eq!(facts.memory_bytes, 8_192_000_000);
         assert_eq!(facts.last_level_cache_bytes, Some(32 << 20));
+        let core = CoreFacts {
+            l1_bytes: Some(48 << 10),
+            l2_bytes: Some(2 << 20),
+            threads: Some(2),
+            max_clock_mhz: Some(3_800),
+        };
+        assert_eq!(facts.core, Some(core));
+        assert_eq!([cpus_in("0\n"), cpus_in("0-1,8"), cpus_in("")], [1, 3, 0]);
     }
 
     #[test]

@@ -82,7 +82,25 @@ pub(super) fn report(report: &CompilerReport) -> AnyView {
     let mut rows = loops(&report.missed_loops, "busy", "not vectorized");
     rows.extend(loops(&report.vectorized_loops, "good", "vectorized"));
     let loops = table(&["Loop", "Where", "The compiler says"], &rows);
-    view! { <h3>"Compiler report"</h3>{sums}{loops} }.into_any()
+    let inner_loop = report.inner_loop.as_ref().map(|found| {
+        let counts = facts(&[
+            ("Function", found.function.clone().into()),
+            ("Instructions", count(found.instructions).into()),
+            ("Floating-point arithmetic", count(found.arithmetic).into()),
+            ("Loads", count(found.loads).into()),
+            ("Stores", count(found.stores).into()),
+            ("Shuffles", count(found.shuffles).into()),
+            ("Accesses to the stack", count(found.stack_accesses).into()),
+        ]);
+        let assembly = found.assembly.join("\n");
+        view! {
+            <h3>"Inner loop with most arithmetic"</h3>
+            <p class="quiet">"By its machine code; no profiler says that the time goes there."</p>
+            {counts}
+            <pre>{assembly}</pre>
+        }
+    });
+    view! { <h3>"Compiler report"</h3>{sums}{loops}{inner_loop} }.into_any()
 }
 
 fn cuda(build: &CudaBuild) -> AnyView {

@@ -369,6 +369,7 @@ pub(super) fn introduction_with_devices(embedded: bool, cpu_slots: u32, devices:
         features: Vec::new(),
         memory_bytes: 0,
         last_level_cache_bytes: None,
+        core: None,
         cpp_toolchain: None,
         cuda_toolchain: None,
         gpus: Vec::new(),

@@ -45,6 +45,7 @@ pub(super) fn compile(builder: &Builder<'_>, toolchain: &Toolchain, job: &Job<'_
             fma_instructions: counts.fma,
             scalar_math_calls: symbols.scalar_math_calls(),
             library_bytes: bytes.len() as u64,
+            inner_loop: counts.inner_loop,
         };
     }
     Ok(compiled)

@@ -15,6 +15,7 @@ fn hardware(os: &str) -> Hardware {
         features: vec!["avx2".to_owned()],
         memory_bytes: 1,
         last_level_cache_bytes: None,
+        core: None,
     }
 }
 
