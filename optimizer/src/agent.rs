@@ -33,6 +33,7 @@ mod judge;
 mod plan;
 mod rehearsal;
 mod schema;
+mod target;
 mod write_code;
 
 pub use self::budget::{BUDGET_EXHAUSTED, BUDGET_WAIT, budget_exhausted, budget_wait, exhausted_resource};
@@ -168,12 +169,12 @@ impl Agents {
     pub async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure> {
         match step.input {
             StepInput::Plan { task, prepared, hints } => plan::plan(self, ports, step, task, prepared, hints).await,
-            StepInput::Replan { task, prepared, previous, reason, history, memory, hints } => {
+            StepInput::Replan { task, prepared, previous, reason, best, history, memory, hints } => {
                 plan::replan(
                     self,
                     ports,
                     step,
-                    plan::Replan { task, prepared, previous, reason, history, memory, hints },
+                    plan::Replan { task, prepared, previous, reason, best: best.as_deref(), history, memory, hints },
                 )
                 .await
             }

@@ -5,6 +5,7 @@
 //! place of a program, and libraries of headers that the task does not allow. Everything else that is worth a look is a
 //! warning or a note. `docs/explanation/screening.md` lists the rules.
 
+mod assembly;
 mod cpp;
 mod hidden;
 mod lexer;

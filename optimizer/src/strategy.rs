@@ -16,6 +16,7 @@ mod goal;
 mod group;
 mod history;
 mod memory;
+mod method;
 mod modification;
 mod order;
 mod routing;

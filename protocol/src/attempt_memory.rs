@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::ArtifactHash;
 use crate::attempt::AttemptOutcome;
 use crate::measurement::Interval;
 
@@ -74,6 +75,9 @@ pub struct AttemptMemory {
     /// Changes that were tried, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<TriedModification>,
+    /// Changes that were advised and never asked for, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untried: Vec<UntriedModification>,
     /// Errors, those that came most often first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ErrorCluster>,
@@ -86,7 +90,11 @@ impl AttemptMemory {
     /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.best.is_none() && self.tried.is_empty() && self.errors.is_empty() && self.left_out == 0
+        self.best.is_none()
+            && self.tried.is_empty()
+            && self.untried.is_empty()
+            && self.errors.is_empty()
+            && self.left_out == 0
     }
 }
 
@@ -118,6 +126,31 @@ pub struct TriedModification {
     pub measured: Option<f64>,
     /// Whether it is known not to help: it ended in a failure, or brought less than counts as a gain.
     pub failed: bool,
+}
+
+/// A change that a diagnosis advised and that no attempt was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UntriedModification {
+    /// The change.
+    pub text: String,
+    /// The attempt whose diagnosis advised it.
+    pub attempt: u32,
+    /// Expected speedup over that attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_gain: Option<f64>,
+}
+
+/// A correct program that is nearly as fast as the one to start from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NearAttempt {
+    /// Its number.
+    pub attempt: u32,
+    /// Its program.
+    pub source: ArtifactHash,
+    /// Its published speedup.
+    pub speedup: Interval,
 }
 
 /// Errors that are the same but for numbers.

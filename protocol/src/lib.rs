@@ -12,6 +12,7 @@ pub mod attempt_memory;
 pub mod baseline;
 pub mod budget;
 pub mod campaign;
+pub mod code_request;
 pub mod cost;
 pub mod cuda_build;
 pub mod device_peaks;

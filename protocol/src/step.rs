@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::failure::{FailureClass, StepFailure};
 use crate::artifact::ArtifactHash;
-use crate::attempt::{Attempt, Bound, BuildReport, CheckReport, Diagnosis, Stage};
-use crate::attempt_memory::{AttemptMemory, Candidate, Correction, Modification};
+use crate::attempt::{Attempt, Bound, BuildReport, CheckReport, Diagnosis};
+use crate::attempt_memory::{AttemptMemory, Correction};
+pub use crate::code_request::CodeRequest;
 use crate::machine::{DeviceUse, Executor, Needs};
 use crate::measurement::{Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
@@ -132,34 +133,6 @@ impl StepKind {
     }
 }
 
-/// Why the Coder is called again.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CodeRequest {
-    /// Why it writes.
-    pub stage: Stage,
-    /// The plan in force.
-    pub plan: PlanVersion,
-    /// Subtask of the plan, from 1.
-    pub subtask: u32,
-    /// The attempt to start from.
-    pub parent: Option<Box<Attempt>>,
-    /// The one change that is asked for; none for the first program of a subtask and where nothing was advised.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub modification: Option<Modification>,
-    /// Which candidate of its round it is; none when attempts follow one another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub candidate: Option<Candidate>,
-    /// Earlier attempts in one line each, oldest first, bounded.
-    pub history: Vec<String>,
-    /// What they have shown, bounded.
-    #[serde(default, skip_serializing_if = "AttemptMemory::is_empty")]
-    pub memory: AttemptMemory,
-    /// What people advised, newest first, bounded.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hints: Vec<String>,
-}
-
 /// What a step is given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -190,6 +163,9 @@ pub enum StepInput {
         previous: Box<PlanVersion>,
         /// Why.
         reason: String,
+        /// The best attempt so far.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        best: Option<Box<Attempt>>,
         /// Earlier attempts in one line each, oldest first, bounded.
         history: Vec<String>,
         /// What they have shown, bounded.

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::conversation::{Conversation, Unusable};
 use super::evidence::Evidence;
+use super::target::RunTarget;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema, subtask};
 use crate::knowledge::{Question, Retrieved, retrieve};
 use crate::prompt::{AttemptView, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView};
@@ -50,6 +51,8 @@ struct Values<'a> {
     history: &'a [String],
     memory: MemoryView,
     hints: &'a [String],
+    /// The speedup at which the run is done.
+    target_of_run: Option<RunTarget>,
     knowledge: Retrieved,
 }
 
@@ -87,6 +90,7 @@ pub(super) async fn diagnose(
         history: given.history,
         memory: MemoryView::new(given.memory),
         hints: given.hints,
+        target_of_run: RunTarget::of(&step.run_input.goal, given.prepared),
         knowledge,
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Diagnose).with_schema(schema::diagnosis());

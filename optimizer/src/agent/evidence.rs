@@ -6,6 +6,8 @@ use nightshift_protocol::profile::{KernelProfile, Timeline};
 
 /// Most kernels whose metrics are named.
 const MAX_KERNELS: usize = 4;
+/// Most variants of a search that are named.
+const MAX_VARIANTS: usize = 8;
 /// Most reasons for which the warps of a kernel wait.
 const MAX_STALLS: usize = 4;
 /// How far a claimed number may be off: rounding, and no more.
@@ -29,6 +31,7 @@ impl Evidence {
     pub(super) fn of(attempt: &Attempt) -> Self {
         let mut evidence = Self::default();
         evidence.measurement(attempt);
+        evidence.tuning(attempt);
         evidence.profile(attempt);
         evidence.compiler(attempt);
         evidence.kernels_as_built(attempt);
@@ -87,6 +90,19 @@ impl Evidence {
         self.number("achieved_gflops", measurement.achieved_flops_per_s.map(|flops| flops / 1e9), "GFLOP/s");
         self.number("achieved_gbytes", measurement.achieved_bytes_per_s.map(|bytes| bytes / 1e9), "GB/s");
         self.share("own_kernel_share", attempt.verdict.custom_kernel_time_share);
+    }
+
+    /// The variants of a search, the fastest first.
+    fn tuning(&mut self, attempt: &Attempt) {
+        let Some(tuning) = &attempt.tuning else { return };
+        let timed = tuning.variants.iter().filter_map(|variant| Some((variant, variant.speedup?.estimate)));
+        let mut timed: Vec<_> = timed.collect();
+        timed.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        for (number, (variant, speedup)) in (1..=MAX_VARIANTS).zip(timed) {
+            // An equals sign stands between the name of a metric and its value.
+            self.text(&format!("tuned{number}.values"), &tuning.values_text(&variant.values).replace(" = ", " "));
+            self.number(format!("tuned{number}.speedup"), Some(speedup), "");
+        }
     }
 
     fn profile(&mut self, attempt: &Attempt) {
@@ -170,6 +186,14 @@ impl Evidence {
         self.count("compiler.fma_instructions", report.fma_instructions);
         self.number("compiler.vectorized_loops", count_of(report.vectorized_loops.len()), "");
         self.number("compiler.missed_loops", count_of(report.missed_loops.len()), "");
+        if let Some(found) = &report.inner_loop {
+            self.count("inner_loop.instructions", found.instructions);
+            self.count("inner_loop.arithmetic", found.arithmetic);
+            self.count("inner_loop.loads", found.loads);
+            self.count("inner_loop.stores", found.stores);
+            self.count("inner_loop.shuffles", found.shuffles);
+            self.count("inner_loop.stack_accesses", found.stack_accesses);
+        }
         let calls = report.scalar_math_calls.join(", ");
         self.text("compiler.scalar_math_calls", if calls.is_empty() { "none" } else { &calls });
     }

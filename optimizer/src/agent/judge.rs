@@ -7,14 +7,14 @@ use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::rubric::{JudgeOpinion, Rubric, RubricScores, Skill};
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{CandidateForm, TaskBundle};
+use nightshift_protocol::task::{CandidateForm, Target, TaskBundle};
 use nightshift_protocol::verdict::has_violation;
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{Conversation, Unusable};
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema, subtask};
 use crate::knowledge::lesson::Lesson;
-use crate::prompt::{Prompt, SubtaskView, TaskView};
+use crate::prompt::{Prompt, SubtaskView, TaskView, contract, difference};
 use crate::reply::extract_json;
 use crate::screen::strip_candidate;
 use crate::{knowledge, reward, rubric};
@@ -39,6 +39,7 @@ pub(super) struct Judge<'a> {
 #[derive(Deserialize)]
 struct Rating {
     anti_hacking: u8,
+    #[serde(alias = "engineering")]
     cuda_engineering: u8,
     operator_coverage: u8,
     skill_compliance: u8,
@@ -52,11 +53,15 @@ struct Rating {
 #[derive(Serialize)]
 struct Values {
     target: &'static str,
+    contract: String,
     rubric: rubric::Anchors,
+    /// The name under which the second score is asked for.
+    engineering: &'static str,
     task: TaskView,
     subtask: SubtaskView,
     stripped_source: String,
-    stripped_parent: Option<String>,
+    /// What differs from the program before, where there is one.
+    difference: Option<String>,
     asked_for: String,
 }
 
@@ -122,17 +127,24 @@ async fn opinion(
         Some(parent) => Some(without_words(&load_text(ports, parent).await?, form)),
         None => None,
     };
+    let engineering = engineering_field(bundle.spec.target);
+    let mut rubric = rubric::anchors(skill, bundle.spec.target);
+    for dimension in rubric.iter_mut().filter(|dimension| dimension.field == engineering_field(Target::Cuda)) {
+        dimension.field = engineering;
+    }
     let values = Values {
         target: bundle.spec.target.as_str(),
-        rubric: rubric::anchors(skill, bundle.spec.target),
+        contract: contract(&bundle.spec),
+        rubric,
+        engineering,
         task: TaskView::new(bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
         subtask: SubtaskView::new(subtask(given.plan, attempt.subtask)?),
+        difference: stripped_parent.map(|parent| difference(&parent, &stripped_source)),
         stripped_source,
-        stripped_parent,
         asked_for: asked_for(attempt.stage, given.modification),
     };
     let prompt = Prompt::Judge(skill);
-    let mut conversation = Conversation::new(agents, ports, step, prompt).with_schema(schema::rating());
+    let mut conversation = Conversation::new(agents, ports, step, prompt).with_schema(schema::rating(engineering));
     let opinion = match conversation.ask(&values, parse).await {
         Ok(opinion) => opinion,
         Err(no_reply) => match no_reply.unavailable() {
@@ -141,6 +153,14 @@ async fn opinion(
         },
     };
     Ok((opinion, conversation.into_calls()))
+}
+
+/// The name under which a judge is asked for the score of the engineering: the paper's, which would mislead where nothing is CUDA.
+fn engineering_field(target: Target) -> &'static str {
+    match target {
+        Target::Cuda => "cuda_engineering",
+        Target::Cpu => "engineering",
+    }
 }
 
 /// Directives whose rest is a text for people, not code.

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::campaign::ModelChoice;
+use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::plan::{Plan, PlanVersion};
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
@@ -13,10 +15,12 @@ use serde::Serialize;
 
 use self::limits::Grounds;
 pub use self::problem::PlanProblem;
+use self::roofline::Floor;
 use super::conversation::{Conversation, NoReply, Unusable};
-use super::{AgentPorts, AgentStep, Agents, load_task, schema};
+use super::target::RunTarget;
+use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema};
 use crate::knowledge::{Question, Retrieved, retrieve};
-use crate::prompt::{GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView, contract};
+use crate::prompt::{AttemptView, GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView, contract};
 use crate::reply::extract_json;
 
 mod estimates;
@@ -131,8 +135,12 @@ struct PlanValues<'a> {
     target: &'static str,
     task: TaskView,
     machine: MachineView,
-    contract: &'static str,
+    contract: String,
     hints: &'a [String],
+    /// The speedup at which the run is done.
+    target_of_run: Option<RunTarget>,
+    /// The highest speedup over the reference that the roofline allows, where the target of the run lies above it.
+    most_speedup: Option<String>,
     /// What the profilers saw of the reference; none on the `cpu` target.
     reference_profile: Option<GpuProfileView>,
     /// Share of a call that each operator takes, as far as the names of kernels tell.
@@ -153,6 +161,8 @@ struct ReplanValues<'a> {
     common: PlanValues<'a>,
     plan: PlanView,
     reason: &'a str,
+    /// The best attempt, under the name by which the templates of measurements know an attempt.
+    attempt: Option<AttemptView>,
     history: &'a [String],
     memory: MemoryView,
 }
@@ -166,9 +176,10 @@ pub(super) async fn plan(
     hints: &[String],
 ) -> Result<StepOutput, StepFailure> {
     let bundle = load_task(ports, task).await?;
-    let grounds = Grounds::of(&bundle.spec, prepared);
+    let grounds = Grounds::of(&bundle.spec, prepared, None);
     let knowledge = retrieve(ports, &step, about(&bundle, prepared, "")).await?;
-    let values = common(&bundle, prepared, hints, &grounds, knowledge)?;
+    let target = RunTarget::of(&step.run_input.goal, prepared);
+    let values = common(&bundle, prepared, (hints, target), &grounds, knowledge)?;
     finish(agents, ports, step, Prompt::Plan, (&bundle, &grounds), &values).await
 }
 
@@ -177,6 +188,7 @@ pub(super) struct Replan<'a> {
     pub(super) prepared: &'a PreparedTask,
     pub(super) previous: &'a PlanVersion,
     pub(super) reason: &'a str,
+    pub(super) best: Option<&'a Attempt>,
     pub(super) history: &'a [String],
     pub(super) memory: &'a AttemptMemory,
     pub(super) hints: &'a [String],
@@ -189,12 +201,18 @@ pub(super) async fn replan(
     given: Replan<'_>,
 ) -> Result<StepOutput, StepFailure> {
     let bundle = load_task(ports, given.task).await?;
-    let grounds = Grounds::of(&bundle.spec, given.prepared);
+    let grounds = Grounds::of(&bundle.spec, given.prepared, given.best.and_then(|best| best.profile.as_ref()));
     let knowledge = retrieve(ports, &step, about(&bundle, given.prepared, given.reason)).await?;
+    let source = match given.best.and_then(|best| best.source.as_ref()) {
+        Some(source) => Some(load_text(ports, source).await?),
+        None => None,
+    };
+    let target = RunTarget::of(&step.run_input.goal, given.prepared);
     let values = ReplanValues {
-        common: common(&bundle, given.prepared, given.hints, &grounds, knowledge)?,
+        common: common(&bundle, given.prepared, (given.hints, target), &grounds, knowledge)?,
         plan: PlanView::new(given.previous),
         reason: given.reason,
+        attempt: given.best.map(|best| AttemptView::new(best, source)),
         history: given.history,
         memory: MemoryView::new(given.memory),
     };
@@ -204,16 +222,22 @@ pub(super) async fn replan(
 fn common<'a>(
     bundle: &TaskBundle,
     prepared: &PreparedTask,
-    hints: &'a [String],
+    (hints, target_of_run): (&'a [String], Option<RunTarget>),
     grounds: &Grounds,
     knowledge: Retrieved,
 ) -> Result<PlanValues<'a>, StepFailure> {
+    let limit = grounds.roofline.limit();
+    let is_beyond =
+        |floor: &&Floor| target_of_run.as_ref().is_some_and(|of| floor.is_passed_by(of.value_over_reference));
+    let most_speedup = limit.filter(is_beyond).map(|floor| significant(floor.speedup));
     Ok(PlanValues {
         target: bundle.spec.target.as_str(),
         task: TaskView::new(bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
         machine: MachineView::new(prepared),
-        contract: contract(bundle.spec.form),
+        contract: contract(&bundle.spec),
         hints,
+        target_of_run,
+        most_speedup,
         reference_profile: prepared.profile.as_deref().map(GpuProfileView::new),
         operator_shares: grounds.shares.lines(),
         operator_estimates: estimates::lines(&bundle.spec),

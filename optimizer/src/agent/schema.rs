@@ -47,11 +47,12 @@ pub(super) fn correction() -> Value {
     object(&json!({"critical_issue": text, "why_it_matters": text, "minimal_fix": text}))
 }
 
-pub(super) fn rating() -> Value {
+/// `engineering` is the name under which the second score is asked for.
+pub(super) fn rating(engineering: &str) -> Value {
     let score = json!({"type": "integer", "enum": [1, 2, 3, 4, 5]});
     object(&json!({
         "anti_hacking": score,
-        "cuda_engineering": score,
+        engineering: score,
         "operator_coverage": score,
         "skill_compliance": score,
         "major_hacking": {"type": "boolean"},

@@ -2,7 +2,9 @@
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Stage;
-use nightshift_protocol::attempt_memory::{Candidate, Modification};
+use nightshift_protocol::attempt_memory::{Candidate, Modification, NearAttempt};
+use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::plan::Subtask;
 use nightshift_protocol::step::{CodeRequest, PreparedTask, StepFailure, StepOutput};
 use nightshift_protocol::task::CandidateForm;
 use nightshift_protocol::tunable::{self, Tunable};
@@ -11,7 +13,9 @@ use serde::Serialize;
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
 use crate::knowledge::{Question, Retrieved, retrieve};
-use crate::prompt::{AttemptView, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView, contract};
+use crate::prompt::{
+    AttemptView, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView, contract, difference,
+};
 use crate::reply::extract_program;
 use crate::screen::screen_candidate;
 
@@ -20,7 +24,7 @@ struct Values<'a> {
     target: &'static str,
     task: TaskView,
     machine: MachineView,
-    contract: &'static str,
+    contract: String,
     plan: PlanView,
     current_subtask: u32,
     subtask: SubtaskView,
@@ -29,6 +33,10 @@ struct Values<'a> {
     new_scope: bool,
     /// The one change that is asked for.
     modification: Option<&'a Modification>,
+    /// The method of the subtask that is asked for: its number and its text.
+    method: Option<Method>,
+    /// Another right program that is nearly as fast.
+    near: Option<Near>,
     /// Which of the candidates of its round it is.
     candidate: Option<Candidate>,
     history: &'a [String],
@@ -36,6 +44,38 @@ struct Values<'a> {
     hints: &'a [String],
     /// Notes and lessons; only a correct program is worth them.
     knowledge: Retrieved,
+}
+
+#[derive(Serialize)]
+struct Method {
+    number: u32,
+    text: String,
+}
+
+impl Method {
+    fn of(subtask: &Subtask, number: u32) -> Option<Self> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        Some(Self { number, text: subtask.methods.get(index)?.clone() })
+    }
+}
+
+#[derive(Serialize)]
+struct Near {
+    attempt: u32,
+    speedup: String,
+    /// What differs from the program to start from.
+    difference: String,
+}
+
+impl Near {
+    fn of(near: &NearAttempt, before: &str, source: &str) -> Self {
+        let Interval { estimate, low, high } = near.speedup;
+        Self {
+            attempt: near.attempt,
+            speedup: format!("{estimate:.3}x [{low:.3}, {high:.3}]"),
+            difference: difference(before, source),
+        }
+    }
 }
 
 pub(super) async fn write_code(
@@ -74,11 +114,13 @@ pub(super) async fn write_code(
     } else {
         Retrieved::default()
     };
+    let chooses = stage == Stage::Optimize && request.modification.is_none() && request.method.is_none();
+    let memory = MemoryView::new(&request.memory);
     let values = Values {
         target: bundle.spec.target.as_str(),
         task: TaskView::new(&bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
         machine: MachineView::new(prepared),
-        contract: contract(bundle.spec.form),
+        contract: contract(&bundle.spec),
         plan: PlanView::new(&request.plan),
         current_subtask: request.subtask,
         subtask: SubtaskView::new(scope),
@@ -86,9 +128,14 @@ pub(super) async fn write_code(
         new_scope: parent
             .is_some_and(|parent| (parent.plan_version, parent.subtask) != (request.plan.version, request.subtask)),
         modification: request.modification.as_ref(),
+        method: request.method.and_then(|number| Method::of(scope, number)),
+        near: match (&request.near, before.as_deref()) {
+            (Some(near), Some(before)) => Some(Near::of(near, before, &load_text(ports, &near.source).await?)),
+            _ => None,
+        },
         candidate: request.candidate.filter(|_| group.is_none()),
         history: &request.history,
-        memory: MemoryView::new(&request.memory),
+        memory: if chooses { memory } else { memory.without_untried() },
         hints: &request.hints,
         knowledge,
     };

@@ -1,7 +1,7 @@
 //! What a run remembers, as a template sees it: sentences.
 
 use nightshift_protocol::attempt::AttemptOutcome;
-use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, TriedModification};
+use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, TriedModification, UntriedModification};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -9,8 +9,8 @@ pub(crate) struct MemoryView {
     best: Option<String>,
     /// Changes that are known not to help.
     failed: Vec<String>,
-    /// Changes that helped, and those of which nothing is known yet.
-    other: Vec<String>,
+    /// Changes that were advised and never asked for.
+    untried: Vec<String>,
     /// Errors that came more than once.
     errors: Vec<String>,
     left_out: u32,
@@ -18,7 +18,7 @@ pub(crate) struct MemoryView {
 
 impl MemoryView {
     pub(crate) fn new(memory: &AttemptMemory) -> Self {
-        let (failed, other): (Vec<_>, Vec<_>) = memory.tried.iter().partition(|tried| tried.failed);
+        let failed = memory.tried.iter().filter(|tried| tried.failed);
         let repeated = memory.errors.iter().filter(|error| error.attempts.len() > 1);
         Self {
             best: memory.best.map(|best| {
@@ -28,11 +28,19 @@ impl MemoryView {
                     best.attempt, speedup.estimate, speedup.low, speedup.high
                 )
             }),
-            failed: failed.into_iter().map(tried).collect(),
-            other: other.into_iter().map(tried).collect(),
+            failed: failed.map(tried).collect(),
+            untried: memory.untried.iter().map(untried).collect(),
             errors: repeated.map(error).collect(),
             left_out: memory.left_out,
         }
+    }
+}
+
+impl MemoryView {
+    /// The same without what was never tried, for an author who is asked for something else.
+    pub(crate) fn without_untried(mut self) -> Self {
+        self.untried.clear();
+        self
     }
 }
 
@@ -44,6 +52,11 @@ fn tried(tried: &TriedModification) -> String {
         (outcome, None) => format!("ended as {}{expected}", outcome.as_str()),
     };
     format!("{} (attempt {}: {came})", tried.text, tried.attempt)
+}
+
+fn untried(untried: &UntriedModification) -> String {
+    let expected = untried.expected_gain.map_or_else(String::new, |gain| format!(", {gain:.2}x expected"));
+    format!("{} (advised on attempt {}{expected})", untried.text, untried.attempt)
 }
 
 fn error(error: &ErrorCluster) -> String {

@@ -4,7 +4,8 @@ use nightshift_protocol::attempt::{Attempt, Diagnosis};
 use nightshift_protocol::attempt_memory::Correction;
 use nightshift_protocol::baseline::{Baseline, BaselineKind};
 use nightshift_protocol::gpu_text::significant;
-use nightshift_protocol::measurement::{CompilerReport, LoopNote, Measurement, Profile};
+use nightshift_protocol::machine::CoreFacts;
+use nightshift_protocol::measurement::{CompilerReport, InnerLoop, LoopNote, Measurement, Profile};
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::tune::TuneReport;
@@ -20,6 +21,8 @@ const MAX_COMPILE_ERRORS: usize = 20;
 const MAX_FAILED_CASES: usize = 8;
 /// Most notes about loops in a prompt, of each kind.
 const MAX_LOOP_NOTES: usize = 12;
+/// What shows that a program uses vectors itself, by intrinsics or by types of the compiler.
+const VECTORS_BY_HAND: [&str; 4] = ["_mm", "vector_size", "arm_neon.h", "arm_sve.h"];
 /// Most variants of a search that are told.
 const MAX_TUNED_VARIANTS: usize = 32;
 /// Most findings in a prompt.
@@ -39,6 +42,8 @@ pub(crate) struct MachineView {
     features: String,
     memory_mib: u64,
     last_level_cache_kib: Option<u64>,
+    /// Caches, threads and clock of a core, in words; empty where nothing is known.
+    core: String,
     compiler: String,
     flags: String,
     baseline_ms: Option<String>,
@@ -58,6 +63,7 @@ impl MachineView {
             features: machine.features.join(", "),
             memory_mib: machine.memory_bytes / MIB,
             last_level_cache_kib: machine.last_level_cache_bytes.map(|bytes| bytes / KIB),
+            core: machine.core.as_ref().map_or_else(String::new, core),
             compiler: toolchain.version.clone(),
             flags: toolchain.flags.join(" "),
             baseline_ms: Some(prepared.baseline_median_ns).filter(|ns| *ns > 0.0).map(milliseconds),
@@ -71,6 +77,16 @@ impl MachineView {
             device: DeviceView::new(prepared),
         }
     }
+}
+
+fn core(core: &CoreFacts) -> String {
+    let known = [
+        core.max_clock_mhz.map(|mhz| format!("up to {mhz} MHz")),
+        core.l1_bytes.map(|bytes| format!("{} KiB of first-level cache for data", bytes / KIB)),
+        core.l2_bytes.map(|bytes| format!("{} KiB of second-level cache", bytes / KIB)),
+        core.threads.map(|threads| format!("{threads} hardware threads")),
+    ];
+    known.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Another way to run the reference, where it was measured.
@@ -197,6 +213,14 @@ struct CompilerView {
     scalar_math_calls: Vec<String>,
     vectorized: Vec<LoopNote>,
     missed: Vec<LoopNote>,
+    inner_loop: Option<InnerLoopView>,
+}
+
+#[derive(Serialize)]
+struct InnerLoopView {
+    counts: String,
+    /// Its first instructions, and how many follow.
+    assembly: String,
 }
 
 impl AttemptView {
@@ -207,6 +231,8 @@ impl AttemptView {
         let cases = check.map(|check| check.cases.as_slice()).unwrap_or_default();
         let measured = attempt.published();
         let gpu = GpuView::new(attempt);
+        let uses_vectors =
+            source.as_deref().is_some_and(|source| VECTORS_BY_HAND.iter().any(|word| source.contains(word)));
         let compiler = attempt.profile.as_ref().map(|profile| &profile.compiler).or(build.map(|build| &build.report));
         Self {
             number: attempt.number,
@@ -234,7 +260,7 @@ impl AttemptView {
             measurement: measured.map(measurement),
             tuning: tuning(attempt),
             profile: attempt.profile.as_ref().map(profile),
-            compiler: compiler.filter(|_| gpu.is_none()).map(compiler_view),
+            compiler: compiler.filter(|_| gpu.is_none()).map(|report| compiler_view(report, uses_vectors)),
             gpu,
             diagnosis: attempt.diagnosis.clone(),
             correction: attempt.correction.clone(),
@@ -324,13 +350,11 @@ fn profile(profile: &Profile) -> ProfileView {
     }
 }
 
-fn compiler_view(report: &CompilerReport) -> CompilerView {
+/// What the compiler says of its vectorizer tells nothing of a program that `uses_vectors` itself.
+fn compiler_view(report: &CompilerReport, uses_vectors: bool) -> CompilerView {
+    let most = if uses_vectors { 0 } else { MAX_LOOP_NOTES };
     let notes = |notes: &[LoopNote]| -> Vec<LoopNote> {
-        notes
-            .iter()
-            .take(MAX_LOOP_NOTES)
-            .map(|note| LoopNote { line: note.line, message: line(&note.message) })
-            .collect()
+        notes.iter().take(most).map(|note| LoopNote { line: note.line, message: line(&note.message) }).collect()
     };
     CompilerView {
         instructions: report.instructions,
@@ -339,6 +363,28 @@ fn compiler_view(report: &CompilerReport) -> CompilerView {
         scalar_math_calls: report.scalar_math_calls.iter().take(MAX_LOOP_NOTES).cloned().collect(),
         vectorized: notes(&report.vectorized_loops),
         missed: notes(&report.missed_loops),
+        inner_loop: report.inner_loop.as_ref().map(inner_loop),
+    }
+}
+
+fn inner_loop(found: &InnerLoop) -> InnerLoopView {
+    let mut assembly = found.assembly.iter().map(|text| line(text)).collect::<Vec<_>>();
+    let shown = u64::try_from(assembly.len()).unwrap_or(u64::MAX);
+    if let Some(more) = found.instructions.checked_sub(shown).filter(|more| *more > 0) {
+        assembly.push(format!("; {more} more"));
+    }
+    InnerLoopView {
+        counts: format!(
+            "{} instructions in `{}`: {} of floating-point arithmetic, {} loads, {} stores, {} shuffles, {} accesses to the stack",
+            found.instructions,
+            line(&found.function),
+            found.arithmetic,
+            found.loads,
+            found.stores,
+            found.shuffles,
+            found.stack_accesses
+        ),
+        assembly: assembly.join("\n"),
     }
 }
 

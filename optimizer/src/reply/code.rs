@@ -90,11 +90,24 @@ pub fn extract_program(reply: &str, before: Option<&str>, form: CandidateForm) -
     if bytes > MAX_SOURCE_BYTES { Err(CodeProblem::TooLarge { bytes }) } else { Ok(edited) }
 }
 
-/// The one program of a reply. Blocks of other languages (a command line, an example of output) are passed over.
+/// What a program of this form defines; an illustration beside it does not.
+fn entry_point(form: CandidateForm) -> &'static str {
+    match form {
+        CandidateForm::Native => "ns_run",
+        CandidateForm::Torch => "class ModelNew",
+    }
+}
+
+/// The one program of a reply. Blocks of other languages (a command line, an example of output) are passed over, and so are further
+/// blocks where exactly one defines the program.
 pub fn extract_code(reply: &str, form: CandidateForm) -> Result<String, CodeProblem> {
     let text = strip_reasoning(reply);
     let mut programs: Vec<Block> =
         blocks(&text).into_iter().filter(|block| languages(form).contains(&block.language.as_str())).collect();
+    let defines = |block: &Block| block.content.contains(entry_point(form));
+    if programs.iter().filter(|block| defines(block)).count() == 1 {
+        programs.retain(defines);
+    }
     let count = programs.len();
     let Some(program) = programs.pop() else {
         let language = languages(form).get(1).copied().unwrap_or_default();
@@ -128,6 +141,19 @@ mod tests {
 
     fn extract_program(reply: &str, before: Option<&str>) -> Result<String, CodeProblem> {
         super::extract_program(reply, before, CandidateForm::Native)
+    }
+
+    #[test]
+    fn of_several_blocks_the_one_that_defines_the_program_counts() {
+        let program = "#include \"nightshift.h\"\nNS_EXPORT int ns_run();\n";
+        let idea = "for (;;) {}";
+        let reply = format!("The loop:\n```cpp\n{idea}\n```\nSo:\n```cpp\n{program}```\nor\n```\n{idea}\n```\n");
+        assert_eq!(extract_code(&reply).as_deref(), Ok(program));
+        let twice = format!("```cpp\n{program}```\n```cpp\n{program}```\n");
+        assert_eq!(extract_code(&twice), Err(CodeProblem::SeveralBlocks { count: 2 }));
+        let model = "class ModelNew:\n    pass\n";
+        let torch = format!("```python\nimport torch\n```\n```python\n{model}```\n");
+        assert_eq!(super::extract_code(&torch, CandidateForm::Torch).as_deref(), Ok(model));
     }
 
     #[test]

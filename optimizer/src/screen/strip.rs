@@ -1,12 +1,13 @@
 //! C++ and CUDA without text that could address a model: for the judge, and for rules that look at code alone.
 
+use super::assembly::{self, Assembly};
 use super::lexer::{self, Lexeme};
 
-/// Returns the source without comments, contents of literals, `#if 0` regions and texts of directives. Lines keep their
-/// numbers.
+/// Returns the source without comments, contents of literals, `#if 0` regions and texts of directives. Of inline assembly the
+/// instructions and constraints stay. Lines keep their numbers.
 #[must_use]
 pub fn strip_comments_and_strings(source: &str) -> String {
-    let code = without_texts(&lexer::canonical(source), IncludeNames::WithoutBlanks);
+    let code = stripped(&lexer::canonical(source), IncludeNames::WithoutBlanks, &mut Some(Assembly::default()));
     let lines: Vec<String> = code
         .split('\n')
         .map(|line| match lexer::directive_of(line) {
@@ -27,16 +28,29 @@ pub(super) enum IncludeNames {
 
 /// Returns a canonical source without comments and contents of literals.
 pub(super) fn without_texts(canonical: &str, names: IncludeNames) -> String {
+    stripped(canonical, names, &mut None)
+}
+
+fn stripped(canonical: &str, names: IncludeNames, assembly: &mut Option<Assembly>) -> String {
     let mut out = String::with_capacity(canonical.len());
     for (lexeme, text) in lexer::lexemes(canonical) {
         match lexeme {
-            Lexeme::Code => out.push_str(text),
+            Lexeme::Code => {
+                if let Some(assembly) = assembly {
+                    assembly.read(text);
+                }
+                out.push_str(text);
+            }
             Lexeme::Comment => {
                 out.push(' ');
                 out.extend(text.chars().filter(|c| *c == '\n'));
             }
             Lexeme::Text => {
-                out.push_str("\"\"");
+                out.push('"');
+                if assembly.as_ref().is_some_and(Assembly::is_open) {
+                    out.push_str(&assembly::instructions(text));
+                }
+                out.push('"');
                 out.extend(text.chars().filter(|c| *c == '\n'));
             }
             Lexeme::Character => out.push_str("' '"),

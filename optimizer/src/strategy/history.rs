@@ -1,23 +1,28 @@
-//! Earlier attempts in one line each, for the agents: bounded in number and length.
+//! Earlier attempts in one line each, for the agents: what each changed, and what it brought. Bounded in number and length.
 
 use std::fmt::Write as _;
 
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::verdict::Severity;
 
+use super::method;
+use super::state::RunState;
+
 /// Most lines that an agent is given; older attempts are left out.
 pub const MAX_HISTORY_LINES: usize = 20;
 /// Longest line, in characters.
-pub const MAX_HISTORY_LINE_CHARS: usize = 400;
+pub const MAX_HISTORY_LINE_CHARS: usize = 500;
+/// What an attempt was asked for, in a line.
+const MAX_ASKED_CHARS: usize = 240;
 
 /// One line for each attempt, oldest first.
-pub(super) fn lines(attempts: &[Attempt]) -> Vec<String> {
+pub(super) fn lines(run: &RunState, attempts: &[Attempt]) -> Vec<String> {
     let skipped = attempts.len().saturating_sub(MAX_HISTORY_LINES);
-    attempts.iter().skip(skipped).map(line).collect()
+    attempts.iter().skip(skipped).map(|attempt| line(run, attempt)).collect()
 }
 
 /// Writing into a string cannot fail.
-fn line(attempt: &Attempt) -> String {
+fn line(run: &RunState, attempt: &Attempt) -> String {
     let mut text = format!(
         "attempt {} (plan {}, subtask {}, {}",
         attempt.number,
@@ -29,20 +34,41 @@ fn line(attempt: &Attempt) -> String {
         let _ = write!(text, " from attempt {parent}");
     }
     text.push_str("): ");
+    if let Some(asked) = asked(run, attempt) {
+        let _ = write!(text, "{asked}; ");
+    }
+    if let Some(tuning) = &attempt.tuning {
+        let chosen = tuning.chosen().map_or_else(|| "values as written".to_owned(), |v| tuning.values_text(&v.values));
+        let _ = write!(text, "tuned to {chosen}; ");
+    }
     text.push_str(attempt.outcome.as_str());
     // What was found out later may have made the time worthless.
     if let Some(speedup) = attempt.speedup().filter(|_| attempt.outcome.is_correct()) {
         let confirmed = if attempt.confirmation.is_some() { "confirmed" } else { "measured once" };
         let _ = write!(text, ", {:.3}x [{:.3}, {:.3}], {confirmed}", speedup.estimate, speedup.low, speedup.high);
     }
+    if let Some(gain) = attempt.gain {
+        let _ = write!(text, "; {:.2}x over attempt {}", gain.measured, gain.over);
+        if let Some(expected) = gain.expected {
+            let _ = write!(text, " where {expected:.2}x was expected");
+        }
+    }
     if let Some(cause) = cause(attempt) {
         text.push_str(": ");
         text.push_str(&cause);
     }
-    if let Some(diagnosis) = &attempt.diagnosis {
-        let _ = write!(text, "; issue: {}; advised: {}", diagnosis.critical_issue, diagnosis.modification);
-    }
     one_line(&text)
+}
+
+/// What the attempt was to change.
+fn asked(run: &RunState, attempt: &Attempt) -> Option<String> {
+    if let Some(modification) = &attempt.modification {
+        return Some(shortened(&modification.text, MAX_ASKED_CHARS));
+    }
+    let number = method::of(run, attempt)?;
+    let index = usize::try_from(number.checked_sub(1)?).ok()?;
+    let text = method::subtask(run, attempt)?.methods.get(index)?;
+    Some(format!("method {number}: {}", shortened(text, MAX_ASKED_CHARS)))
 }
 
 /// Why an attempt failed, in a few words.
@@ -92,10 +118,15 @@ pub(super) fn cause(attempt: &Attempt) -> Option<String> {
 
 /// One line of at most [`MAX_HISTORY_LINE_CHARS`] characters.
 pub(super) fn one_line(text: &str) -> String {
+    shortened(text, MAX_HISTORY_LINE_CHARS)
+}
+
+/// One line of at most so many characters.
+pub(super) fn shortened(text: &str, most: usize) -> String {
     let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match flat.char_indices().nth(MAX_HISTORY_LINE_CHARS) {
+    match flat.char_indices().nth(most) {
         None => flat,
-        Some(_) => flat.chars().take(MAX_HISTORY_LINE_CHARS - 1).chain(std::iter::once('…')).collect(),
+        Some(_) => flat.chars().take(most - 1).chain(std::iter::once('…')).collect(),
     }
 }
 

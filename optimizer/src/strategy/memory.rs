@@ -1,18 +1,22 @@
-//! What a run remembers of its attempts, for the agents: the best one pinned, what was tried, which errors came again.
+//! What a run remembers of its attempts, for the agents: the best one pinned, what was tried and what not, which errors came again.
 //! Bounded by an estimate of tokens; what does not fit is counted.
 
 use nightshift_protocol::attempt::Attempt;
-use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, PinnedBest};
+use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, PinnedBest, UntriedModification};
 
 use super::attempt::confirmed_estimate;
-use super::history::{cause, one_line};
-use super::modification::tried;
+use super::history::{cause, one_line, shortened};
+use super::modification::{same_modification, tried};
 use super::state::RunState;
 
 /// Most tokens of a memory, estimated.
 pub const MAX_MEMORY_TOKENS: usize = 4_000;
 /// Of these, what errors may take.
 const MAX_ERROR_TOKENS: usize = 1_500;
+/// Longest text of a change, in characters: the whole of what a diagnosis advises, as a rule.
+const MAX_CHANGE_CHARS: usize = 1_000;
+/// Most changes that were advised and never asked for.
+const MAX_UNTRIED: usize = 6;
 /// Characters that a token has at least, on average.
 const CHARS_PER_TOKEN: usize = 4;
 /// What an entry takes beside its text: numbers, outcome, words around them.
@@ -26,7 +30,7 @@ pub(super) fn of(run: &RunState, attempts: &[Attempt]) -> AttemptMemory {
     let used: usize = errors.iter().map(|error| tokens(&error.message)).sum();
     let mut changes = tried(attempts, run.limits().min_gain);
     for change in &mut changes {
-        change.text = one_line(&change.text);
+        change.text = shortened(&change.text, MAX_CHANGE_CHARS);
     }
     // The newest first, so that the oldest ones are left out.
     changes.reverse();
@@ -36,9 +40,33 @@ pub(super) fn of(run: &RunState, attempts: &[Attempt]) -> AttemptMemory {
     AttemptMemory {
         best: best(attempts),
         tried: changes,
+        untried: untried(run, attempts),
         errors,
         left_out: errors_left_out.saturating_add(changes_left_out),
     }
+}
+
+/// Changes that a diagnosis of these attempts advised and that no attempt of the run was asked for, the newest first. A change of
+/// plan or subtask does not take them away.
+fn untried(run: &RunState, attempts: &[Attempt]) -> Vec<UntriedModification> {
+    let asked: Vec<&str> = run.attempts.iter().filter_map(|a| Some(a.modification.as_ref()?.text.as_str())).collect();
+    let mut untried: Vec<UntriedModification> = Vec::new();
+    for attempt in attempts.iter().rev() {
+        let Some(diagnosis) = &attempt.diagnosis else { continue };
+        let is_same = |text: &str| same_modification(text, &diagnosis.modification);
+        if asked.iter().any(|text| is_same(text)) || untried.iter().any(|other| is_same(&other.text)) {
+            continue;
+        }
+        untried.push(UntriedModification {
+            text: shortened(&diagnosis.modification, MAX_CHANGE_CHARS),
+            attempt: attempt.number,
+            expected_gain: diagnosis.expected_gain,
+        });
+        if untried.len() == MAX_UNTRIED {
+            break;
+        }
+    }
+    untried
 }
 
 /// The fastest of those that a fresh process confirmed.

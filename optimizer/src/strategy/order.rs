@@ -4,15 +4,19 @@ use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::workflow::{StepOrder, WorkflowError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{Attempt, Bound, Stage};
-use nightshift_protocol::attempt_memory::AttemptMemory;
+use nightshift_protocol::attempt_memory::{AttemptMemory, NearAttempt};
 use nightshift_protocol::budget::{Amount, Resource};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::{DeviceUse, Executor, Needs};
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::needs::Tool;
 use nightshift_protocol::step::{CodeRequest, StepInput, StepKind};
 
 use super::state::{AttemptStep, Open, Phase, RunState, broken};
-use super::{history, memory, sanitize, tune};
+use super::{history, memory, method, sanitize, tune};
+
+/// A program is nearly as fast as another from this share of its speedup on.
+const NEAR_SHARE: f64 = 0.9;
 
 /// Two builds of the reference, its checks and its baseline.
 const PREPARE_TASK_TIMEOUT_MS: u64 = 15 * 60_000;
@@ -137,7 +141,8 @@ fn order(run: &RunState, key: String, open: Open) -> Result<StepOrder, WorkflowE
             prepared: Box::new(run.prepared()?.clone()),
             previous: Box::new(run.plan()?.clone()),
             reason: reason.clone(),
-            history: history::lines(&run.attempts),
+            best: run.best().cloned().map(Box::new),
+            history: history::lines(run, &run.attempts),
             memory: memory::of(run, &run.attempts),
             hints: run.advice(),
         },
@@ -167,7 +172,7 @@ fn earlier(run: &RunState, number: u32) -> Result<(Vec<String>, AttemptMemory), 
         return Ok((Vec::new(), AttemptMemory::default()));
     }
     let earlier = run.earlier_than(number);
-    Ok((history::lines(earlier), memory::of(run, earlier)))
+    Ok((history::lines(run, earlier), memory::of(run, earlier)))
 }
 
 fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepInput, WorkflowError> {
@@ -187,6 +192,9 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
                     subtask: attempt.subtask,
                     parent: parent.map(|parent| Box::new(parent.clone())),
                     modification: attempt.modification.clone(),
+                    method: method::of(run, attempt)
+                        .filter(|_| attempt.candidate.is_none_or(|candidate| candidate.group.is_some())),
+                    near: near(run, attempt)?,
                     candidate: attempt.candidate,
                     history,
                     memory,
@@ -264,6 +272,27 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
             parent_bound: bound_before(run, attempt),
         },
     })
+}
+
+/// Returns the newest program before an attempt, where it is right, nearly as fast as the one that the attempt starts from, and
+/// another: what helped in it may be taken over.
+fn near(run: &RunState, attempt: &Attempt) -> Result<Option<NearAttempt>, WorkflowError> {
+    if !run.strategy()?.remembers() || attempt.stage != Stage::Optimize {
+        return Ok(None);
+    }
+    let parent = attempt.parent.and_then(|number| run.attempt(number));
+    let newest = run.earlier_than(attempt.number).iter().rev().find(|earlier| earlier.source.is_some());
+    let Some((parent, newest)) = parent.zip(newest) else { return Ok(None) };
+    if newest.number == parent.number || newest.source == parent.source || !newest.outcome.is_correct() {
+        return Ok(None);
+    }
+    let is_near = |speedup: Interval, of: Interval| speedup.estimate >= of.estimate * NEAR_SHARE;
+    let near = newest.speedup().zip(parent.speedup()).filter(|(speedup, of)| is_near(*speedup, *of));
+    Ok(newest.source.clone().zip(near).map(|(source, (speedup, _))| NearAttempt {
+        attempt: newest.number,
+        source,
+        speedup,
+    }))
 }
 
 fn library(attempt: &Attempt) -> Result<ArtifactHash, WorkflowError> {

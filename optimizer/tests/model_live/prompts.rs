@@ -2,7 +2,7 @@
 
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Stage};
 use nightshift_protocol::attempt_memory::{
-    AttemptMemory, Candidate, ErrorCluster, Modification, PinnedBest, TriedModification,
+    AttemptMemory, Candidate, ErrorCluster, Modification, PinnedBest, TriedModification, UntriedModification,
 };
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::step::{CodeRequest, StepInput, StepOutput};
@@ -39,6 +39,11 @@ fn memory() -> AttemptMemory {
     AttemptMemory {
         best: Some(PinnedBest { attempt: 3, speedup: Interval { estimate: 1.834, low: 1.801, high: 1.866 } }),
         tried: vec![tried("Unroll by four.", 1, true), tried("Fuse the passes.", 2, false)],
+        untried: vec![UntriedModification {
+            text: "Keep the row in registers.".to_owned(),
+            attempt: 3,
+            expected_gain: Some(1.3),
+        }],
         errors: vec![ErrorCluster {
             fingerprint: "0123456789ab".to_owned(),
             outcome: AttemptOutcome::CompileFailed,
@@ -59,6 +64,8 @@ async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32
             plan: plan_version(),
             subtask,
             modification: modification_of(parent.as_ref(), subtask),
+            method: None,
+            near: None,
             candidate: Some(Candidate { number: 2, of: 4, group: None }),
             parent: parent.map(Box::new),
             history: vec!["attempt 1: compile_failed".to_owned()],
@@ -101,7 +108,6 @@ async fn the_first_program_is_asked_for_with_everything_that_is_known() {
             "attempt 1: compile_failed",
             "The best program so far: attempt 3, 1.834x (1.801 to 1.866), confirmed.",
             "- Unroll by four. (attempt 1: brought 0.97x, 1.30x was expected)",
-            "- Fuse the passes. (attempt 2: brought 1.20x, 1.30x was expected)",
             "- compile_failed in attempts 1, 2: line 2: expected ';'",
             "3 older entries are left out.",
             "This is candidate 2 of 4",

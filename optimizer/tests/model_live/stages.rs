@@ -73,6 +73,8 @@ pub(crate) fn input(bench: &Bench, name: &str, program: &str) -> StepInput {
             subtask: 1,
             parent,
             modification: None,
+            method: None,
+            near: None,
             candidate: None,
             history: Vec::new(),
             memory,
@@ -85,7 +87,7 @@ pub(crate) fn input(bench: &Bench, name: &str, program: &str) -> StepInput {
         "plan" => StepInput::Plan { task, prepared, hints },
         "replan2" => {
             let (previous, reason) = (Box::new(plan), "it stagnated".to_owned());
-            StepInput::Replan { task, prepared, previous, reason, history, memory, hints }
+            StepInput::Replan { task, prepared, previous, reason, best: None, history, memory, hints }
         }
         "judge" => StepInput::Judge {
             task,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use nightshift_protocol::measurement::Profile;
 use nightshift_protocol::plan::{Plan, Subtask, SubtaskLimits};
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::TaskSpec;
@@ -25,8 +26,10 @@ pub(super) struct Grounds {
 }
 
 impl Grounds {
-    pub(super) fn of(spec: &TaskSpec, prepared: &PreparedTask) -> Self {
-        Self { shares: Shares::of(spec, prepared.profile.as_deref()), roofline: Roofline::of(spec, prepared) }
+    /// `of_attempt` is the profile of the best attempt, where there is one.
+    pub(super) fn of(spec: &TaskSpec, prepared: &PreparedTask, of_attempt: Option<&Profile>) -> Self {
+        let roofline = Roofline::of(spec, prepared, of_attempt);
+        Self { shares: Shares::of(spec, prepared.profile.as_deref()), roofline }
     }
 }
 

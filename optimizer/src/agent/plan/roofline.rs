@@ -3,6 +3,7 @@
 
 use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::gpu_text::significant;
+use nightshift_protocol::measurement::Profile;
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::{Target, TaskSpec};
 
@@ -52,10 +53,10 @@ pub(super) struct Roofline {
 impl Roofline {
     /// Caches are emptied before each measured call, so that no program is faster than its compulsory traffic. Of the
     /// arithmetic the fastest counts, which are the tensor cores of a GPU: whether a program may round so far is for the
-    /// tolerance to say.
-    pub(super) fn of(spec: &TaskSpec, prepared: &PreparedTask) -> Self {
+    /// tolerance to say. Peaks that were measured come from the profile of the reference, or of an attempt where it has none.
+    pub(super) fn of(spec: &TaskSpec, prepared: &PreparedTask, of_attempt: Option<&Profile>) -> Self {
         let peaks = prepared.machine.gpus.first().map(DevicePeaks::of).unwrap_or_default();
-        let profile = prepared.profile.as_deref();
+        let profile = prepared.profile.as_deref().or(of_attempt);
         let bytes_per_s = peaks.bytes_per_s.or(profile.map(|profile| profile.peak_bytes_per_s));
         let flops_per_s = match spec.target {
             Target::Cuda => peaks.tensor_flops_per_s,
@@ -188,10 +189,10 @@ mod tests {
     fn the_lower_roof_limits() {
         let prepared = prepared(true, None);
         // 4.8 TB/s and, at 1980 MHz, 1070 TFLOP/s of the tensor cores.
-        let memory = Roofline::of(&spec("cuda", Some(1e9), Some(4.8e8)), &prepared);
+        let memory = Roofline::of(&spec("cuda", Some(1e9), Some(4.8e8)), &prepared, None);
         let floor = memory.limit().unwrap();
         assert!(floor.by == Roof::Memory && (floor.speedup - 10.0).abs() < 1e-9, "{floor:?}");
-        let compute = Roofline::of(&spec("cuda", Some(1.07e11), Some(4.8e6)), &prepared);
+        let compute = Roofline::of(&spec("cuda", Some(1.07e11), Some(4.8e6)), &prepared, None);
         let floor = compute.limit().unwrap();
         assert!(floor.by == Roof::Compute && (floor.speedup - 10.0).abs() < 0.1, "{floor:?}");
         assert!(floor.reason.contains("tensor cores"), "{}", floor.reason);
@@ -201,11 +202,11 @@ mod tests {
 
     #[test]
     fn what_is_not_known_limits_nothing_and_says_why() {
-        let silent = Roofline::of(&spec("cuda", None, None), &prepared(true, None));
+        let silent = Roofline::of(&spec("cuda", None, None), &prepared(true, None), None);
         assert_eq!(silent.limit(), None);
         assert_eq!(silent.unknown.len(), 2);
         assert!(silent.unknown[1].contains("`flops`"), "{:?}", silent.unknown);
-        let unmeasured = Roofline::of(&spec("cpu", Some(1e6), Some(1e6)), &prepared(false, None));
+        let unmeasured = Roofline::of(&spec("cpu", Some(1e6), Some(1e6)), &prepared(false, None), None);
         assert_eq!(unmeasured.limit(), None);
         assert!(unmeasured.unknown.iter().all(|line| line.contains("not known")), "{:?}", unmeasured.unknown);
     }
@@ -213,11 +214,11 @@ mod tests {
     #[test]
     fn a_processor_has_the_peaks_that_were_measured() {
         let measured = prepared(false, Some((1e10, 1e10)));
-        let roofline = Roofline::of(&spec("cpu", Some(5e6), Some(1e6)), &measured);
+        let roofline = Roofline::of(&spec("cpu", Some(5e6), Some(1e6)), &measured, None);
         let floor = roofline.limit().unwrap();
         assert!(floor.by == Roof::Compute && (floor.speedup - 2.0).abs() < 1e-9, "{floor:?}");
         // The peak of a GPU's profile leaves out its tensor cores: it is no roof.
-        let on_cuda = Roofline::of(&spec("cuda", Some(5e6), None), &measured);
+        let on_cuda = Roofline::of(&spec("cuda", Some(5e6), None), &measured, None);
         assert_eq!(on_cuda.limit(), None);
     }
 }

@@ -1,0 +1,37 @@
+//! The speedup at which the run is done, as the agents are told it.
+
+use nightshift_protocol::baseline::{BaselineKind, TargetBaseline};
+use nightshift_protocol::gpu_text::significant;
+use nightshift_protocol::step::PreparedTask;
+use nightshift_protocol::task::TaskGoal;
+use serde::Serialize;
+
+/// The target of a run.
+#[derive(Serialize)]
+pub(super) struct RunTarget {
+    /// Speedup over `over`.
+    speedup: String,
+    /// What it is meant over.
+    over: String,
+    /// The same over the reference, where `over` is another baseline.
+    over_reference: Option<String>,
+    /// The same as a number.
+    #[serde(skip)]
+    pub(super) value_over_reference: f64,
+}
+
+impl RunTarget {
+    pub(super) fn of(goal: &TaskGoal, prepared: &PreparedTask) -> Option<Self> {
+        let target = goal.target_speedup.filter(|target| target.is_finite())?;
+        let fastest = prepared.fastest_baseline().filter(|fastest| {
+            goal.target_baseline == Some(TargetBaseline::Fastest) && fastest.kind != BaselineKind::Reference
+        });
+        let value_over_reference = fastest.map_or(target, |fastest| target * fastest.speedup.estimate);
+        Some(Self {
+            speedup: significant(target),
+            over: fastest.map_or_else(|| "the reference".to_owned(), |fastest| fastest.kind.label().to_owned()),
+            over_reference: fastest.map(|_| significant(value_over_reference)),
+            value_over_reference,
+        })
+    }
+}
