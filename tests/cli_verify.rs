@@ -16,7 +16,7 @@ mod processes;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use binary::{expect_exit, json_lines, nightshift};
@@ -439,54 +439,92 @@ fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     holds()
 }
 
-/// Sends the signal of Ctrl-C to the process group, as a terminal does, while the program `endless.cpp` runs. Examines
-/// how the command ends and what it leaves.
-#[expect(clippy::disallowed_methods, reason = "the test sends a signal")]
+/// A command that judges a program which never returns.
+struct Endless {
+    folder: TempDir,
+    child: Child,
+    /// The processes that the command started.
+    tree: Vec<processes::Process>,
+    is_running: bool,
+}
+
+impl Endless {
+    /// Starts the command and waits until the program `endless.cpp` runs.
+    fn start(mark: &str, args: &[&str]) -> Self {
+        // The kernel cuts names of threads after 15 bytes.
+        let name = format!("{mark}{}", std::process::id());
+        let folder = folder_with(&[("endless.cpp", &endless(&name)), ("right.cpp", &right(2))]);
+        let file = folder.path().join("gaussian/task.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{text}\n[limits]\ncall_timeout_ms = 60000\n")).unwrap();
+        let temporary = folder.path().join("tmp");
+        std::fs::create_dir(&temporary).unwrap();
+        for open in [folder.path(), &temporary] {
+            // A program may run as another user.
+            std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut command = Self::command(&folder, args);
+        let mut child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        holds_within(MAX_START, || runs(&name) || child.try_wait().unwrap().is_some());
+        let (is_running, tree) = (runs(&name), processes::descendants(child.id()));
+        Self { folder, child, tree, is_running }
+    }
+
+    /// Returns the command with folders of its own for what it writes.
+    fn command(folder: &TempDir, args: &[&str]) -> Command {
+        let mut command = verify(folder.path(), args);
+        command
+            .arg("--json")
+            .env("TMPDIR", folder.path().join("tmp"))
+            .env("NIGHTSHIFT_WORKER__CACHE_DIR", folder.path().join("cache"));
+        command
+    }
+
+    /// Sends a signal to the command's process group, waits for its end and that of its processes, and returns what it said.
+    #[expect(clippy::disallowed_methods, reason = "the test sends a signal")]
+    fn end_by(self, signal: &str) -> (TempDir, Output) {
+        let Self { folder, mut child, tree, is_running } = self;
+        let id = child.id();
+        if is_running {
+            assert!(Command::new("kill").args([signal, "--", &format!("-{id}")]).status().unwrap().success());
+        }
+        let has_ended = holds_within(MAX_END, || child.try_wait().unwrap().is_some());
+        if !has_ended {
+            processes::kill_tree(id);
+        }
+        let output = child.wait_with_output().unwrap();
+        let said = format!("{}\n{}", stdout(&output), stderr(&output));
+        assert!(is_running, "the program did not start: {said}");
+        assert!(has_ended, "the command did not end at the signal: {said}");
+        assert!(!tree.is_empty(), "the command started processes: {said}");
+        let are_gone = holds_within(MAX_CLEANUP, || !tree.iter().any(processes::Process::is_alive));
+        assert!(are_gone, "processes survived the command: {tree:?}");
+        (folder, output)
+    }
+}
+
+/// Returns the files in the folders for temporary files.
+fn left_files(folder: &Path) -> Vec<PathBuf> {
+    let folders = [folder.join("tmp"), folder.join("cache/scratch")];
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Sends the signal of Ctrl-C, as a terminal does. Examines how the command ends and what it leaves.
 fn interrupt(mark: &str, args: &[&str]) {
-    // The kernel cuts names of threads after 15 bytes.
-    let name = format!("{mark}{}", std::process::id());
-    let folder = folder_with(&[("endless.cpp", &endless(&name)), ("right.cpp", &right(2))]);
-    let file = folder.path().join("gaussian/task.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, format!("{text}\n[limits]\ncall_timeout_ms = 60000\n")).unwrap();
-    let (temporary, cache) = (folder.path().join("tmp"), folder.path().join("cache"));
-    std::fs::create_dir(&temporary).unwrap();
-    for open in [folder.path(), &temporary] {
-        // A program may run as another user.
-        std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let mut child = verify(folder.path(), args)
-        .arg("--json")
-        .env("TMPDIR", &temporary)
-        .env("NIGHTSHIFT_WORKER__CACHE_DIR", &cache)
-        .process_group(0)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let id = child.id();
-    holds_within(MAX_START, || runs(&name) || child.try_wait().unwrap().is_some());
-    let (is_running, tree) = (runs(&name), processes::descendants(id));
-    if is_running {
-        assert!(Command::new("kill").args(["-INT", "--", &format!("-{id}")]).status().unwrap().success());
-    }
-    let has_ended = holds_within(MAX_END, || child.try_wait().unwrap().is_some());
-    if !has_ended {
-        processes::kill_tree(id);
-    }
-    let output = child.wait_with_output().unwrap();
+    let (folder, output) = Endless::start(mark, args).end_by("-INT");
     let said = format!("{}\n{}", stdout(&output), stderr(&output));
-    assert!(is_running, "the program did not start: {said}");
-    assert!(has_ended, "the command did not end at the signal: {said}");
-    assert!(!tree.is_empty(), "the command started processes: {said}");
-    let are_gone = holds_within(MAX_CLEANUP, || !tree.iter().any(processes::Process::is_alive));
-    assert!(are_gone, "processes survived the command: {tree:?}");
-    for left in [&temporary, &cache.join("scratch")] {
-        let files: Vec<PathBuf> = std::fs::read_dir(left).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert!(files.is_empty(), "files are left: {files:?}");
-    }
+    assert_eq!(left_files(folder.path()), [PathBuf::new(); 0], "files are left");
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert_eq!(document(&output)["error"]["code"], "command.interrupted", "{said}");
+}
+
+#[test]
+fn what_a_killed_judgement_leaves_is_removed_by_the_next_one() {
+    let (folder, _) = Endless::start("killed", &["gaussian", "endless.cpp"]).end_by("-KILL");
+    assert!(!left_files(folder.path()).is_empty(), "a killed command removes nothing");
+    expect_right(&mut Endless::command(&folder, &["gaussian", "right.cpp"]));
+    assert_eq!(left_files(folder.path()), [PathBuf::new(); 0], "files are left");
 }
 
 #[test]

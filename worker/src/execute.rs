@@ -95,7 +95,7 @@ impl Workbench {
             .with_scratch(scratch.folder().to_path_buf())
             .with_bytecode(config.cache_dir.join("bytecode"));
         let jail = jail_host_of(&config.executable, &config.cache_dir);
-        let host = Host { jail, python: Some(Arc::new(python)) };
+        let host = Host { jail, python: Some(Arc::new(python)), scratch: scratch.folder().to_path_buf() };
         let jail = &host.jail;
         let hardware = machine::this_hardware();
         let memory = MemoryBudget::new("this machine's memory", hardware.memory_bytes);

@@ -76,7 +76,7 @@ pub fn run_all<const N: usize>(tests: [GpuTest; N]) -> ExitCode {
 }
 
 pub fn host(means: SandboxChoice) -> Host {
-    Host::without_python(nvcc::jail(means))
+    Host::without_python(nvcc::jail(means), std::env::temp_dir())
 }
 
 /// A folder with programs.

@@ -14,7 +14,10 @@ use nightshift_toolchain::Host;
 pub const ROADS: [SandboxChoice; 3] = [SandboxChoice::Best, SandboxChoice::Landlock, SandboxChoice::Namespaces];
 
 pub fn host(means: SandboxChoice) -> Host {
-    Host::without_python(JailHost::new(PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means))
+    Host::without_python(
+        JailHost::new(PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means),
+        std::env::temp_dir(),
+    )
 }
 
 pub fn limits() -> Limits {

@@ -1,25 +1,28 @@
 //! What programs are built and run with on this machine.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use nightshift_sandbox::process::JailHost;
 
 use crate::python::{Python, PythonSearch};
 
-/// The binary of sandboxed processes, and the Python of this machine.
+/// The binary of sandboxed processes, the Python of this machine, and a folder.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// Starts sandboxed processes.
     pub jail: JailHost,
     /// Finds the Python that runs models of `PyTorch`; none where none is looked for.
     pub python: Option<Arc<PythonSearch>>,
+    /// Where processes get folders of their own. Whoever owns it removes what is left in it, also after a kill.
+    pub scratch: PathBuf,
 }
 
 impl Host {
     /// A host without a Python.
     #[must_use]
-    pub fn without_python(jail: JailHost) -> Self {
-        Self { jail, python: None }
+    pub fn without_python(jail: JailHost, scratch: PathBuf) -> Self {
+        Self { jail, python: None, scratch }
     }
 
     /// Returns the Python that runs models of `PyTorch`, or the reason why there is none. Blocks the first time.

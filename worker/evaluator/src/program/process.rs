@@ -117,7 +117,7 @@ impl Process {
         let nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
         let (channel, theirs) = pair().map_err(os("opening the runner's socket"))?;
         let (page, theirs_page) = ControlPage::new().map_err(os("making the control page"))?;
-        let folder = temporary_folder(&std::env::temp_dir(), "nightshift-program-");
+        let folder = temporary_folder(&host.scratch, "program-");
         let folder = folder.map_err(os("making a folder for the program"))?;
         let (python, scratch, mut read_only) =
             if kind.python { python_plan(host, &kind)? } else { (None, None, Vec::new()) };
