@@ -3,6 +3,7 @@
 mod agents;
 mod knowledge;
 mod late_router;
+mod unfinished;
 mod worker;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,6 +25,7 @@ use crate::random::random_text;
 use crate::server_file::{self, ServerFile};
 
 pub(crate) use agents::{catalog, check_model, key_lookup, note_silent_endpoint, prices};
+pub(crate) use unfinished::{PausedCampaign, Unfinished};
 pub(crate) use worker::{defaults, missing_devices, nvcc_folder, work, worker_config};
 
 /// Steps of agents that are carried out at once.
@@ -48,17 +50,20 @@ pub(crate) struct Start {
     pub(crate) bind: SocketAddr,
     /// Name of the server for people, over the configuration's.
     pub(crate) name: Option<String>,
+    /// What happens to unfinished campaigns that are found.
+    pub(crate) unfinished: Unfinished,
 }
 
 impl Start {
     /// A server for one question.
     pub(crate) fn asking() -> Self {
-        Self { drives: false, worker: false, bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), name: None }
+        let bind = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        Self { drives: false, worker: false, ..Self::driving(bind) }
     }
 
     /// A server that carries out runs, with a local worker.
     pub(crate) fn driving(bind: SocketAddr) -> Self {
-        Self { drives: true, worker: true, bind, name: None }
+        Self { drives: true, worker: true, bind, name: None, unfinished: Unfinished::GoOn }
     }
 }
 
@@ -71,6 +76,7 @@ pub(crate) struct Local {
     server: Running,
     worker: Option<LocalWorker>,
     known: bool,
+    paused: Vec<PausedCampaign>,
 }
 
 struct LocalWorker {
@@ -89,13 +95,14 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         Some(url) => SqlStore::open_postgres(url.expose_secret(), nightshift_store::PostgresOptions::default()).await?,
         None => SqlStore::open_sqlite(&data_dir, nightshift_store::OpenOptions::default()).await?,
     });
-    if start.drives
-        && let Err(failure) = knowledge::load(context, &*store).await
-    {
-        // The first failure is the one that tells.
-        let _ = store.close().await;
-        return Err(failure);
-    }
+    let paused = match prepare(context, &start, &store).await {
+        Ok(paused) => paused,
+        Err(failure) => {
+            // The first failure is the one that tells.
+            let _ = store.close().await;
+            return Err(failure);
+        }
+    };
     let token = config.server.token.clone().map_or_else(random_token, Ok)?;
     let worker_token = config.server.worker_token.clone().map_or_else(random_token, Ok)?;
     let settings = ServerConfig {
@@ -127,7 +134,7 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         }
     };
     let address = format!("http://{}", reachable(server.addr()));
-    let mut local = Local { address, token, data_dir, store, server, worker: None, known: false };
+    let mut local = Local { address, token, data_dir, store, server, worker: None, known: false, paused };
     match local.complete(context, &start, worker_token, fill) {
         Ok(()) => Ok(local),
         Err(failure) => {
@@ -135,6 +142,18 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
             let _ = local.shutdown().await;
             Err(failure)
         }
+    }
+}
+
+/// What is done in the database before its server carries out anything.
+async fn prepare(context: &Context, start: &Start, store: &SqlStore) -> Result<Vec<PausedCampaign>> {
+    if !start.drives {
+        return Ok(Vec::new());
+    }
+    knowledge::load(context, store).await?;
+    match &start.unfinished {
+        Unfinished::GoOn => Ok(Vec::new()),
+        Unfinished::Pause { except } => unfinished::pause(store, except.as_deref()).await,
     }
 }
 
@@ -189,6 +208,11 @@ impl Local {
     /// Whether other commands of this machine find it by its file.
     pub(crate) fn is_known(&self) -> bool {
         self.known
+    }
+
+    /// Unfinished campaigns that it left alone.
+    pub(crate) fn paused(&self) -> &[PausedCampaign] {
+        &self.paused
     }
 
     /// A client with all rights.

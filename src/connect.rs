@@ -6,7 +6,7 @@ use std::time::Duration;
 use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::Health;
 
-use crate::compose::{self, Local, Start};
+use crate::compose::{self, Local, Start, Unfinished};
 use crate::context::Context;
 use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::server_file;
@@ -22,7 +22,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(150);
 const LOCKED: &str = "store.locked";
 
 /// What a command wants to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Purpose {
     /// Read, or ask for something: nothing is carried out by a server of its own.
     Ask,
@@ -30,6 +30,8 @@ pub(crate) enum Purpose {
     Drive {
         /// Where a server of its own listens.
         bind: SocketAddr,
+        /// What a server of its own does with unfinished campaigns that it finds.
+        unfinished: Unfinished,
     },
 }
 
@@ -70,7 +72,7 @@ impl Session {
                 Answer::Nothing => None,
             };
             tries += 1;
-            match Self::start(context, purpose).await {
+            match Self::start(context, purpose.clone()).await {
                 // Another command may only look something up, or be on its way to write `server.json`.
                 Err(failure) if failure.error.code == LOCKED && tries < LOCK_TRIES => {
                     tokio::select! {
@@ -105,7 +107,7 @@ impl Session {
     async fn start(context: &Context, purpose: Purpose) -> Result<Self> {
         let start = match purpose {
             Purpose::Ask => Start::asking(),
-            Purpose::Drive { bind } => Start::driving(bind),
+            Purpose::Drive { bind, unfinished } => Start { unfinished, ..Start::driving(bind) },
         };
         let local = compose::start(context, start).await?;
         let client = local.client()?;
@@ -145,10 +147,10 @@ impl Session {
         purpose: Purpose,
         work: impl AsyncFnOnce(&Self) -> Result<T>,
     ) -> Result<T> {
-        let session = Self::open(context, purpose).await?;
+        let session = Self::open(context, purpose.clone()).await?;
         let done = tokio::select! {
             done = work(&session) => done,
-            () = asking_was_interrupted(context, purpose) => {
+            () = asking_was_interrupted(context, &purpose) => {
                 Err(Failure::new(INTERRUPTED, "stopped before the answer was there"))
             }
         };
@@ -160,7 +162,7 @@ impl Session {
 }
 
 /// Ends commands that only ask at the first signal; those that drive watch for it themselves.
-async fn asking_was_interrupted(context: &Context, purpose: Purpose) {
+async fn asking_was_interrupted(context: &Context, purpose: &Purpose) {
     match purpose {
         Purpose::Ask => context.interrupt.cancelled().await,
         Purpose::Drive { .. } => std::future::pending().await,

@@ -48,12 +48,24 @@ pub(crate) struct Submitted {
     pub(crate) continued: bool,
 }
 
+/// A campaign that is ready to be sent.
+pub(crate) struct Prepared {
+    /// The request.
+    pub(crate) spec: CampaignSpec,
+    /// Begin a new one in any case.
+    pub(crate) always_new: bool,
+    artifacts: Vec<Vec<u8>>,
+}
+
 /// Sends the tasks and creates the campaign. The same command again continues the campaign that it left unfinished;
 /// after that one has ended, it begins a new one.
-pub(crate) async fn submit(client: &Client, wanted: Wanted) -> Result<Submitted> {
-    let spec = upload(client, &wanted).await?;
+pub(crate) async fn submit(client: &Client, prepared: Prepared) -> Result<Submitted> {
+    let Prepared { spec, always_new, artifacts } = prepared;
+    for artifact in artifacts {
+        client.put_artifact(&artifact).await?;
+    }
     let equal = newest_equal(client, &spec).await?;
-    if let Some(found) = equal.as_ref().filter(|found| !wanted.always_new && found.summary.runs.unfinished() > 0) {
+    if let Some(found) = equal.as_ref().filter(|found| !always_new && found.summary.runs.unfinished() > 0) {
         let id = found.summary.id.clone();
         if found.summary.runs.paused > 0 {
             client.control_campaign(&id, ControlAction::Resume).await?;
@@ -69,17 +81,21 @@ pub(crate) async fn submit(client: &Client, wanted: Wanted) -> Result<Submitted>
     Ok(Submitted { id: created.campaign, continued: created.existed })
 }
 
-async fn upload(client: &Client, wanted: &Wanted) -> Result<CampaignSpec> {
-    let Models { model, plan } = &wanted.models;
-    let needs_script = plan.needs_script(model);
+/// Writes the request and the artifacts that it names.
+pub(crate) fn prepare(wanted: Wanted) -> Result<Prepared> {
+    let Models { model, plan } = wanted.models;
+    let needs_script = plan.needs_script(&model);
     let mut tasks = Vec::with_capacity(wanted.tasks.len());
+    let mut artifacts = Vec::new();
+    let mut add = |text: Vec<u8>| {
+        let hash = ArtifactHash::of(&text);
+        artifacts.push(text);
+        hash
+    };
     for task in &wanted.tasks {
         let bundle = serde_json::to_vec(&task.bundle).map_err(|error| unreadable(&error))?;
         let scripted_replies = match (needs_script, &task.replies) {
-            (true, Some(replies)) => {
-                let text = serde_json::to_vec(replies).map_err(|error| unreadable(&error))?;
-                Some(client.put_artifact(&text).await?)
-            }
+            (true, Some(replies)) => Some(add(serde_json::to_vec(replies).map_err(|error| unreadable(&error))?)),
             (true, None) => {
                 return Err(Failure::new(
                     "task.no_replies",
@@ -89,30 +105,27 @@ async fn upload(client: &Client, wanted: &Wanted) -> Result<CampaignSpec> {
             }
             (false, _) => None,
         };
-        tasks.push(CampaignTask {
-            name: task.bundle.spec.name.clone(),
-            bundle: client.put_artifact(&bundle).await?,
-            scripted_replies,
-        });
+        tasks.push(CampaignTask { name: task.bundle.spec.name.clone(), bundle: add(bundle), scripted_replies });
     }
-    Ok(CampaignSpec {
+    let spec = CampaignSpec {
         schema: CAMPAIGN_SCHEMA,
-        name: wanted.name.clone(),
-        model: model.clone(),
-        models: plan.clone(),
+        name: wanted.name,
+        model,
+        models: plan,
         knowledge: wanted.knowledge,
         untrusted_replies: wanted.untrusted_replies,
-        strategy: wanted.strategy.clone(),
-        goal: wanted.goal.clone(),
+        strategy: wanted.strategy,
+        goal: wanted.goal,
         allow_unsandboxed: wanted.allow_unsandboxed,
         budget: wanted.limits.budget,
-        schedule: wanted.limits.schedule.clone(),
+        schedule: wanted.limits.schedule,
         priority: wanted.limits.priority,
         weight: wanted.limits.weight,
-        gates: wanted.limits.gates.clone(),
-        labels: wanted.limits.labels.clone(),
+        gates: wanted.limits.gates,
+        labels: wanted.limits.labels,
         tasks,
-    })
+    };
+    Ok(Prepared { spec, always_new: wanted.always_new, artifacts })
 }
 
 /// The newest campaign that asked for exactly the same.

@@ -206,7 +206,7 @@ fn its_run(child: &mut Child, data_dir: &Path) -> String {
 }
 
 #[test]
-fn an_unfinished_campaign_that_goes_on_beside_a_new_one_is_named() {
+fn a_new_campaign_leaves_unfinished_ones_alone_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("data");
     let tasks = ["gaussian_a", "gaussian_b"].map(|name| tiny_task::write(folder.path(), name, &[16, 2]));
@@ -214,14 +214,30 @@ fn an_unfinished_campaign_that_goes_on_beside_a_new_one_is_named() {
     started.arg("run").arg(&tasks[0]).args(["--model", "scripted", "--exit"]);
     started.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut child = started.spawn().unwrap();
-    its_run(&mut child, &data_dir);
+    let left = its_run(&mut child, &data_dir);
     child.kill().unwrap();
     child.wait().unwrap();
+    let steps_of = || {
+        let log = json(&data_dir, &["logs", &left], 0);
+        log.iter().filter(|event| event["kind"] == "step_completed").count()
+    };
+    let done = steps_of();
 
     let output =
         expect_exit(nightshift(&data_dir).arg("run").arg(&tasks[1]).args(["--model", "scripted", "--exit"]), 0);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("goes on as well: gaussian_a (") && told.contains("nightshift pause"), "{told}");
+    assert!(
+        told.contains("paused an unfinished campaign") && told.contains("gaussian_a (") && told.contains("resume ID"),
+        "{told}"
+    );
+    assert_eq!(steps_of(), done, "no step of the other campaign was carried out");
+    assert_eq!(json(&data_dir, &["show", &left], 0)[0]["summary"]["status"], "paused");
+
+    // The same command as before goes on with its campaign without a pause.
+    let again = expect_exit(nightshift(&data_dir).arg("run").arg(&tasks[0]).args(["--model", "scripted", "--exit"]), 0);
+    let told = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(told.contains("continuing the unfinished campaign") && !told.contains("paused an unfinished"), "{told}");
+    assert_eq!(json(&data_dir, &["show", &left], 0)[0]["summary"]["status"], "completed");
 }
 
 #[test]

@@ -10,8 +10,9 @@ use nightshift_protocol::run::RunStatus;
 use serde_json::json;
 
 use super::bulk;
-use super::run::{OWN_ADDRESS, after};
+use super::run::{OWN_ADDRESS, after, note_paused};
 use crate::args::Resume;
+use crate::compose::Unfinished;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::Result;
@@ -28,7 +29,9 @@ pub(super) async fn run(context: &Context, args: Resume) -> Result<ExitCode> {
     if args.filters.dry_run {
         return bulk::run(context, &args.filters, BulkAction::Resume).await;
     }
-    let session = Session::open(context, Purpose::Drive { bind: OWN_ADDRESS }).await?;
+    let asks_for_some = args.id.is_some() || (args.filters.chooses() && !args.filters.all);
+    let unfinished = if asks_for_some { Unfinished::Pause { except: None } } else { Unfinished::GoOn };
+    let session = Session::open(context, Purpose::Drive { bind: OWN_ADDRESS, unfinished }).await?;
     let done = tokio::select! {
         done = with_session(context, &session, args) => done,
         failure = session.own_failed() => Err(failure),
@@ -59,8 +62,15 @@ async fn with_session(context: &Context, session: &Session, args: Resume) -> Res
             in_motion(client, |run| chosen.contains(run)).await?.into_iter().collect()
         }
         // What somebody paused stays paused until it is named or chosen.
-        None => in_motion(client, |_| true).await?.into_iter().collect(),
+        None => {
+            let paused = client.runs(None, Some(RunStatus::Paused), Some(1), None).await?;
+            if !paused.items.is_empty() {
+                context.output.note("paused runs stay paused: `nightshift resume --all` goes on with them, too");
+            }
+            in_motion(client, |_| true).await?.into_iter().collect()
+        }
     };
+    note_paused(context, session, &campaigns);
     if campaigns.is_empty() {
         context.output.note("there is nothing to continue");
         if context.output.is_json() {

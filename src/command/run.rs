@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use nightshift_client::Client;
 use nightshift_optimizer::strategy::{
     DEFAULT_CANDIDATES_PER_ROUND, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, min_candidates, with_candidates,
 };
@@ -14,14 +13,14 @@ use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::task::TaskGoal;
 
 use crate::args::{Following, Run};
-use crate::compose;
+use crate::compose::{self, Local, Unfinished};
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::examples::{self, LoadedTask};
 use crate::failure::{Failure, Result};
 use crate::follow::{self, Until};
 use crate::kernelbench::claims;
-use crate::submit::{self, Wanted};
+use crate::submit::{self, Prepared, Wanted};
 use crate::{models, record, results};
 
 /// A free port of this machine, for a server that lives as long as its command.
@@ -114,7 +113,7 @@ fn groups(args: &Run) -> Result<(Option<u32>, Option<u32>)> {
 
 /// What makes a folder a task.
 const TASK_FILE: &str = "task.toml";
-/// Other campaigns that are named when they go on beside a new one.
+/// Paused campaigns that are named.
 const MAX_OTHERS_NAMED: usize = 3;
 /// Longest name that is made from the tasks' names.
 const MAX_NAME_CHARS: usize = 80;
@@ -146,9 +145,13 @@ fn unique(tasks: &[LoadedTask]) -> Result<()> {
 pub(super) async fn carry_out(context: &Context, campaign: Campaign) -> Result<ExitCode> {
     campaign.record.as_deref().map_or(Ok(()), record::prepare)?;
     let bind = campaign.follow.bind.unwrap_or(OWN_ADDRESS);
-    let session = Session::open(context, Purpose::Drive { bind }).await?;
+    let Campaign { wanted, follow, record } = campaign;
+    let prepared = submit::prepare(wanted)?;
+    let except = (!prepared.always_new).then(|| Box::new(prepared.spec.clone()));
+    let purpose = Purpose::Drive { bind, unfinished: Unfinished::Pause { except } };
+    let session = Session::open(context, purpose).await?;
     let done = tokio::select! {
-        done = with_session(context, &session, campaign) => done,
+        done = with_session(context, &session, prepared, &follow, record.as_deref()) => done,
         failure = session.own_failed() => Err(failure),
     };
     let closed = session.close().await;
@@ -157,24 +160,28 @@ pub(super) async fn carry_out(context: &Context, campaign: Campaign) -> Result<E
     Ok(code)
 }
 
-async fn with_session(context: &Context, session: &Session, campaign: Campaign) -> Result<ExitCode> {
+async fn with_session(
+    context: &Context,
+    session: &Session,
+    prepared: Prepared,
+    follow: &Following,
+    record: Option<&Path>,
+) -> Result<ExitCode> {
     let output = context.output;
     if !session.drives() {
         return Err(Failure::new("server.does_not_drive", "the server that has the database carries out no runs")
             .hint("wait until the other command has ended, and try again"));
     }
-    let submitted = submit::submit(&session.client, campaign.wanted).await?;
+    let submitted = submit::submit(&session.client, prepared).await?;
     if submitted.continued {
         output.note(&format!("continuing the unfinished campaign {} (--new begins another)", submitted.id));
     } else {
         output.note(&format!("campaign {}", submitted.id));
     }
     output.note(&format!("pages: {}/campaigns/{}", session.address(), submitted.id));
-    if session.own.is_some() {
-        note_others(context, &session.client, &submitted.id).await?;
-    }
+    note_paused(context, session, std::slice::from_ref(&submitted.id));
     let followed = follow::campaigns(context, &session.client, &[submitted.id]).await?;
-    let recorded = match &campaign.record {
+    let recorded = match record {
         Some(folder) => record::record(&session.client, followed.runs(), folder)
             .await
             .map(|replies| output.note(&format!("{replies} replies recorded below {}", folder.display()))),
@@ -183,31 +190,30 @@ async fn with_session(context: &Context, session: &Session, campaign: Campaign) 
     // A recording that failed takes no result with it.
     let code = results::show(context, &session.client, &followed).await?;
     recorded?;
-    after(context, session, followed.until, campaign.follow.exit).await?;
+    after(context, session, followed.until, follow.exit).await?;
     Ok(code)
 }
 
-/// A server carries out everything that its database has: other campaigns share the machine with this one.
-async fn note_others(context: &Context, client: &Client, own: &CampaignId) -> Result<()> {
-    let page = client.campaigns(None, None).await?;
-    let others: Vec<String> = page
-        .items
+/// Says which unfinished campaigns were left alone, but for these, and how to go on with them.
+pub(super) fn note_paused(context: &Context, session: &Session, but: &[CampaignId]) {
+    let paused = session.own.as_ref().map_or(&[][..], Local::paused);
+    let names: Vec<String> = paused
         .iter()
-        .filter(|other| other.id != *own && other.runs.running > 0)
-        .map(|other| format!("{} ({})", other.name, other.id.short()))
+        .filter(|campaign| !but.contains(&campaign.id))
+        .map(|campaign| format!("{} ({})", campaign.name, campaign.id.short()))
         .collect();
-    let named = others.iter().take(MAX_OTHERS_NAMED).cloned().collect::<Vec<_>>().join(", ");
-    match others.len() {
+    let named = names.iter().take(MAX_OTHERS_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len() {
         0 => {}
         1 => context.output.note(&format!(
-            "this unfinished campaign of the same data folder goes on as well: {named}; `nightshift pause ID` holds it back"
+            "paused an unfinished campaign of the same data folder: {named}; `nightshift resume ID` goes on with it"
         )),
         n => context.output.note(&format!(
-            "{n} unfinished campaigns of the same data folder go on as well, among them {named}; `nightshift pause ID` \
-             holds one back"
+            "paused {n} unfinished campaigns of the same data folder: {named}{}; `nightshift resume ID` goes on with \
+             one, `nightshift resume --all` with all",
+            if n > MAX_OTHERS_NAMED { ", ..." } else { "" }
         )),
     }
-    Ok(())
 }
 
 /// What comes after the result: a word on what is left, and serving the pages until Ctrl-C unless told otherwise.

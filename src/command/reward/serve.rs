@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 
 use crate::args::ServeRewards;
 use crate::command::run::{OWN_ADDRESS, task};
-use crate::compose;
+use crate::compose::{self, Unfinished};
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -64,7 +64,7 @@ pub(super) async fn run(context: &Context, args: ServeRewards) -> Result<ExitCod
             .hint("set server.token, which callers then have to send, or listen on 127.0.0.1"));
     }
     let judge = judge(context, args.judge_model.as_deref()).await?;
-    let session = Session::open(context, Purpose::Drive { bind: OWN_ADDRESS }).await?;
+    let session = Session::open(context, Purpose::Drive { bind: OWN_ADDRESS, unfinished: Unfinished::GoOn }).await?;
     let done = tokio::select! {
         done = serve(context, &session, args, judge, token) => done,
         failure = session.own_failed() => Err(failure),
