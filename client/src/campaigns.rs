@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nightshift_protocol::api::{
     CampaignCreated, CampaignDetail, CampaignPage, CampaignQuery, CampaignResults, CampaignSummary, Control,
-    ControlAction, Controlled, CreateCampaign, Health, IDEMPOTENCY_HEADER, IdMatches, Page, SetLimits, SetPriority,
+    ControlAction, Controlled, CreateCampaign, Health, IdMatches, Page, SetLimits, SetPriority,
 };
 use nightshift_protocol::id::CampaignId;
 use reqwest::Method;
@@ -36,7 +36,7 @@ impl Client {
         idempotency_key: &str,
     ) -> Result<CampaignCreated, ClientError> {
         let url = self.url(&["campaigns"], &[]);
-        self.json(self.request(Method::POST, url).header(IDEMPOTENCY_HEADER, idempotency_key).json(request)).await
+        self.create(url, request, idempotency_key).await
     }
 
     /// Campaigns, newest first; without a limit, a page of the server's own size. `before` is the cursor of the page before.

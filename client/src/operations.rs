@@ -15,9 +15,13 @@ impl Client {
         Ok(page.items)
     }
 
-    /// Makes a token. Its secret is in this answer and nowhere else.
-    pub async fn create_token(&self, request: &CreateToken) -> Result<TokenCreated, ClientError> {
-        self.post(self.url(&["tokens"], &[]), request).await
+    /// Makes a token. Its secret is in this answer and nowhere else. The same key makes no second one.
+    pub async fn create_token(
+        &self,
+        request: &CreateToken,
+        idempotency_key: &str,
+    ) -> Result<TokenCreated, ClientError> {
+        self.create(self.url(&["tokens"], &[]), request, idempotency_key).await
     }
 
     /// Ends a token at once. Repeating it is safe.

@@ -132,9 +132,9 @@ impl Client {
         self.get(self.url(&["shares"], &query)).await
     }
 
-    /// Makes a link to a campaign or a run. Its secret is in this answer and nowhere else.
-    pub async fn create_share(&self, share: &CreateShare) -> Result<ShareCreated, ClientError> {
-        self.post(self.url(&["shares"], &[]), share).await
+    /// Makes a link to a campaign or a run. Its secret is in this answer and nowhere else. The same key makes no second one.
+    pub async fn create_share(&self, share: &CreateShare, idempotency_key: &str) -> Result<ShareCreated, ClientError> {
+        self.create(self.url(&["shares"], &[]), share, idempotency_key).await
     }
 
     /// Ends a link. Repeating it is safe.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use nightshift_protocol::api::IDEMPOTENCY_HEADER;
 use nightshift_protocol::error::ApiErrorBody;
 use reqwest::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue};
 use reqwest::{Method, Request, RequestBuilder, Response, StatusCode, Url};
@@ -135,6 +136,16 @@ impl Client {
         self.json(self.request(Method::POST, url).json(body)).await
     }
 
+    /// Posts what creates something, once for this key.
+    pub(crate) async fn create<B: Serialize + Sync, T: DeserializeOwned>(
+        &self,
+        url: Url,
+        body: &B,
+        idempotency_key: &str,
+    ) -> Result<T, ClientError> {
+        self.json(self.request(Method::POST, url).header(IDEMPOTENCY_HEADER, idempotency_key).json(body)).await
+    }
+
     /// Posts what is answered by nothing but success.
     pub(crate) async fn tell<B: Serialize + Sync>(&self, url: Url, body: &B) -> Result<(), ClientError> {
         self.send(self.request(Method::POST, url).json(body)).await?;
@@ -176,7 +187,8 @@ impl Client {
     /// Sends, and gives the answer before its body; an answer that is no success becomes an error.
     ///
     /// Where nobody answers, or a replica says that it is not ready, the next one is asked, each at most once. When the
-    /// connection breaks later, only a call that reads is repeated: whether to repeat any other is the caller's to say.
+    /// connection breaks later, only a call that reads or has an idempotency key is repeated: whether to repeat any other is
+    /// the caller's to say.
     pub(crate) async fn open(&self, request: RequestBuilder) -> Result<Answer, ClientError> {
         let mut request = request.build().map_err(|error| self.failed(self.addresses.current(), error))?;
         let mut left = self.addresses.len();
@@ -184,7 +196,8 @@ impl Client {
             left -= 1;
             let again = if left > 0 { request.try_clone() } else { None };
             let number = self.addresses.current();
-            let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+            let is_repeatable = matches!(*request.method(), Method::GET | Method::HEAD)
+                || request.headers().contains_key(IDEMPOTENCY_HEADER);
             let error = match self.http.execute(self.addressed(request, number)).await {
                 Ok(response) if response.status().is_success() => {
                     return Ok(Answer::new(self.clone(), number, response));
@@ -200,7 +213,7 @@ impl Client {
                 }
                 Err(error) => {
                     self.addresses.move_on_from(number);
-                    let may_repeat = reads || never_arrived(&error);
+                    let may_repeat = is_repeatable || never_arrived(&error);
                     let error = self.failed(number, error);
                     if !may_repeat {
                         return Err(error);

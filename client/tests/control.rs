@@ -94,8 +94,8 @@ async fn tokens_are_made_listed_and_revoked() {
         "revoked_at": null, "last_used_at": null});
     let server = Recorder::answers(StatusCode::CREATED, &json!({"token": token, "secret": "s"})).await;
     let request = CreateToken { name: "ci".to_owned(), role: Role::Viewer, valid_for_ms: None };
-    assert_eq!(server.client.create_token(&request).await.unwrap().secret, "s");
-    assert_eq!(server.last().0, "POST /tokens");
+    assert_eq!(server.client.create_token(&request, "key").await.unwrap().secret, "s");
+    assert_eq!(server.last().0, "POST /tokens key");
     let server = Recorder::answers(StatusCode::OK, &json!({"items": [token], "next": null})).await;
     assert_eq!(server.client.tokens().await.unwrap()[0].name, "ci");
     let server = Recorder::answers(StatusCode::OK, &token).await;

@@ -1,17 +1,20 @@
 //! Several replicas of a server: which one is spoken to when one dies or is not ready.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use nightshift_client::Client;
-use nightshift_protocol::api::{Claim, FreeSlots};
+use nightshift_protocol::access::{CreateToken, Role};
+use nightshift_protocol::api::{Claim, FreeSlots, IDEMPOTENCY_HEADER};
 use tokio::net::TcpListener;
 
 const NO_STEPS: &str = r#"{"steps":[]}"#;
 const NOT_READY: &str = r#"{"error":{"code":"server.draining","message":"it ends","details":null}}"#;
+const CREATED: &str = r#"{"token":{"id":"tok_00000000000070008000000000000001","name":"ci","role":"viewer","created_at":1,
+    "expires_at":null,"revoked_at":null,"last_used_at":null},"secret":"s"}"#;
 const WORKER: &str = "wrk_00000000000070008000000000000001";
 
 /// A replica that answers every call like this, and how many it had.
@@ -116,4 +119,21 @@ async fn with_none_left_the_last_reason_is_told() {
     let error = claim(&client).await.unwrap_err();
     assert_eq!((error.code(), error.is_transient()), ("server.draining", true));
     assert_eq!(calls.load(Ordering::SeqCst), 1, "each is asked once");
+}
+
+#[tokio::test]
+async fn a_call_with_an_idempotency_key_is_repeated_elsewhere_with_the_same_key() {
+    let (dying, _) = dies_before_it_answers().await;
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&keys);
+    let router = Router::new().fallback(move |headers: HeaderMap| async move {
+        heard.lock().unwrap().push(headers[IDEMPOTENCY_HEADER].to_str().unwrap().to_owned());
+        CREATED
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let living = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let request = CreateToken { name: "ci".to_owned(), role: Role::Viewer, valid_for_ms: None };
+    let created = client(&[&dying, &living]).create_token(&request, "only-once").await.unwrap();
+    assert_eq!((created.secret.as_str(), keys.lock().unwrap().as_slice()), ("s", &["only-once".to_owned()][..]));
 }

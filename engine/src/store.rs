@@ -4,8 +4,10 @@
 //! its status and the lease epoch; a report that comes too late changes nothing. What a step waits for when it is
 //! wanted (a machine, a moment, a budget) is decided by [`crate::admission`] inside the same transaction.
 
+mod archive_rows;
 mod campaign;
 mod change;
+mod creation;
 mod error;
 mod kept;
 mod knowledge;
@@ -19,6 +21,8 @@ mod watch;
 mod webhook;
 mod worker;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_protocol::access::TokenView;
@@ -31,8 +35,10 @@ use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
+pub use self::archive_rows::{ArtifactNames, CollectedRows, RowSink};
 pub use self::campaign::{CampaignArchive, CampaignRecord, CreatedCampaign, NewCampaign, NewRun, Pruned};
 pub use self::change::{Change, Changed, ClaimRequest, DeviceLane, Report, Reported};
+pub use self::creation::{Creation, Once};
 pub use self::error::StoreError;
 use self::error::mismatch;
 pub use self::kept::{ArtifactProgress, ModelCallRecord, TokenRecord};
@@ -170,8 +176,15 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<(), StoreError>;
 
-    /// Everything of a campaign for an archive.
-    async fn export_campaign(&self, id: &CampaignId) -> Result<CampaignArchive, StoreError>;
+    /// Gives all rows of a campaign to `sink`, as they are at one moment.
+    async fn export_rows(&self, id: &CampaignId, sink: Arc<dyn RowSink>) -> Result<(), StoreError>;
+
+    /// Everything of a campaign that fits into memory.
+    async fn export_campaign(&self, id: &CampaignId) -> Result<CampaignArchive, StoreError> {
+        let rows = Arc::new(CollectedRows::default());
+        self.export_rows(id, rows.clone()).await?;
+        rows.archive()
+    }
 
     /// Stores an archive; its artifacts are there already. A campaign of the same id that is the same is left alone
     /// (`existed`); one that differs is refused. Runs that were not over come in paused.
@@ -229,8 +242,9 @@ pub trait Store: Send + Sync {
 
     // --- access ---
 
-    /// Stores a token.
-    async fn create_token(&self, token: TokenRecord) -> Result<(), StoreError>;
+    /// Creates something. With a key that was used for the same request before, nothing is created, and the answer of
+    /// that time is given; the same key with another request is [`StoreError::IdempotencyConflict`].
+    async fn create(&self, creation: Creation, once: Option<Once>) -> Result<Option<String>, StoreError>;
 
     /// Tokens, newest first.
     async fn list_tokens(&self) -> Result<Vec<TokenView>, StoreError>;

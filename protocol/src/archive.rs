@@ -40,7 +40,7 @@ pub struct Manifest {
     pub rows: u64,
     /// Number of artifacts.
     pub artifacts: u64,
-    /// blake3 over all rows and the hashes of all artifacts, in their order; see [`archive_digest`].
+    /// blake3 over all rows and the hashes of all artifacts, in their order; see [`ArchiveDigest`].
     pub digest: String,
 }
 
@@ -124,34 +124,26 @@ impl ArchiveError {
     }
 }
 
-/// The digest of an archive's content.
-pub fn archive_digest(rows: &[Value], artifacts: &[ArtifactHash]) -> Result<String, ArchiveError> {
-    let mut digest = Digest::default();
-    for row in rows {
-        digest.row(row)?;
-    }
-    for hash in artifacts {
-        digest.artifact(hash);
-    }
-    Ok(digest.text())
-}
+/// Computes the digest of an archive's content: of all rows, then of all artifacts, in their order.
+#[derive(Debug, Clone, Default)]
+pub struct ArchiveDigest(blake3::Hasher);
 
-#[derive(Debug, Default)]
-struct Digest(blake3::Hasher);
-
-impl Digest {
+impl ArchiveDigest {
     /// Takes a row; gives its size.
-    fn row(&mut self, row: &Value) -> Result<usize, ArchiveError> {
+    pub fn row(&mut self, row: &Value) -> Result<usize, ArchiveError> {
         let text = serde_json::to_vec(row).map_err(|error| ArchiveError::Unreadable(error.to_string()))?;
         self.0.update(&text).update(b"\n");
         Ok(text.len())
     }
 
-    fn artifact(&mut self, hash: &ArtifactHash) {
+    /// Takes the hash of an artifact.
+    pub fn artifact(&mut self, hash: &ArtifactHash) {
         self.0.update(hash.as_str().as_bytes()).update(b"\n");
     }
 
-    fn text(&self) -> String {
+    /// The digest of what was taken.
+    #[must_use]
+    pub fn text(&self) -> String {
         self.0.finalize().to_hex().to_string()
     }
 }
@@ -183,7 +175,7 @@ pub struct ArchiveReader {
     rows: Vec<Value>,
     rows_bytes: usize,
     artifacts: Vec<ArtifactHash>,
-    digest: Digest,
+    digest: ArchiveDigest,
     ended: bool,
 }
 
@@ -282,7 +274,12 @@ mod tests {
     fn lines() -> Vec<String> {
         let rows = vec![json!({ "table": "campaign", "share": 0.1 }), json!({ "table": "run" })];
         let hash = ArtifactHash::of(b"bytes");
-        let digest = archive_digest(&rows, std::slice::from_ref(&hash)).unwrap();
+        let mut digest = ArchiveDigest::default();
+        for row in &rows {
+            digest.row(row).unwrap();
+        }
+        digest.artifact(&hash);
+        let digest = digest.text();
         let manifest = Manifest {
             format: ARCHIVE_FORMAT.to_owned(),
             version: ARCHIVE_VERSION,

@@ -1,6 +1,7 @@
 //! The routes under `/api/v1`, with their guards and limits.
 
 mod archive;
+mod archive_spool;
 mod artifact_upload;
 mod artifacts;
 mod attempt_export;

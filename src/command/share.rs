@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::output::{Tone, printable};
 use crate::present::{self, NONE};
+use crate::random::random_text;
 use crate::resolve;
 
 /// Links that are read at once.
@@ -36,7 +37,7 @@ async fn create(context: &Context, client: &Client, args: &ShareCreate) -> Resul
         resolve::Target::Run(id) => Target::Run(id),
     };
     let request = CreateShare { target, label: args.label.clone(), valid_for_ms: args.valid_for };
-    let created = client.create_share(&request).await?;
+    let created = client.create_share(&request, &random_text()?).await?;
     let output = context.output;
     if output.is_json() {
         return output.json(&created);

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::output::{Tone, printable};
 use crate::present::{self, NONE};
+use crate::random::random_text;
 use crate::resolve;
 
 pub(super) async fn run(context: &Context, command: TokenCommand) -> Result<ExitCode> {
@@ -29,7 +30,7 @@ pub(super) async fn run(context: &Context, command: TokenCommand) -> Result<Exit
 /// The secret alone goes to standard output, so that a script can keep it.
 async fn create(context: &Context, client: &Client, args: &TokenCreate) -> Result<()> {
     let request = CreateToken { name: args.name.clone(), role: args.role, valid_for_ms: args.valid_for };
-    let created = client.create_token(&request).await?;
+    let created = client.create_token(&request, &random_text()?).await?;
     let output = context.output;
     if output.is_json() {
         output.json(&created)?;

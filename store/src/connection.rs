@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 use sea_query::{PostgresQueryBuilder, SelectStatement, SqliteQueryBuilder};
 use sea_query_sqlx::SqlxBinder as _;
 use sqlx::pool::PoolConnection;
@@ -102,6 +104,25 @@ impl Connection {
             Borrowed::Sqlite(connection) => wrap(sqlite(sqlx::query(sql.sqlite), values).fetch_all(connection).await?),
             Borrowed::Postgres(connection) => {
                 wrap_postgres(postgres(sqlx::query(sql.postgres), values).fetch_all(connection).await?)
+            }
+        })
+    }
+
+    /// All rows, one after the other: no more than a few are in memory, except on the connection that writes.
+    pub(crate) async fn stream(
+        &mut self,
+        sql: &'static str,
+        values: Vec<Value>,
+    ) -> Result<BoxStream<'_, Result<Row, Failure>>, Failure> {
+        Ok(match self.borrowed().await? {
+            Borrowed::Own(connection) => {
+                stream::iter(connection.fetch_named(sql, &values, usize::MAX)?.into_iter().map(Ok)).boxed()
+            }
+            Borrowed::Sqlite(connection) => {
+                sqlite(sqlx::query(sql), values).fetch(connection).map(|row| Ok(Row::Sqlite(row?))).boxed()
+            }
+            Borrowed::Postgres(connection) => {
+                postgres(sqlx::query(sql), values).fetch(connection).map(|row| Ok(Row::Postgres(row?))).boxed()
             }
         })
     }

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
-    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
-    HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned,
-    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError,
-    StoreGauges, TokenRecord, TryEnd, WorkerRecord,
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
+    ExpiredLease, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership,
+    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, Reservation, RowSink, RunRecord, ServerRecord, StepRecord,
+    Store, StoreError, StoreGauges, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -199,7 +199,7 @@ hand_through! {
     write set_weight(campaign: &CampaignId, weight: u32, at: TimestampMs) -> ();
     write reserve(step: &StepId, epoch: u64, amounts: &[Amount], at: TimestampMs) -> Reservation;
     write settle(step: &StepId, epoch: u64, released: &[Amount], used: &[Amount], at: TimestampMs) -> ();
-    read export_campaign(id: &CampaignId) -> CampaignArchive;
+    read export_rows(id: &CampaignId, sink: Arc<dyn RowSink>) -> ();
     write import_campaign(archive: CampaignArchive, at: TimestampMs) -> CreatedCampaign;
     read campaigns_to_prune(before: TimestampMs, limit: u32) -> Vec<CampaignId>;
     write prune_campaign(id: &CampaignId, limit: u32) -> Pruned;
@@ -212,7 +212,7 @@ hand_through! {
     read database_now() -> Option<TimestampMs>;
     write acquire_runs(server: &ServerId, limit: u32, at: TimestampMs) -> Vec<(RunId, OwnerFence)>;
     write acquire_run(server: &ServerId, run: &RunId, at: TimestampMs) -> Ownership;
-    write create_token(token: TokenRecord) -> ();
+    write create(creation: Creation, once: Option<Once>) -> Option<String>;
     read list_tokens() -> Vec<TokenView>;
     write revoke_token(id: &TokenId, at: TimestampMs) -> ();
     read find_token(secret_hash: &str) -> Option<TokenView>;

@@ -103,7 +103,7 @@ async fn of_sqlite(connection: &mut Connection) -> Tables {
     let indexes = "SELECT t.name, i.name, i.\"unique\", i.origin, c.name, s.sql FROM sqlite_schema t \
                    JOIN pragma_index_list(t.name) i JOIN pragma_index_info(i.name) c \
                    LEFT JOIN sqlite_schema s ON s.name = i.name AND s.type = 'index' \
-                   WHERE t.type = 'table' AND i.origin <> 'pk' ORDER BY t.name, i.name, c.seqno";
+                   WHERE t.type = 'table' AND i.origin <> 'pk' AND c.name IS NOT NULL ORDER BY t.name, i.name, c.seqno";
     let mut unique: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for row in rows(connection, indexes).await {
         let (of, name, column) = (row.text(0).unwrap(), row.text(1).unwrap(), row.text(4).unwrap());

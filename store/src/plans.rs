@@ -9,7 +9,7 @@ use crate::attempt::{refresh, tagged};
 use crate::connection::Sql;
 use crate::direct::run_list::{self, ListFilter};
 use crate::direct::{
-    artifact, campaign, event, lease, lesson, model_call, note, ownership, prune, retrieval, run, schedule, score,
+    artifact, campaign, event, ids, lease, lesson, model_call, note, ownership, prune, retrieval, run, schedule, score,
     step, timer, token, watch,
 };
 use crate::postgres::open::PostgresOptions;
@@ -63,6 +63,25 @@ fn case(
     on_postgres: &'static [&'static str],
 ) -> Case {
     Case { sql: sql.into(), values, on_sqlite, on_postgres }
+}
+
+/// What people type of ids.
+fn ids_cases() -> Vec<Case> {
+    vec![
+        case(
+            ids::RUNS.by_beginning,
+            &["'run_12'", "'run_12g'", "9"],
+            &["USING COVERING INDEX", "(public_id>? AND public_id<?)"],
+            &["run_public_id_key"],
+        ),
+        case(ids::RUNS.by_ending, &["'21'", "'21g'", "'12'", "9"], &["USING INDEX run_by_ending"], &["run_by_ending"]),
+        case(
+            ids::CAMPAIGNS.by_ending,
+            &["'21'", "'21g'", "'12'", "9"],
+            &["USING INDEX campaign_by_ending"],
+            &["campaign_by_ending"],
+        ),
+    ]
 }
 
 fn cases() -> Vec<Case> {
@@ -174,7 +193,7 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_sqlite() {
     let opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
     let mut writer = connect(&opened.database).await.unwrap();
     fill_sqlite(&mut writer).await;
-    for case in cases() {
+    for case in cases().into_iter().chain(ids_cases()) {
         let plan = sqlite_plan(&mut writer, case.sql.sqlite).await;
         for wanted in case.on_sqlite {
             assert!(plan.contains(wanted), "{}\ndoes not use {wanted}:\n{plan}", case.sql.sqlite);
@@ -231,8 +250,11 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_postgres() {
     // A table of a test is read from end to end sooner than one of a season: with a price on that, what is left has no
     // index to use.
     connection.execute("SET enable_seqscan = off").await.unwrap();
-    let mut statements: Vec<(String, &[&str])> =
-        cases().iter().map(|case| (with_values(case.sql.postgres, case.values), case.on_postgres)).collect();
+    let mut statements: Vec<(String, &[&str])> = cases()
+        .iter()
+        .chain(&ids_cases())
+        .map(|case| (with_values(case.sql.postgres, case.values), case.on_postgres))
+        .collect();
     for campaign_id in [None, Some(1)] {
         let filter = ListFilter { campaign_id, status: None, after_id: Some(500), limit: 10 };
         let index: &[&str] = if campaign_id.is_some() { &["run_by_campaign"] } else { &["run_pkey"] };

@@ -1,13 +1,16 @@
 //! The port, one line per method.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
-    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
-    HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned,
-    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, SessionStore, StepRecord, Store,
-    StoreError, StoreGauges, TeamStore, TokenRecord, TryEnd, WatchStore, WebhookStore, WorkerRecord,
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
+    ExpiredLease, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership,
+    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, Reservation, RowSink, RunRecord, ServerRecord,
+    SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore, WebhookStore,
+    WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -19,8 +22,8 @@ use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::direct::{
-    archive, artifact, budget, campaign, control, event, gauge, lease, model_call, ownership, prune, quarantine, run,
-    schedule, server, signal, step, timer, token, worker,
+    archive, artifact, budget, campaign, control, creation, event, gauge, ids, lease, model_call, ownership, prune,
+    quarantine, run, schedule, server, signal, step, timer, token, worker,
 };
 use crate::store::{Side, SqlStore};
 
@@ -191,9 +194,10 @@ impl Store for SqlStore {
         ))
     }
 
-    async fn export_campaign(&self, id: &CampaignId) -> Result<CampaignArchive, StoreError> {
+    async fn export_rows(&self, id: &CampaignId, sink: Arc<dyn RowSink>) -> Result<(), StoreError> {
         let id = id.clone();
-        self.read_one_moment(move |connection| Box::pin(async move { archive::export(connection, &id).await })).await
+        self.read_one_moment(move |connection| Box::pin(async move { archive::export(connection, &id, &*sink).await }))
+            .await
     }
 
     async fn import_campaign(&self, archive: CampaignArchive, at: TimestampMs) -> Result<CreatedCampaign, StoreError> {
@@ -254,8 +258,8 @@ impl Store for SqlStore {
         self.around.notices.stream()
     }
 
-    async fn create_token(&self, token: TokenRecord) -> Result<(), StoreError> {
-        write!(self, |transaction, token| token::create(transaction, token))
+    async fn create(&self, creation: Creation, once: Option<Once>) -> Result<Option<String>, StoreError> {
+        write!(self, |transaction, creation, once| creation::create(transaction, creation, once.as_ref()))
     }
 
     async fn list_tokens(&self) -> Result<Vec<TokenView>, StoreError> {
@@ -282,8 +286,8 @@ impl Store for SqlStore {
 
     async fn find_ids(&self, text: &str, limit: u32) -> Result<(Vec<CampaignId>, Vec<RunId>), StoreError> {
         let text = crate::json::clean(text).to_ascii_lowercase();
-        let campaigns = read!(self, |connection| campaign::find_ids(connection, &text, limit))?;
-        let runs = read!(self, |connection| run::find_ids(connection, &text, limit))?;
+        let campaigns = read!(self, |connection| ids::find(connection, &ids::CAMPAIGNS, &text, limit))?;
+        let runs = read!(self, |connection| ids::find(connection, &ids::RUNS, &text, limit))?;
         Ok((campaigns, runs))
     }
 

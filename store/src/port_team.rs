@@ -1,7 +1,7 @@
 //! The part of the port about what people leave beside campaigns, runs and attempts, one line per method.
 
 use async_trait::async_trait;
-use nightshift_engine::store::{Among, PageRequest, Placed, ShareRecord, StoreError, TeamStore};
+use nightshift_engine::store::{Among, PageRequest, Placed, StoreError, TeamStore};
 use nightshift_protocol::api::{Pin, Remark, SavedView, Share, Tag, Target};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::{CampaignId, RemarkId, SavedViewId, ShareId};
@@ -12,10 +12,6 @@ use crate::store::SqlStore;
 
 #[async_trait]
 impl TeamStore for SqlStore {
-    async fn add_remark(&self, remark: Remark) -> Result<(), StoreError> {
-        write!(self, |transaction, remark| remark::add(transaction, remark))
-    }
-
     async fn list_remarks(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Remark>>, StoreError> {
         read!(self, |connection| remark::list(connection, among, page))
     }
@@ -59,10 +55,6 @@ impl TeamStore for SqlStore {
         read!(self, |connection| pin::list(connection, among, page))
     }
 
-    async fn add_view(&self, view: SavedView, limit: u32) -> Result<(), StoreError> {
-        write!(self, |transaction, view, limit| view::add(transaction, view, *limit))
-    }
-
     async fn list_views(
         &self,
         owner: &str,
@@ -83,10 +75,6 @@ impl TeamStore for SqlStore {
     async fn delete_view(&self, id: &SavedViewId) -> Result<(), StoreError> {
         let id = id.clone();
         write!(self, |transaction, id| view::delete(transaction, id))
-    }
-
-    async fn create_share(&self, share: ShareRecord) -> Result<(), StoreError> {
-        write!(self, |transaction, share| share::create(transaction, share))
     }
 
     async fn list_shares(&self, page: &PageRequest) -> Result<Vec<Placed<Share>>, StoreError> {

@@ -13,10 +13,6 @@ use crate::store::SqlStore;
 
 #[async_trait]
 impl WebhookStore for SqlStore {
-    async fn create_webhook(&self, record: WebhookRecord, limit: u32) -> Result<(), StoreError> {
-        write!(self, |transaction, record, limit| webhook::create(transaction, record, *limit))
-    }
-
     async fn list_webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         read!(self, |connection| webhook::list(connection))
     }

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
-    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
-    HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
-    QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
-    TokenRecord, TryEnd, WorkerRecord,
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
+    ExpiredLease, HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership, PageRequest,
+    Pruned, Pulse, QuarantineRecord, Reported, Reservation, RowSink, RunRecord, ServerRecord, StepRecord, Store,
+    StoreError, StoreGauges, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -85,7 +85,7 @@ counted! {
     set_weight(campaign: &CampaignId, weight: u32, at: TimestampMs) -> ();
     reserve(step: &StepId, epoch: u64, amounts: &[Amount], at: TimestampMs) -> Reservation;
     settle(step: &StepId, epoch: u64, released: &[Amount], used: &[Amount], at: TimestampMs) -> ();
-    export_campaign(id: &CampaignId) -> CampaignArchive;
+    export_rows(id: &CampaignId, sink: Arc<dyn RowSink>) -> ();
     import_campaign(archive: CampaignArchive, at: TimestampMs) -> CreatedCampaign;
     campaigns_to_prune(before: TimestampMs, limit: u32) -> Vec<CampaignId>;
     prune_campaign(id: &CampaignId, limit: u32) -> Pruned;
@@ -98,7 +98,7 @@ counted! {
     database_now() -> Option<TimestampMs>;
     acquire_runs(server: &ServerId, limit: u32, at: TimestampMs) -> Vec<(RunId, OwnerFence)>;
     acquire_run(server: &ServerId, run: &RunId, at: TimestampMs) -> Ownership;
-    create_token(token: TokenRecord) -> ();
+    create(creation: Creation, once: Option<Once>) -> Option<String>;
     list_tokens() -> Vec<TokenView>;
     revoke_token(id: &TokenId, at: TimestampMs) -> ();
     find_token(secret_hash: &str) -> Option<TokenView>;

@@ -43,9 +43,6 @@ pub struct ShareRecord {
 /// Notes, tags, pins, views and links. Lists are newest first.
 #[async_trait]
 pub trait TeamStore: Send + Sync {
-    /// Keeps a note.
-    async fn add_remark(&self, remark: Remark) -> Result<(), StoreError>;
-
     /// Notes.
     async fn list_remarks(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Remark>>, StoreError>;
 
@@ -77,9 +74,6 @@ pub trait TeamStore: Send + Sync {
     /// Pins.
     async fn list_pins(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Pin>>, StoreError>;
 
-    /// Keeps a view. Refuses (`view.too_many`) when its owner has `limit` already.
-    async fn add_view(&self, view: SavedView, limit: u32) -> Result<(), StoreError>;
-
     /// Views of this owner, and those that are shared; of one page.
     async fn list_views(
         &self,
@@ -96,9 +90,6 @@ pub trait TeamStore: Send + Sync {
 
     /// Deletes a view; deleting it again is fine.
     async fn delete_view(&self, id: &SavedViewId) -> Result<(), StoreError>;
-
-    /// Keeps a link.
-    async fn create_share(&self, share: ShareRecord) -> Result<(), StoreError>;
 
     /// Links, those that are over, too.
     async fn list_shares(&self, page: &PageRequest) -> Result<Vec<Placed<Share>>, StoreError>;

@@ -58,9 +58,6 @@ pub enum DeliveryEnd {
 /// Webhooks and their deliveries.
 #[async_trait]
 pub trait WebhookStore: Send + Sync {
-    /// Keeps a webhook. Refuses (`webhook.too_many`) when there are `limit` already.
-    async fn create_webhook(&self, webhook: WebhookRecord, limit: u32) -> Result<(), StoreError>;
-
     /// Webhooks, newest first.
     async fn list_webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError>;
 

@@ -1,5 +1,7 @@
 //! [`MemoryStore`] as the engine's port.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -170,8 +172,8 @@ impl Store for MemoryStore {
         unkept("settle")
     }
 
-    async fn export_campaign(&self, _id: &CampaignId) -> Result<CampaignArchive, StoreError> {
-        unkept("export_campaign")
+    async fn export_rows(&self, _id: &CampaignId, _sink: Arc<dyn RowSink>) -> Result<(), StoreError> {
+        unkept("export_rows")
     }
 
     async fn import_campaign(
@@ -248,8 +250,8 @@ impl Store for MemoryStore {
         futures::stream::empty().boxed()
     }
 
-    async fn create_token(&self, _token: TokenRecord) -> Result<(), StoreError> {
-        unkept("create_token")
+    async fn create(&self, _creation: Creation, _once: Option<Once>) -> Result<Option<String>, StoreError> {
+        unkept("create")
     }
 
     async fn list_tokens(&self) -> Result<Vec<TokenView>, StoreError> {

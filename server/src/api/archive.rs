@@ -1,6 +1,6 @@
 //! `GET /campaigns/{id}/archive` and `POST /import`: a campaign as one file, to be kept or rebuilt elsewhere.
 //!
-//! Neither holds more in memory than the rows and one artifact.
+//! The export holds some rows and one artifact in memory; the import holds the rows and one artifact.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use futures::stream;
 use nightshift_engine::store::{CampaignArchive, StoreError};
 use nightshift_protocol::api::CampaignCreated;
 use nightshift_protocol::archive::{
-    ARCHIVE_FORMAT, ARCHIVE_MEDIA_TYPE, ARCHIVE_VERSION, ArchiveError, ArchiveLine, Manifest, archive_digest,
+    ARCHIVE_FORMAT, ARCHIVE_MEDIA_TYPE, ARCHIVE_VERSION, ArchiveError, ArchiveLine, Manifest,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::CampaignId;
@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use zstd::stream::write::Encoder;
 
 use crate::actor::Actor;
+use crate::api::archive_spool::{Spool, SpoolError, Spooled};
 use crate::api::unpack::{UnpackError, Unpacker};
 use crate::app::App;
 use crate::error::ApiFailure;
@@ -41,8 +42,8 @@ const LEVEL: i32 = 3;
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Chunks that wait for the reader.
 const MAX_CHUNKS: usize = 8;
-/// Rows that are compressed at a time.
-const ROWS_AT_ONCE: usize = 1_000;
+/// Bytes of compressed rows that are read at a time.
+const PART_BYTES: u64 = 256 * 1024;
 
 /// The campaign as an archive, as it is at this moment.
 pub(crate) async fn export(
@@ -50,21 +51,26 @@ pub(crate) async fn export(
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
 ) -> Result<Response, ApiFailure> {
-    let mut archive = app.store.export_campaign(&id).await?;
-    archive.artifacts = stored(&app, archive.artifacts).await?;
+    let spool = Arc::new(Spool::new(LEVEL).map_err(|error| unkept(&error))?);
+    app.store.export_rows(&id, spool.clone()).await?;
+    let mut spooled = spool.finish().await.map_err(|error| unkept(&error))?;
+    spooled.artifacts = stored(&app, spooled.artifacts).await?;
+    for hash in &spooled.artifacts {
+        spooled.digest.artifact(hash);
+    }
     let manifest = Manifest {
         format: ARCHIVE_FORMAT.to_owned(),
         version: ARCHIVE_VERSION,
         campaign: id.clone(),
         exported_at: app.clock.now(),
-        rows: u64::try_from(archive.rows.len()).unwrap_or(u64::MAX),
-        artifacts: u64::try_from(archive.artifacts.len()).unwrap_or(u64::MAX),
-        digest: archive_digest(&archive.rows, &archive.artifacts).map_err(|error| refused(&error))?,
+        rows: spooled.rows,
+        artifacts: u64::try_from(spooled.artifacts.len()).unwrap_or(u64::MAX),
+        digest: spooled.digest.text(),
     };
     tracing::info!(campaign.id = %id, by = actor.name(), "a campaign is exported");
     let (chunks, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(MAX_CHUNKS);
     tokio::spawn(async move {
-        if let Err(error) = write(&app, archive, manifest, &chunks).await {
+        if let Err(error) = write(&app, spooled, manifest, &chunks).await {
             tracing::warn!(error = %error, "an archive was cut: who reads it notices the missing end");
             // Nobody may read any more.
             let _ = chunks.try_send(Err(std::io::Error::other(error)));
@@ -100,6 +106,8 @@ enum WriteError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Format(#[from] ArchiveError),
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
     #[error("it could not be compressed: {0}")]
     Compress(#[from] std::io::Error),
     #[error("its reader went away or stood still")]
@@ -108,25 +116,26 @@ enum WriteError {
 
 type Chunks = mpsc::Sender<Result<Bytes, std::io::Error>>;
 
-async fn write(app: &App, archive: CampaignArchive, manifest: Manifest, chunks: &Chunks) -> Result<(), WriteError> {
+/// Three frames of zstd, which readers take for one: the first line, the rows as they were kept, and the rest.
+async fn write(app: &App, mut spooled: Spooled, manifest: Manifest, chunks: &Chunks) -> Result<(), WriteError> {
     let digest = manifest.digest.clone();
-    let mut packer = Packer { encoder: Encoder::new(Vec::new(), LEVEL)? };
-    packer = packer.lines(vec![ArchiveLine::Manifest(manifest)], chunks).await?;
-    let mut rows = archive.rows.into_iter();
+    let first = Packer::new()?.lines(vec![ArchiveLine::Manifest(manifest)], chunks).await?;
+    send(first.finish().await?, chunks).await?;
     loop {
-        let lines: Vec<ArchiveLine> = rows.by_ref().take(ROWS_AT_ONCE).map(|row| ArchiveLine::Row { row }).collect();
-        if lines.is_empty() {
+        let (rest, part) = spooled.part(PART_BYTES).await?;
+        spooled = rest;
+        if part.is_empty() {
             break;
         }
-        packer = packer.lines(lines, chunks).await?;
+        send(part, chunks).await?;
     }
-    for hash in archive.artifacts {
+    let mut packer = Packer::new()?;
+    for hash in spooled.artifacts {
         let bytes = app.store.get_artifact(&hash).await?;
         packer = packer.lines(vec![ArchiveLine::artifact(hash, &bytes)], chunks).await?;
     }
     packer = packer.lines(vec![ArchiveLine::End { digest }], chunks).await?;
-    let rest = tokio::task::spawn_blocking(move || packer.encoder.finish()).await.map_err(|_| WriteError::Gone)??;
-    send(rest, chunks).await
+    send(packer.finish().await?, chunks).await
 }
 
 /// Compresses off the runtime's threads: a large artifact takes its time.
@@ -135,6 +144,14 @@ struct Packer {
 }
 
 impl Packer {
+    fn new() -> Result<Self, WriteError> {
+        Ok(Self { encoder: Encoder::new(Vec::new(), LEVEL)? })
+    }
+
+    async fn finish(self) -> Result<Vec<u8>, WriteError> {
+        Ok(tokio::task::spawn_blocking(move || self.encoder.finish()).await.map_err(|_| WriteError::Gone)??)
+    }
+
     async fn lines(mut self, lines: Vec<ArchiveLine>, chunks: &Chunks) -> Result<Self, WriteError> {
         let packing = tokio::task::spawn_blocking(move || {
             for line in lines {
@@ -177,6 +194,10 @@ pub(crate) async fn import(
     tracing::info!(campaign.id = %created.id, existed = created.existed, by = actor.name(), "a campaign was imported");
     let status = if created.existed { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(CampaignCreated { campaign: created.id, runs: created.runs, existed: created.existed })))
+}
+
+fn unkept(error: &SpoolError) -> ApiFailure {
+    ApiFailure::new(StatusCode::INSUFFICIENT_STORAGE, "archive.not_kept", error.to_string())
 }
 
 fn refused(error: &ArchiveError) -> ApiFailure {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use nightshift_engine::store::{PageRequest, RunRecord, StoreError};
 use nightshift_protocol::api::{Bulk, BulkAction, BulkDone, RunDigest, RunFilter};
 use nightshift_protocol::run::{RunStatus, RunTransition};
 
 use crate::actor::Actor;
+use crate::api::idempotency::{digest, idempotency_key};
 use crate::api::run_control::{examine_priority, examine_signal};
 use crate::app::App;
 use crate::error::ApiFailure;
@@ -26,8 +28,13 @@ const MAX_EXAMINED: usize = 50_000;
 pub(crate) async fn act(
     State(app): State<Arc<App>>,
     actor: Actor,
+    headers: HeaderMap,
     Body(bulk): Body<Bulk>,
 ) -> Result<Json<BulkDone>, ApiFailure> {
+    let key = match idempotency_key(&headers)? {
+        Some(key) => Some((key, digest(&bulk)?)),
+        None => None,
+    };
     match &bulk.action {
         BulkAction::Prioritize { priority } => examine_priority(*priority)?,
         BulkAction::Signal { signal } => examine_signal(signal)?,
@@ -43,7 +50,7 @@ pub(crate) async fn act(
             answer.done.push((run.id, run.status));
             continue;
         }
-        match apply(&app, &run, &bulk.action, &actor).await {
+        match apply(&app, &run, &bulk.action, &actor, key.as_ref()).await {
             Ok(status) => answer.done.push((run.id, status)),
             // The database as a whole does not work: the other runs would fare no better.
             Err(error) if error.is_transient() && answer.done.is_empty() => return Err(error.into()),
@@ -116,7 +123,13 @@ fn fits(run: &RunRecord, filter: &RunFilter, action: &BulkAction) -> bool {
         && filter.task.as_ref().is_none_or(is_task)
 }
 
-async fn apply(app: &App, run: &RunRecord, action: &BulkAction, actor: &Actor) -> Result<RunStatus, StoreError> {
+async fn apply(
+    app: &App,
+    run: &RunRecord,
+    action: &BulkAction,
+    actor: &Actor,
+    key: Option<&(String, String)>,
+) -> Result<RunStatus, StoreError> {
     let by = actor.name();
     match action {
         BulkAction::Pause => app.control(&run.id, RunTransition::Pause, by).await,
@@ -130,7 +143,9 @@ async fn apply(app: &App, run: &RunRecord, action: &BulkAction, actor: &Actor) -
         }
         BulkAction::Signal { signal } => {
             let at = app.clock.now();
-            app.store.signal_run(&run.id, signal.clone(), Some(by), None, at).await.map(|()| run.status)
+            // Each run hears it once.
+            let key = key.map(|(key, digest)| (format!("{key}:{}", run.id), digest.clone()));
+            app.store.signal_run(&run.id, signal.clone(), Some(by), key, at).await.map(|()| run.status)
         }
     }
 }

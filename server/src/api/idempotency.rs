@@ -1,13 +1,30 @@
-//! Idempotency keys: the same key with the same request is done once.
+//! Idempotency keys: the same key with the same request is done once, and answered alike.
+//!
+//! The key is stored in the transaction of what it is for, with the answer. Answers may hold secrets, which the database
+//! otherwise knows as hashes alone: they are sealed with the caller's credentials and the key.
 
-use axum::http::HeaderMap;
+use std::sync::Arc;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use axum::Json;
+use axum::extract::{FromRequest, Request};
+use axum::http::header::{AUTHORIZATION, COOKIE};
+use axum::http::{HeaderMap, StatusCode};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use nightshift_engine::store::{Creation, Once, StoreError};
 use nightshift_protocol::api::IDEMPOTENCY_HEADER;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use crate::app::App;
 use crate::error::ApiFailure;
+use crate::extract::Body;
 
 /// Longest idempotency key.
 const MAX_IDEMPOTENCY_KEY_CHARS: usize = 128;
+/// What keys of sealed answers are derived for.
+const SEAL_CONTEXT: &str = "nightshift 2026-11-26 answers of creating calls";
 
 /// The key that the caller sent.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiFailure> {
@@ -26,4 +43,109 @@ pub(crate) fn digest(request: &impl Serialize) -> Result<String, ApiFailure> {
     let canonical = serde_json::to_vec(request)
         .map_err(|error| ApiFailure::bad("request.invalid", format!("the request cannot be stored: {error}")))?;
     Ok(blake3::hash(&canonical).to_hex().to_string())
+}
+
+/// The JSON body of a call that creates something, with the caller's key for it.
+pub(crate) struct Creating<T> {
+    /// What is asked for.
+    pub(crate) wish: T,
+    /// Creates it.
+    pub(crate) creator: Creator,
+}
+
+/// Creates one thing, once for each key.
+pub(crate) struct Creator(Option<Keyed>);
+
+struct Keyed {
+    key: String,
+    digest: String,
+    seal: [u8; 32],
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Serialize + 'static> FromRequest<S> for Creating<T> {
+    type Rejection = ApiFailure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiFailure> {
+        let key = idempotency_key(request.headers())?;
+        let seal = key.as_deref().map(|key| seal_of(request.headers(), key));
+        let path = request.uri().path().to_owned();
+        let Body(wish) = Body::<T>::from_request(request, state).await?;
+        let keyed = match key.zip(seal) {
+            None => None,
+            Some((key, seal)) => Some(Keyed { key, digest: digest(&(path, &wish))?, seal }),
+        };
+        Ok(Self { wish, creator: Creator(keyed) })
+    }
+}
+
+impl Creator {
+    /// Creates it and gives the answer; the first one where this key was used for the same request before.
+    pub(crate) async fn create<T: Serialize + DeserializeOwned>(
+        self,
+        app: &Arc<App>,
+        creation: Creation,
+        answer: T,
+    ) -> Result<(StatusCode, Json<T>), ApiFailure> {
+        let once = match &self.0 {
+            None => None,
+            Some(keyed) => Some(Once {
+                key: keyed.key.clone(),
+                digest: keyed.digest.clone(),
+                answer: keyed.seal(&answer)?,
+                at: app.clock.now(),
+            }),
+        };
+        let result = app.store.create(creation, once).await;
+        app.trouble.note_error(&result);
+        let answer = match (result?, self.0) {
+            (Some(first), Some(keyed)) => keyed.open(&first)?,
+            _ => answer,
+        };
+        Ok((StatusCode::CREATED, Json(answer)))
+    }
+}
+
+impl Keyed {
+    fn seal(&self, answer: &impl Serialize) -> Result<String, ApiFailure> {
+        let mut text = serde_json::to_vec(answer).map_err(|error| unsealed(&error))?;
+        let nonce = self
+            .sealing_key()?
+            .seal_in_place_append_tag(Aad::from(self.digest.as_bytes()), &mut text)
+            .map_err(|error| unsealed(&error))?;
+        let mut sealed = nonce.as_ref().to_vec();
+        sealed.append(&mut text);
+        Ok(BASE64_STANDARD.encode(sealed))
+    }
+
+    /// Opens the first answer. One of another caller stays closed: it was another request.
+    fn open<T: DeserializeOwned>(&self, first: &str) -> Result<T, ApiFailure> {
+        let conflict = || ApiFailure::from(StoreError::IdempotencyConflict { key: self.key.clone() });
+        let sealed = BASE64_STANDARD.decode(first).map_err(|error| unsealed(&error))?;
+        let (nonce, text) = sealed.split_at_checked(NONCE_LEN).ok_or_else(|| unsealed(&"it is cut off"))?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|error| unsealed(&error))?;
+        let mut text = text.to_vec();
+        let opened = self
+            .sealing_key()?
+            .open_in_place(nonce, Aad::from(self.digest.as_bytes()), &mut text)
+            .map_err(|_| conflict())?;
+        serde_json::from_slice(opened).map_err(|error| unsealed(&error))
+    }
+
+    fn sealing_key(&self) -> Result<RandomizedNonceKey, ApiFailure> {
+        RandomizedNonceKey::new(&AES_256_GCM, &self.seal).map_err(|error| unsealed(&error))
+    }
+}
+
+/// The key that an answer is sealed with: it cannot be derived from the database without the caller's credentials.
+fn seal_of(headers: &HeaderMap, key: &str) -> [u8; 32] {
+    let mut deriving = blake3::Hasher::new_derive_key(SEAL_CONTEXT);
+    for shown in [headers.get(AUTHORIZATION), headers.get(COOKIE)] {
+        let shown = shown.map(axum::http::HeaderValue::as_bytes).unwrap_or_default();
+        deriving.update(&u64::try_from(shown.len()).unwrap_or(u64::MAX).to_le_bytes()).update(shown);
+    }
+    *deriving.update(key.as_bytes()).finalize().as_bytes()
+}
+
+fn unsealed(error: &dyn std::fmt::Display) -> ApiFailure {
+    ApiFailure::internal("internal.unwritable", format!("an answer cannot be kept for its idempotency key: {error}"))
 }

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use nightshift_engine::store::{StoreError, TokenRecord};
+use nightshift_engine::store::{Creation, StoreError, TokenRecord};
 use nightshift_protocol::access::{CreateToken, TokenCreated, TokenView};
 use nightshift_protocol::api::Page;
 use nightshift_protocol::id::TokenId;
 
 use crate::access::{new_secret, secret_hash};
 use crate::actor::Actor;
+use crate::api::idempotency::Creating;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::{Body, IdPath, PathId};
+use crate::extract::{IdPath, PathId};
 
 /// Longest name of a token.
 const MAX_TOKEN_NAME_CHARS: usize = 100;
@@ -29,7 +30,7 @@ impl PathId for TokenId {
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     actor: Actor,
-    Body(request): Body<CreateToken>,
+    Creating { wish: request, creator }: Creating<CreateToken>,
 ) -> Result<(StatusCode, Json<TokenCreated>), ApiFailure> {
     examine(&request)?;
     let now = app.clock.now();
@@ -44,12 +45,11 @@ pub(crate) async fn create(
         last_used_at: None,
     };
     let record = TokenRecord { view: view.clone(), secret_hash: secret_hash(&secret) };
-    let result = app.store.create_token(record).await;
-    app.trouble.note(&result);
-    result?;
+    let answer = creator.create(&app, Creation::Token(record), TokenCreated { token: view, secret }).await?;
     app.keys.forget();
+    let view = &answer.1.token;
     tracing::info!(token.id = %view.id, token.role = view.role.as_str(), by = actor.name(), "a token was created");
-    Ok((StatusCode::CREATED, Json(TokenCreated { token: view, secret })))
+    Ok(answer)
 }
 
 fn examine(request: &CreateToken) -> Result<(), ApiFailure> {

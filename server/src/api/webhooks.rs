@@ -6,18 +6,19 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use nightshift_engine::store::{WebhookRecord, WebhookStore};
+use nightshift_engine::store::{Creation, WebhookRecord, WebhookStore};
 use nightshift_protocol::api::{CreateWebhook, Delivery, Page, Webhook, WebhookCreated};
 use nightshift_protocol::id::{DeliveryId, WebhookId};
 use serde::Deserialize;
 
 use crate::access::new_webhook_secret;
 use crate::actor::Actor;
+use crate::api::idempotency::Creating;
 use crate::api::list::page_request;
 use crate::api::team;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::{Body, IdPath, Params, PathId};
+use crate::extract::{IdPath, Params, PathId};
 use crate::webhook::is_private;
 
 /// Webhooks of one server.
@@ -56,7 +57,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<Webhoo
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     actor: Actor,
-    Body(wish): Body<CreateWebhook>,
+    Creating { wish, creator }: Creating<CreateWebhook>,
 ) -> Result<(StatusCode, Json<WebhookCreated>), ApiFailure> {
     examine(&wish)?;
     if let Some(campaign) = &wish.campaign {
@@ -76,11 +77,10 @@ pub(crate) async fn create(
     };
     let secret = wish.secret.unwrap_or_else(|| new_webhook_secret(&*app.random));
     let record = WebhookRecord { view: webhook.clone(), secret: secret.clone() };
-    let result = store(&app)?.create_webhook(record, MAX_WEBHOOKS).await;
-    app.trouble.note_error(&result);
-    result?;
-    tracing::info!(webhook.id = %webhook.id, by = actor.name(), "a webhook was made");
-    Ok((StatusCode::CREATED, Json(WebhookCreated { webhook, secret })))
+    let creation = Creation::Webhook { webhook: record, limit: MAX_WEBHOOKS };
+    let answer = creator.create(&app, creation, WebhookCreated { webhook, secret }).await?;
+    tracing::info!(webhook.id = %answer.1.webhook.id, by = actor.name(), "a webhook was made");
+    Ok(answer)
 }
 
 /// Deletes a webhook with what it was and is to be told.

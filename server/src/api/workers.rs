@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use nightshift_engine::store::{ClaimRequest, ReadingRecord, Reported, StepRecord, StoreError, WorkerRecord};
+use nightshift_engine::store::{ClaimRequest, Creation, ReadingRecord, Reported, StepRecord, StoreError, WorkerRecord};
 use nightshift_protocol::api::{
     Claim, Claimed, Drain, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, MAX_WAIT_MS, Page, QuarantinedDevice,
     RegisterWorker, Report, ReportReply, ReportResult, TryOutcome, WorkerRegistered, WorkerView,
@@ -19,6 +19,7 @@ use nightshift_protocol::trace::TraceParent;
 use tokio::time::Instant;
 
 use crate::access::Caller;
+use crate::api::idempotency::Creating;
 use crate::app::App;
 use crate::commit::{CommitError, Reporter};
 use crate::dispatch::Taker;
@@ -71,7 +72,7 @@ impl App {
 pub(crate) async fn register(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Body(request): Body<RegisterWorker>,
+    Creating { wish: request, creator }: Creating<RegisterWorker>,
 ) -> Result<(StatusCode, Json<WorkerRegistered>), ApiFailure> {
     let name_chars = request.name.chars().count();
     if !(1..=MAX_WORKER_NAME_CHARS).contains(&name_chars) || request.version.chars().count() > MAX_VERSION_CHARS {
@@ -86,7 +87,7 @@ pub(crate) async fn register(
     let worker = WorkerId::from_uuid(app.new_uuid());
     let offers = serde_json::to_value(&request.offers)
         .map_err(|error| ApiFailure::bad("request.invalid", format!("the offers cannot be stored: {error}")))?;
-    let record = WorkerRecord {
+    let mut record = WorkerRecord {
         id: worker.clone(),
         name: request.name,
         embedded: caller.embedded,
@@ -97,18 +98,18 @@ pub(crate) async fn register(
         server: if caller.embedded { app.life.current() } else { None },
         draining: false,
     };
+    let registered = WorkerRegistered { worker, lease_ms: app.config.lease_ms, heartbeat_ms: app.config.heartbeat_ms };
+    let answer = creator.create(&app, Creation::Worker(record.clone()), registered).await?;
+    let worker = answer.1.worker.clone();
+    record.id = worker.clone();
     tracing::info!(worker.id = %worker, worker.name = %record.name, "a worker introduced itself");
-    let result = app.store.register_worker(record.clone()).await;
-    app.trouble.note(&result);
-    result?;
     let offers = Arc::new(request.offers);
     app.roster.registered(&record, Arc::clone(&offers));
     if offers.devices.iter().any(|device| device.uuid.is_some()) {
         let quarantined = quarantined(&offers);
         app.take_in_quarantine(&worker, &record.name, &offers, &quarantined).await?;
     }
-    let registered = WorkerRegistered { worker, lease_ms: app.config.lease_ms, heartbeat_ms: app.config.heartbeat_ms };
-    Ok((StatusCode::CREATED, Json(registered)))
+    Ok(answer)
 }
 
 /// Devices that are offered as ones on which nothing may run.

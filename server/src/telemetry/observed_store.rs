@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
-    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
-    HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned,
-    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, SessionStore, StepRecord, Store,
-    StoreError, StoreGauges, TeamStore, TokenRecord, TryEnd, WatchStore, WebhookStore, WorkerRecord,
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
+    ExpiredLease, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership,
+    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, Reservation, RowSink, RunRecord, ServerRecord,
+    SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore, WebhookStore,
+    WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -245,8 +246,8 @@ impl Store for ObservedStore {
         self.inner.settle(step, epoch, released, used, at).await
     }
 
-    async fn export_campaign(&self, id: &CampaignId) -> Result<CampaignArchive, StoreError> {
-        self.inner.export_campaign(id).await
+    async fn export_rows(&self, id: &CampaignId, sink: Arc<dyn RowSink>) -> Result<(), StoreError> {
+        self.inner.export_rows(id, sink).await
     }
 
     async fn import_campaign(&self, archive: CampaignArchive, at: TimestampMs) -> Result<CreatedCampaign, StoreError> {
@@ -302,8 +303,8 @@ impl Store for ObservedStore {
         self.inner.acquire_run(server, run, at).await
     }
 
-    async fn create_token(&self, token: TokenRecord) -> Result<(), StoreError> {
-        self.inner.create_token(token).await
+    async fn create(&self, creation: Creation, once: Option<Once>) -> Result<Option<String>, StoreError> {
+        self.inner.create(creation, once).await
     }
 
     async fn list_tokens(&self) -> Result<Vec<TokenView>, StoreError> {

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use nightshift_engine::store::{CampaignArchive, CreatedCampaign};
+use futures::StreamExt as _;
+use nightshift_engine::store::{CampaignArchive, CollectedRows, CreatedCampaign, RowSink};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::time::TimestampMs;
@@ -24,6 +25,10 @@ use crate::value::values;
 
 /// Rows that are stored with one statement.
 const ROWS_PER_STATEMENT: usize = 500;
+/// Rows that are exported at a time.
+const ROWS_AT_ONCE: usize = 500;
+/// Bytes of rows from which on no further one is exported at the same time.
+const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
 /// Artifacts of a list that are there as a whole.
 const COMPLETE: Sql = any_of!("SELECT hash FROM artifact WHERE complete = 1 AND hash", "$1", "");
@@ -33,17 +38,32 @@ fn tables() -> impl Iterator<Item = &'static Table> {
     TABLES.iter().chain(TEAM_TABLES)
 }
 
-/// Everything of a campaign, as it is at one moment: the caller's transaction sees one.
-pub(crate) async fn export(connection: &mut Connection, id: &CampaignId) -> Result<CampaignArchive, Failure> {
+/// Gives everything of a campaign to `sink`, as it is at one moment: the caller's transaction sees one. No more rows are
+/// in memory than `sink` is given at a time.
+pub(crate) async fn export(connection: &mut Connection, id: &CampaignId, sink: &dyn RowSink) -> Result<(), Failure> {
     let campaign_id = campaign::key_of(connection, id.as_str()).await?;
-    let mut rows = Vec::new();
     for table in tables() {
-        for row in connection.fetch_all(table.export, values![campaign_id]).await? {
-            rows.push(object(table, &row)?);
+        let mut stored = connection.stream(table.export, values![campaign_id]).await?;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = stored.next().await {
+            let row = object(table, &row?)?;
+            bytes += bytes_of(&row);
+            rows.push(row);
+            if rows.len() >= ROWS_AT_ONCE || bytes >= BYTES_AT_ONCE {
+                sink.take(std::mem::take(&mut rows)).await?;
+                bytes = 0;
+            }
+        }
+        if !rows.is_empty() {
+            sink.take(rows).await?;
         }
     }
-    let artifacts = artifacts(&rows)?;
-    Ok(CampaignArchive { rows, artifacts })
+    Ok(())
+}
+
+/// Bytes of a row's texts, which are nearly all of it.
+fn bytes_of(row: &Value) -> usize {
+    row.as_object().map_or(0, |row| row.values().filter_map(Value::as_str).map(str::len).sum())
 }
 
 /// Stores an archive.
@@ -57,8 +77,9 @@ pub(crate) async fn import(
     let runs = runs_of(&rows)?;
     let sql = "SELECT id FROM campaign WHERE public_id = $1";
     if transaction.connection.fetch_optional(sql, values![id.as_str()]).await?.is_some() {
-        let stored = export(transaction.connection, &id).await?;
-        let stored: Vec<Value> = stored.rows.into_iter().map(at_rest).collect();
+        let stored = CollectedRows::default();
+        export(transaction.connection, &id, &stored).await?;
+        let stored: Vec<Value> = stored.archive()?.rows.into_iter().map(at_rest).collect();
         if telling(&stored, &rows) == telling(&rows, &rows) {
             return Ok(CreatedCampaign { id, runs, existed: true });
         }
@@ -178,12 +199,6 @@ fn runs_of(rows: &[Value]) -> Result<Vec<RunId>, Failure> {
         public_id(id, "a run's id").map_err(|_| unusable("one of its runs has no id"))
     })
     .collect()
-}
-
-fn artifacts(rows: &[Value]) -> Result<Vec<ArtifactHash>, Failure> {
-    let uses = rows.iter().filter(|row| row["table"] == "artifact_use").filter_map(|row| row["hash"].as_str());
-    let hashes: BTreeSet<&str> = uses.collect();
-    hashes.into_iter().map(|hash| public_id(hash, "an artifact's hash")).collect()
 }
 
 /// A text that only looked like the hash of an artifact is none of the archive's artifacts; those it lists have to be

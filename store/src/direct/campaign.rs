@@ -231,17 +231,6 @@ pub(crate) async fn key_of(connection: &mut Connection, id: &str) -> Result<i64,
     row.ok_or_else(|| Failure::not_found("campaign", id))?.i64(0)
 }
 
-/// Ids that begin with the text, whose digits begin with it, or that end with it; newest first. It reads every id.
-pub(crate) const FIND_IDS: &str = "SELECT public_id FROM campaign \
-     WHERE substr(public_id, 1, length($1)) = $1 OR substr(public_id, 5, length($1)) = $1 \
-        OR substr(public_id, length(public_id) - length($1) + 1) = $1 \
-     ORDER BY id DESC LIMIT $2";
-
-pub(crate) async fn find_ids(connection: &mut Connection, text: &str, limit: u32) -> Result<Vec<CampaignId>, Failure> {
-    let rows = connection.fetch_all(FIND_IDS, values![text, limit.min(MAX_PAGE)]).await?;
-    rows.iter().map(|row| public_id(row.str(0)?, "a campaign's id")).collect()
-}
-
 fn record(row: &Row) -> Result<CampaignRecord, Failure> {
     let id = row.str("public_id")?;
     let unreadable =

@@ -106,18 +106,6 @@ pub(crate) async fn head(connection: &mut Connection, run: &RunId) -> Result<Hea
     Ok(Head { id: row.i64(0)?, status: status_of(row.str(1)?)? })
 }
 
-/// Ids that begin with the text, whose digits begin with it, or that end with it; newest first. It reads every id, from
-/// the index of ids alone.
-pub(crate) const FIND_IDS: &str = "SELECT public_id FROM run \
-     WHERE substr(public_id, 1, length($1)) = $1 OR substr(public_id, 5, length($1)) = $1 \
-        OR substr(public_id, length(public_id) - length($1) + 1) = $1 \
-     ORDER BY id DESC LIMIT $2";
-
-pub(crate) async fn find_ids(connection: &mut Connection, text: &str, limit: u32) -> Result<Vec<RunId>, Failure> {
-    let rows = connection.fetch_all(FIND_IDS, values![text, limit.min(MAX_PAGE)]).await?;
-    rows.iter().map(|row| public_id(row.str(0)?, "a run's id")).collect()
-}
-
 /// The status alone.
 pub(crate) async fn status(connection: &mut Connection, id: &RunId) -> Result<RunStatus, Failure> {
     let row = connection.fetch_optional("SELECT status FROM run WHERE public_id = $1", values![id.as_str()]).await?;

@@ -7,8 +7,8 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::{
-    Advance, ClaimRequest, ModelCallRecord, NewCampaign, NewRun, Notice, Report, Reservation, StepRecord, Store as _,
-    TokenRecord, TryEnd, WorkerRecord,
+    Advance, ClaimRequest, Creation, ModelCallRecord, NewCampaign, NewRun, Notice, Report, Reservation, StepRecord,
+    Store as _, TokenRecord, TryEnd, WorkerRecord,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::access::{Role, TokenView};
@@ -359,10 +359,10 @@ async fn a_token_is_found_by_its_secret_and_revoked_once() {
             last_used_at: None,
         };
         let record = TokenRecord { view: view.clone(), secret_hash: "s".to_owned() };
-        store.create_token(record.clone()).await.unwrap();
-        store.create_token(record.clone()).await.unwrap();
+        store.create(Creation::Token(record.clone()), None).await.unwrap();
+        store.create(Creation::Token(record.clone()), None).await.unwrap();
         let other = TokenRecord { secret_hash: "t".to_owned(), ..record };
-        assert_eq!(store.create_token(other).await.unwrap_err().code(), "token.exists");
+        assert_eq!(store.create(Creation::Token(other), None).await.unwrap_err().code(), "token.exists");
         assert_eq!(store.find_token("s").await.unwrap(), Some(view.clone()));
         assert_eq!(store.find_token("x").await.unwrap(), None);
         store.touch_token(&view.id, AT.plus_ms(1)).await.unwrap();

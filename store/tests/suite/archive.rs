@@ -1,7 +1,11 @@
 //! Campaigns that go elsewhere, and campaigns that are deleted.
 
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
 use nightshift_engine::store::{
-    Among, CampaignArchive, KnowledgeStore, ModelCallRecord, NewCampaign, PageRequest, ScoreRecord, Store, TeamStore,
+    Among, CampaignArchive, Creation, KnowledgeStore, ModelCallRecord, NewCampaign, PageRequest, RowSink, ScoreRecord,
+    Store, StoreError, TeamStore,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::api::{Pin, Remark, Tag, Target};
@@ -11,7 +15,7 @@ use nightshift_protocol::id::{CampaignId, RemarkId, RunId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bench::{Bench, amount, done, order};
 use crate::place::Kind;
@@ -26,6 +30,7 @@ crate::bench::on_both!(
     what_was_not_over_comes_in_paused_and_goes_on,
     an_archive_whose_artifacts_are_not_there_is_refused,
     an_archive_that_is_none_is_refused_and_leaves_nothing,
+    an_export_gives_some_rows_at_a_time,
     only_finished_campaigns_are_pruned,
     a_campaign_is_pruned_in_chunks,
     artifacts_that_something_names_are_kept,
@@ -174,7 +179,7 @@ async fn notes_tags_and_pins_travel_along_and_belong_to_their_campaign(bench: Be
             created_at: bench.now(),
             edited_at: None,
         };
-        bench.store.add_remark(remark).await.unwrap();
+        bench.store.create(Creation::Note(remark), None).await.unwrap();
     }
     let tag = Tag { target: of_attempt.clone(), tag: "odd".to_owned(), author: author(), at: bench.now() };
     bench.store.change_tags(vec![tag], Vec::new(), 9).await.unwrap();
@@ -292,6 +297,29 @@ async fn an_archive_that_is_none_is_refused_and_leaves_nothing(bench: Bench) {
     }
     let unknown = CampaignId::from_uuid(bench.uuid());
     assert_eq!(bench.store.export_campaign(&unknown).await.unwrap_err().code(), "campaign.not_found");
+}
+
+/// Counts what it is given.
+#[derive(Default)]
+struct Batches(Mutex<Vec<usize>>);
+
+#[async_trait]
+impl RowSink for Batches {
+    async fn take(&self, rows: Vec<Value>) -> Result<(), StoreError> {
+        self.0.lock().unwrap().push(rows.len());
+        Ok(())
+    }
+}
+
+async fn an_export_gives_some_rows_at_a_time(bench: Bench) {
+    let created = bench.create(bench.new_campaign(1_100)).await;
+    let batches = Arc::new(Batches::default());
+    bench.store.export_rows(&created.id, batches.clone()).await.unwrap();
+    let batches = batches.0.lock().unwrap().clone();
+    assert!(batches.iter().all(|rows| (1..=500).contains(rows)), "{batches:?}");
+    let whole = bench.store.export_campaign(&created.id).await.unwrap();
+    assert_eq!(batches.iter().sum::<usize>(), whole.rows.len());
+    assert!(whole.rows.len() > 2_200, "each run has a row and an event");
 }
 
 async fn only_finished_campaigns_are_pruned(bench: Bench) {

@@ -133,6 +133,12 @@ async fn ids_are_found_by_their_beginning_their_digits_and_their_end(bench: Benc
     );
     let (campaigns, runs) = bench.store.find_ids("0000", 9).await.unwrap();
     assert_eq!((campaigns.len(), runs.len()), (1, 3));
+    let ending = &run.as_str()[run.as_str().len() - 12..];
+    assert_eq!(
+        bench.store.find_ids(ending, 9).await.unwrap(),
+        (Vec::new(), vec![run.clone()]),
+        "by more than eight digits"
+    );
     assert_eq!(bench.store.find_ids("run%", 9).await.unwrap(), (Vec::new(), Vec::new()));
 }
 

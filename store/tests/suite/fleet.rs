@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use nightshift_engine::store::{Notice, ReadingRecord, Store, TokenRecord, TryEnd, WorkerRecord};
+use nightshift_engine::store::{Creation, Notice, ReadingRecord, Store, TokenRecord, TryEnd, WorkerRecord};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::api::DeviceReading;
@@ -98,10 +98,10 @@ fn token(bench: &Bench, hash: &str) -> TokenRecord {
 async fn a_token_is_found_by_its_hash_until_it_is_gone_and_revoked_once(bench: Bench) {
     let (first, second) = (token(&bench, "aa"), token(&bench, "bb"));
     for record in [&first, &second, &first] {
-        bench.store.create_token(record.clone()).await.unwrap();
+        bench.store.create(Creation::Token(record.clone()), None).await.unwrap();
     }
     let same_secret = token(&bench, "aa");
-    assert_eq!(bench.store.create_token(same_secret).await.unwrap_err().code(), "token.exists");
+    assert_eq!(bench.store.create(Creation::Token(same_secret), None).await.unwrap_err().code(), "token.exists");
     assert_eq!(bench.store.list_tokens().await.unwrap(), [second.view.clone(), first.view.clone()]);
     assert_eq!(bench.store.find_token("aa").await.unwrap(), Some(first.view.clone()));
     assert_eq!(bench.store.find_token("cc").await.unwrap(), None);

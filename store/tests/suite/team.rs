@@ -1,7 +1,7 @@
 //! What people leave beside runs, sessions, and what those see who watch.
 
 use nightshift_engine::store::{
-    Among, PageRequest, SessionHolder, SessionRecord, SessionStore, ShareRecord, Store, TeamStore, WatchStore,
+    Among, Creation, PageRequest, SessionHolder, SessionRecord, SessionStore, ShareRecord, Store, TeamStore, WatchStore,
 };
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::api::{Pin, Remark, SavedView, Share, Tag, Target};
@@ -55,7 +55,7 @@ impl Bench {
     }
 
     async fn leave_something(&self, target: &Target, campaign: &CampaignId) {
-        self.store.add_remark(self.remark(target, "x")).await.unwrap();
+        self.store.create(Creation::Note(self.remark(target, "x")), None).await.unwrap();
         let tag = Tag { target: target.clone(), tag: "keep".to_owned(), author: "ada".to_owned(), at: self.now() };
         self.store.change_tags(vec![tag], Vec::new(), 50).await.unwrap();
         let pin = Pin {
@@ -66,7 +66,7 @@ impl Bench {
             at: self.now(),
         };
         self.store.set_pin(pin).await.unwrap();
-        self.store.create_share(self.share(target, &format!("hash of {target}"))).await.unwrap();
+        self.store.create(Creation::Share(self.share(target, &format!("hash of {target}"))), None).await.unwrap();
     }
 
     async fn left(&self) -> [usize; 4] {
@@ -87,7 +87,7 @@ async fn what_belongs_to_a_run_or_campaign_is_deleted_with_it(bench: Bench) {
     }
     bench.leave_something(&Target::Run(stays.runs[0].clone()), &stays.id).await;
     let remark = bench.remark(&Target::Attempt(run.clone(), 3), "of an attempt");
-    bench.store.add_remark(remark).await.unwrap();
+    bench.store.create(Creation::Note(remark), None).await.unwrap();
     assert_eq!(bench.left().await, [4, 3, 3, 3]);
     let within = about(Target::Run(run.clone()), true);
     assert_eq!(bench.store.list_remarks(&within, &all()).await.unwrap().len(), 2, "with that of its attempt");
@@ -104,9 +104,9 @@ async fn a_note_holds_what_was_written_but_for_nul_characters(bench: Bench) {
     let run = Target::Run(bench.run().await);
     let text = "# a\0b\n<b>\u{202e}𝒙</b> '; DROP TABLE remark; --";
     let remark = bench.remark(&run, text);
-    bench.store.add_remark(remark.clone()).await.unwrap();
+    bench.store.create(Creation::Note(remark.clone()), None).await.unwrap();
     // The same one again changes nothing.
-    bench.store.add_remark(remark.clone()).await.unwrap();
+    bench.store.create(Creation::Note(remark.clone()), None).await.unwrap();
     let stored = bench.store.load_remark(&remark.id).await.unwrap();
     assert_eq!(stored.text, text.replace('\0', "\u{fffd}"));
     bench.store.edit_remark(&remark.id, "shorter", TimestampMs(7)).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_session_is_found_until_it_ends_and_old_ones_make_room(bench: Bench) {
         last_used_at: None,
     };
     let record = nightshift_engine::store::TokenRecord { view: token.clone(), secret_hash: "t".to_owned() };
-    bench.store.create_token(record).await.unwrap();
+    bench.store.create(Creation::Token(record), None).await.unwrap();
     let by_token = session("a", SessionHolder::Token(token.id.clone()));
     let by_proof = session("b", SessionHolder::Configured { proof: "p".to_owned() });
     for session in [&by_token, &by_proof] {
@@ -163,7 +163,7 @@ async fn a_link_is_found_by_the_hash_of_its_secret_and_ends_once(bench: Bench) {
     let created = bench.create(bench.new_campaign(2)).await;
     let run = &created.runs[0];
     let share = bench.share(&Target::Run(run.clone()), "secret");
-    bench.store.create_share(share.clone()).await.unwrap();
+    bench.store.create(Creation::Share(share.clone()), None).await.unwrap();
     assert_eq!(bench.store.find_share("secret").await.unwrap(), Some(share.view.clone()));
     assert_eq!(bench.store.find_share("another").await.unwrap(), None);
     bench.store.revoke_share(&share.view.id, TimestampMs(5)).await.unwrap();
@@ -189,11 +189,12 @@ async fn an_owner_has_so_many_views_and_no_more(bench: Bench) {
         created_at: bench.now(),
         edited_at: None,
     };
-    bench.store.add_view(view("1", "ada", false), 2).await.unwrap();
-    bench.store.add_view(view("2", "ada", true), 2).await.unwrap();
-    let refused = bench.store.add_view(view("3", "ada", false), 2).await.unwrap_err();
+    bench.store.create(Creation::View { view: view("1", "ada", false), limit: 2 }, None).await.unwrap();
+    bench.store.create(Creation::View { view: view("2", "ada", true), limit: 2 }, None).await.unwrap();
+    let refused =
+        bench.store.create(Creation::View { view: view("3", "ada", false), limit: 2 }, None).await.unwrap_err();
     assert_eq!(refused.code(), "view.too_many");
-    bench.store.add_view(view("4", "ben", false), 2).await.unwrap();
+    bench.store.create(Creation::View { view: view("4", "ben", false), limit: 2 }, None).await.unwrap();
     let names = async |owner: &str, of_page: Option<&str>| {
         let views = bench.store.list_views(owner, of_page, &all()).await.unwrap();
         views.into_iter().map(|view| view.item.name).collect::<Vec<_>>()

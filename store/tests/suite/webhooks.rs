@@ -1,6 +1,8 @@
 //! What addresses are told: once for each subject, by one server at a time.
 
-use nightshift_engine::store::{DeliveryEnd, NewDelivery, PageRequest, WebhookRecord, WebhookStore};
+use nightshift_engine::store::{
+    Creation, DeliveryEnd, NewDelivery, PageRequest, Store as _, WebhookRecord, WebhookStore,
+};
 use nightshift_protocol::api::{Delivery, DeliveryStatus, Webhook, WebhookEvent, WebhookMessage};
 use nightshift_protocol::id::{CampaignId, DeliveryId, WebhookId};
 use nightshift_protocol::time::TimestampMs;
@@ -31,7 +33,7 @@ impl Bench {
             created_at: self.now(),
         };
         let record = WebhookRecord { view, secret: "a secret that signs".to_owned() };
-        self.store.create_webhook(record.clone(), 2).await.unwrap();
+        self.store.create(Creation::Webhook { webhook: record.clone(), limit: 2 }, None).await.unwrap();
         record
     }
 
@@ -151,7 +153,10 @@ async fn a_webhook_goes_with_its_deliveries_and_there_are_so_many(bench: Bench) 
         view: Webhook { id: WebhookId::from_uuid(bench.uuid()), ..first.view.clone() },
         ..first.clone()
     };
-    assert_eq!(bench.store.create_webhook(third, 2).await.unwrap_err().code(), "webhook.too_many");
+    assert_eq!(
+        bench.store.create(Creation::Webhook { webhook: third, limit: 2 }, None).await.unwrap_err().code(),
+        "webhook.too_many"
+    );
     bench.store.put_deliveries(vec![bench.delivery(&first.view.id, "a")], bench.now()).await.unwrap();
     bench.store.delete_webhook(&first.view.id).await.unwrap();
     assert!(bench.take(&first.view.id).await.is_empty());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nightshift_protocol::api::IDEMPOTENCY_HEADER;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
@@ -109,6 +110,14 @@ impl Call {
         self
     }
 
+    /// Something that is created once for each key of the caller.
+    pub(super) fn creates(self) -> Self {
+        let about = "The same key with the same request creates nothing more, and is answered alike.";
+        self.header(IDEMPOTENCY_HEADER, false, about)
+            .fails(400, &["request.invalid_idempotency_key"])
+            .fails(409, &["request.idempotency_conflict"])
+    }
+
     /// Limit and cursor of a list.
     pub(super) fn pages(self) -> Self {
         self.query("limit", Kind::Number, "Rows of a page: 1 to 500, by default 100.").query(
@@ -193,6 +202,7 @@ impl Call {
         if !matches!(self.who, Who::Anybody) {
             fails.entry(401).or_default().extend(["auth.wrong_token", "token.expired", "token.revoked"]);
             fails.entry(403).or_default().extend(["access.role_needed", "access.link_limited"]);
+            fails.entry(429).or_default().push("request.too_many");
             if !matches!(self.method, HttpMethod::Get | HttpMethod::Head) {
                 fails.entry(403).or_default().extend(["auth.cross_origin", "auth.plain_form"]);
             }

@@ -1,8 +1,8 @@
 //! Campaigns.
 
 use nightshift_protocol::api::{
-    CampaignCreated, CampaignDetail, CampaignPage, CampaignResults, Control, Controlled, CreateCampaign,
-    IDEMPOTENCY_HEADER, SetLimits, SetPriority,
+    CampaignCreated, CampaignDetail, CampaignPage, CampaignResults, Control, Controlled, CreateCampaign, SetLimits,
+    SetPriority,
 };
 
 use super::call::{Call, Kind, Who, get, post};
@@ -32,7 +32,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .gives(200, schemas.of::<CampaignDetail>())
             .fails(404, &["campaign.not_found"]),
         post("/campaigns", AREA, Who::Operates, "Creates a campaign; its artifacts are there already")
-            .header(IDEMPOTENCY_HEADER, false, "The same key with the same request finds what it created.")
+            .creates()
             .takes(schemas.of::<CreateCampaign>())
             .gives(201, schemas.of::<CampaignCreated>())
             .gives(200, schemas.of::<CampaignCreated>())
@@ -62,10 +62,8 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
                     "task.too_large",
                     "request.invalid",
                     "request.malformed_json",
-                    "request.invalid_idempotency_key",
                 ],
-            )
-            .fails(409, &["request.idempotency_conflict"]),
+            ),
         post("/campaigns/{id}/control", AREA, Who::Operates, "Pauses, resumes or cancels every run that is not over")
             .takes(schemas.of::<Control>())
             .gives(200, schemas.of::<Controlled>())
@@ -92,7 +90,8 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .fails(404, &["campaign.not_found"]),
         get("/campaigns/{id}/archive", AREA, Who::Operates, "The campaign as one file")
             .gives_other(200, "application/zstd", "A zstd stream of JSON lines.")
-            .fails(404, &["campaign.not_found"]),
+            .fails(404, &["campaign.not_found"])
+            .fails(507, &["archive.not_kept"]),
         post("/import", AREA, Who::Administers, "Takes such a file in")
             .takes_bytes()
             .gives(201, schemas.of::<CampaignCreated>())

@@ -54,6 +54,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
         get("/tokens", OPERATIONS, Who::Administers, "Tokens, without their secrets")
             .gives(200, schemas.page_of::<TokenView>()),
         post("/tokens", OPERATIONS, Who::Administers, "Makes a token; its secret is in this answer alone")
+            .creates()
             .takes(schemas.of::<CreateToken>())
             .gives(201, schemas.of::<TokenCreated>())
             .fails(400, &["token.invalid_name", "token.invalid_lifetime"]),

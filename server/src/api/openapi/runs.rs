@@ -1,8 +1,8 @@
 //! Runs, ids, live events and artifacts.
 
 use nightshift_protocol::api::{
-    Bulk, BulkDone, Control, Controlled, EventsPage, IDEMPOTENCY_HEADER, IdMatches, LAST_EVENT_ID_HEADER, LiveEvent,
-    Retrieval, Retry, RunDetail, RunSummary, SetPriority, StepView, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER,
+    Bulk, BulkDone, Control, Controlled, EventsPage, IdMatches, LAST_EVENT_ID_HEADER, LiveEvent, Retrieval, Retry,
+    RunDetail, RunSummary, SetPriority, StepView, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER,
 };
 use nightshift_protocol::score::{Rescore, RunScores};
 use nightshift_protocol::signal::Signal;
@@ -98,12 +98,12 @@ fn changing(schemas: &mut Schemas) -> Vec<Call> {
             .gives(200, schemas.of::<RunScores>())
             .fails(404, &["run.not_found"]),
         post("/runs/{id}/signals", RUNS, Who::Operates, "Tells a run something: a hint, or a word at a gate")
-            .header(IDEMPOTENCY_HEADER, true, "The same key with the same signal is heard once.")
+            .creates()
             .takes(schemas.of::<Signal>())
             .gives_nothing(204, "It is heard.")
-            .fails(400, &["signal.invalid_text", "request.invalid_idempotency_key"])
+            .fails(400, &["signal.invalid_text"])
             .fails(404, &["run.not_found"])
-            .fails(409, &["run.over", "signal.not_awaited", "request.idempotency_conflict"]),
+            .fails(409, &["run.over", "signal.not_awaited"]),
         post("/runs/{id}/priority", RUNS, Who::Operates, "Changes the head start of a run's steps")
             .takes(schemas.of::<SetPriority>())
             .gives_nothing(204, "It is changed.")
@@ -111,6 +111,7 @@ fn changing(schemas: &mut Schemas) -> Vec<Call> {
             .fails(404, &["run.not_found"])
             .fails(409, &["run.over"]),
         post("/runs/bulk", RUNS, Who::Operates, "Does one thing to every run that fits a filter")
+            .creates()
             .takes(schemas.of::<Bulk>())
             .gives(200, schemas.of::<BulkDone>())
             .fails(400, &["request.invalid"]),

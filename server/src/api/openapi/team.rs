@@ -38,6 +38,7 @@ fn about_targets(schemas: &mut Schemas) -> Vec<Call> {
     vec![
         list("/notes", NOTES, "Notes, newest first").gives(200, schemas.page_of::<Remark>()),
         post("/notes", NOTES, Who::Operates, "Writes a note in Markdown")
+            .creates()
             .takes(schemas.of::<NewRemark>())
             .gives(201, schemas.of::<Remark>())
             .fails(400, &["note.invalid_text"])
@@ -85,6 +86,7 @@ fn views(schemas: &mut Schemas) -> Vec<Call> {
             .gives(200, schemas.page_of::<SavedView>())
             .fails(400, &["request.invalid_query"]),
         post("/views", VIEWS, Who::Named, "Saves a page with its query under a name")
+            .creates()
             .takes(schemas.of::<PutSavedView>())
             .gives(201, schemas.of::<SavedView>())
             .fails(400, &["view.invalid"])
@@ -109,6 +111,7 @@ fn shares(schemas: &mut Schemas) -> Vec<Call> {
             .gives(200, schemas.page_of::<Share>())
             .fails(400, &["request.invalid_query"]),
         post("/shares", SHARES, Who::Operates, "Makes a link by which anybody can read one campaign or one run")
+            .creates()
             .takes(schemas.of::<CreateShare>())
             .gives(201, schemas.of::<ShareCreated>())
             .fails(400, &["share.invalid"])

@@ -18,6 +18,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             Who::Administers,
             "Has an address told what happens; its secret is in this answer alone",
         )
+        .creates()
         .takes(schemas.of::<CreateWebhook>())
         .gives(201, schemas.of::<WebhookCreated>())
         .fails(400, &["webhook.invalid", "webhook.private_address"])

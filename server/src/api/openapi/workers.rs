@@ -14,6 +14,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
         get("/workers", AREA, Who::Reads, "Workers, last heard of first").gives(200, schemas.page_of::<WorkerView>()),
         post("/workers", AREA, Who::Works, "Makes a worker known")
+            .creates()
             .takes(schemas.of::<RegisterWorker>())
             .gives(201, schemas.of::<WorkerRegistered>()),
         post("/workers/{id}/claim", AREA, Who::Works, "Leases steps; held until there are some")

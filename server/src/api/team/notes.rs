@@ -5,11 +5,13 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
+use nightshift_engine::store::Creation;
 use nightshift_protocol::api::{EditRemark, MAX_REMARK_BYTES, NewRemark, Page, Remark};
 use nightshift_protocol::id::RemarkId;
 
 use super::{AmongQuery, examine_author, examine_target, page, store};
 use crate::access::Caller;
+use crate::api::idempotency::Creating;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params, PathId};
@@ -32,7 +34,7 @@ pub(crate) async fn list(
 pub(crate) async fn add(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Body(wish): Body<NewRemark>,
+    Creating { wish, creator }: Creating<NewRemark>,
 ) -> Result<(StatusCode, Json<Remark>), ApiFailure> {
     examine(&wish.text)?;
     examine_target(&app, &wish.target).await?;
@@ -44,10 +46,7 @@ pub(crate) async fn add(
         created_at: app.clock.now(),
         edited_at: None,
     };
-    let result = store(&app)?.add_remark(remark.clone()).await;
-    app.trouble.note_error(&result);
-    result?;
-    Ok((StatusCode::CREATED, Json(remark)))
+    creator.create(&app, Creation::Note(remark.clone()), remark).await
 }
 
 /// Writes a note anew.

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use nightshift_engine::store::ShareRecord;
+use nightshift_engine::store::{Creation, ShareRecord};
 use nightshift_protocol::api::{CreateShare, Page, Share, ShareCreated, Target};
 use nightshift_protocol::id::ShareId;
 use serde::Deserialize;
 
 use super::{examine_label, page, store};
 use crate::access::{Caller, new_share_secret, secret_hash};
+use crate::api::idempotency::Creating;
 use crate::api::list::page_request;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::{Body, IdPath, Params, PathId};
+use crate::extract::{IdPath, Params, PathId};
 
 /// Shortest life of a link, in milliseconds.
 const MIN_VALID_FOR_MS: u64 = 1_000;
@@ -48,7 +49,7 @@ pub(crate) async fn list(
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Body(wish): Body<CreateShare>,
+    Creating { wish, creator }: Creating<CreateShare>,
 ) -> Result<(StatusCode, Json<ShareCreated>), ApiFailure> {
     examine_label(&wish.label, "share.invalid")?;
     if matches!(wish.target, Target::Attempt(..)) {
@@ -74,11 +75,9 @@ pub(crate) async fn create(
         revoked_at: None,
     };
     let record = ShareRecord { view: share.clone(), secret_hash: secret_hash(&secret) };
-    let result = store(&app)?.create_share(record).await;
-    app.trouble.note_error(&result);
-    result?;
-    tracing::info!(share.id = %share.id, by = %share.author, "a link was made");
-    Ok((StatusCode::CREATED, Json(ShareCreated { share, secret })))
+    let answer = creator.create(&app, Creation::Share(record), ShareCreated { share, secret }).await?;
+    tracing::info!(share.id = %answer.1.share.id, by = %answer.1.share.author, "a link was made");
+    Ok(answer)
 }
 
 /// Ends a link: at once on this server, within five seconds on others.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
+use nightshift_engine::store::Creation;
 use nightshift_protocol::api::{MAX_VIEW_QUERY_BYTES, Page, PutSavedView, SavedView};
 use nightshift_protocol::id::SavedViewId;
 use serde::Deserialize;
 
 use super::{examine_author, examine_label, page, store};
 use crate::access::Caller;
+use crate::api::idempotency::Creating;
 use crate::api::list::page_request;
 use crate::app::App;
 use crate::error::ApiFailure;
@@ -51,7 +53,7 @@ pub(crate) async fn list(
 pub(crate) async fn add(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Body(wish): Body<PutSavedView>,
+    Creating { wish, creator }: Creating<PutSavedView>,
 ) -> Result<(StatusCode, Json<SavedView>), ApiFailure> {
     examine(&wish)?;
     let view = SavedView {
@@ -64,10 +66,7 @@ pub(crate) async fn add(
         created_at: app.clock.now(),
         edited_at: None,
     };
-    let result = store(&app)?.add_view(view.clone(), MAX_VIEWS).await;
-    app.trouble.note_error(&result);
-    result?;
-    Ok((StatusCode::CREATED, Json(view)))
+    creator.create(&app, Creation::View { view: view.clone(), limit: MAX_VIEWS }, view).await
 }
 
 /// Changes a view.

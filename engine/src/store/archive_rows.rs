@@ -1,0 +1,62 @@
+//! Rows of a campaign on their way into an archive.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use nightshift_protocol::artifact::ArtifactHash;
+use serde_json::Value;
+
+use super::{CampaignArchive, StoreError};
+
+/// Takes the rows of a campaign, some at a time: `{ "table": …, … }`, in an order in which they can be stored.
+#[async_trait]
+pub trait RowSink: Send + Sync {
+    /// Takes the next rows. The store waits for it within a transaction: it only writes them down.
+    async fn take(&self, rows: Vec<Value>) -> Result<(), StoreError>;
+}
+
+/// All rows in memory, for campaigns that fit there.
+#[derive(Debug, Default)]
+pub struct CollectedRows(Mutex<Vec<Value>>);
+
+impl CollectedRows {
+    /// The archive of what was taken.
+    pub fn archive(&self) -> Result<CampaignArchive, StoreError> {
+        let rows = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut artifacts = ArtifactNames::default();
+        for row in &rows {
+            artifacts.note(row);
+        }
+        Ok(CampaignArchive { rows, artifacts: artifacts.into_hashes()? })
+    }
+}
+
+#[async_trait]
+impl RowSink for CollectedRows {
+    async fn take(&self, mut rows: Vec<Value>) -> Result<(), StoreError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).append(&mut rows);
+        Ok(())
+    }
+}
+
+/// The artifacts that rows name.
+#[derive(Debug, Default)]
+pub struct ArtifactNames(BTreeSet<String>);
+
+impl ArtifactNames {
+    /// Notes the artifact of a row, if it names one.
+    pub fn note(&mut self, row: &Value) {
+        if row["table"] == "artifact_use"
+            && let Some(hash) = row["hash"].as_str()
+        {
+            self.0.insert(hash.to_owned());
+        }
+    }
+
+    /// The hashes, each once and in their order.
+    pub fn into_hashes(self) -> Result<Vec<ArtifactHash>, StoreError> {
+        let unreadable = |error| StoreError::Corrupt(format!("the hash of an artifact cannot be read: {error}"));
+        self.0.into_iter().map(|hash| hash.parse().map_err(unreadable)).collect()
+    }
+}

@@ -1,0 +1,3 @@
+-- Serve: ids that end with some digits, by their last eight digits in reverse.
+CREATE INDEX campaign_by_ending ON campaign (substr(public_id, -1, 1) || substr(public_id, -2, 1) || substr(public_id, -3, 1) || substr(public_id, -4, 1) || substr(public_id, -5, 1) || substr(public_id, -6, 1) || substr(public_id, -7, 1) || substr(public_id, -8, 1));
+CREATE INDEX run_by_ending ON run (substr(public_id, -1, 1) || substr(public_id, -2, 1) || substr(public_id, -3, 1) || substr(public_id, -4, 1) || substr(public_id, -5, 1) || substr(public_id, -6, 1) || substr(public_id, -7, 1) || substr(public_id, -8, 1));
