@@ -3,6 +3,7 @@
 mod agents;
 mod knowledge;
 mod late_router;
+mod open_reads;
 mod unfinished;
 mod worker;
 
@@ -25,6 +26,7 @@ use crate::random::random_text;
 use crate::server_file::{self, ServerFile};
 
 pub(crate) use agents::{catalog, check_model, key_lookup, note_silent_endpoint, prices};
+pub(crate) use open_reads::{OpenReads, is_shared_machine};
 pub(crate) use unfinished::{PausedCampaign, Unfinished};
 pub(crate) use worker::{defaults, missing_devices, nvcc_folder, work, worker_config};
 
@@ -76,6 +78,7 @@ pub(crate) struct Local {
     server: Running,
     worker: Option<LocalWorker>,
     known: bool,
+    reads_need_token: bool,
     paused: Vec<PausedCampaign>,
 }
 
@@ -105,12 +108,13 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
     };
     let token = config.server.token.clone().map_or_else(random_token, Ok)?;
     let worker_token = config.server.worker_token.clone().map_or_else(random_token, Ok)?;
+    let reads_need_token = !OpenReads::here(context).are_open(start.bind.ip());
     let settings = ServerConfig {
         bind: start.bind,
         token: token.clone(),
         worker_token: worker_token.clone(),
-        // Whoever can connect to a loopback address can usually read the database too; the network cannot.
-        reads_need_token: !start.bind.ip().is_loopback(),
+        reads_need_token,
+        rates: nightshift_server::Rates::default(),
         drives: start.drives,
         own_workers: usize::from(start.worker),
         agent_slots: AGENT_SLOTS,
@@ -134,7 +138,8 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         }
     };
     let address = format!("http://{}", reachable(server.addr()));
-    let mut local = Local { address, token, data_dir, store, server, worker: None, known: false, paused };
+    let mut local =
+        Local { address, token, data_dir, store, server, worker: None, known: false, reads_need_token, paused };
     match local.complete(context, &start, worker_token, fill) {
         Ok(()) => Ok(local),
         Err(failure) => {
@@ -208,6 +213,11 @@ impl Local {
     /// Whether other commands of this machine find it by its file.
     pub(crate) fn is_known(&self) -> bool {
         self.known
+    }
+
+    /// Whether its pages ask for a token.
+    pub(crate) fn reads_need_token(&self) -> bool {
+        self.reads_need_token
     }
 
     /// Unfinished campaigns that it left alone.

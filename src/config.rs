@@ -101,6 +101,8 @@ pub(crate) struct ServerSection {
     /// For `serve`, the token that workers have to give.
     #[serde(default, deserialize_with = "secret")]
     pub(crate) worker_token: Option<SecretString>,
+    /// Whether everyone on this machine may read on a loopback address; without it, where no other people use the machine.
+    pub(crate) open_reads: Option<bool>,
     /// Name for people, in lists of replicas; the host's without it.
     pub(crate) name: Option<String>,
     /// Days that finished campaigns are kept; for good without it.

@@ -56,7 +56,7 @@ const AREAS: [&str; 43] = [
     "screen",
 ];
 /// Texts of that form that are no codes: keys of the configuration, names of files, attributes of spans.
-const NO_CODES: [&str; 39] = [
+const NO_CODES: [&str; 40] = [
     "campaign.id",
     "config.toml",
     "device.index",
@@ -69,6 +69,7 @@ const NO_CODES: [&str; 39] = [
     "server.bind",
     "server.json",
     "server.name",
+    "server.open_reads",
     "server.otlp_endpoint",
     "server.retention_days",
     "server.token",

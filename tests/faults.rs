@@ -149,6 +149,7 @@ fn settings(token: &SecretString, worker_token: &SecretString) -> ServerConfig {
         token: token.clone(),
         worker_token: worker_token.clone(),
         reads_need_token: false,
+        rates: nightshift_server::Rates::default(),
         drives: true,
         own_workers: 0,
         agent_slots: 4,

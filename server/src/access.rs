@@ -24,7 +24,8 @@ use nightshift_protocol::time::TimestampMs;
 
 pub(crate) use keys::{Keys, new_secret, new_webhook_secret, secret_hash};
 pub(crate) use links::new_share_secret;
-pub(crate) use rate::{Peer, SignIns, limited_sign_ins};
+pub(crate) use rate::{Peer, RateLimits, limited_sign_ins};
+pub use rate::{Rate, Rates};
 pub(crate) use sessions::Visitor;
 pub(crate) use standing::Standing;
 
@@ -131,6 +132,7 @@ async fn admit(
         Visitor::Gone if !open => return Err(sessions::ended()),
         Visitor::Nobody | Visitor::Gone => None,
     };
+    app.rate_limits.count_call(request.extensions().get::<Peer>().copied(), caller.as_ref())?;
     if caller.as_ref().is_some_and(|caller| caller.by_cookie) {
         sessions::is_from_here(request.method(), request.headers())?;
     }

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::access::{Keys, SignIns, new_secret};
+use crate::access::{Keys, RateLimits, new_secret};
 use crate::agenda::Agenda;
 use crate::agents::AgentExecutor;
 use crate::api::{GaugeCache, MAX_TABLES};
@@ -44,7 +44,7 @@ pub(crate) struct App {
     /// Where it listens, with the real port.
     pub(crate) address: String,
     pub(crate) keys: Keys,
-    pub(crate) sign_ins: SignIns,
+    pub(crate) rate_limits: RateLimits,
     /// The token of the worker in this process.
     pub(crate) embedded_token: SecretString,
     pub(crate) store: Arc<dyn Store>,
@@ -88,7 +88,7 @@ impl App {
             live: Live::new(Uuid::from_u128(parts.random.uuid())),
             keys: Keys::new(&config.token, &config.worker_token, &embedded_token),
             embedded_token,
-            sign_ins: SignIns::default(),
+            rate_limits: RateLimits::new(config.rates),
             config,
             address,
             store,

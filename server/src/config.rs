@@ -12,6 +12,7 @@ use nightshift_store::AttemptIndex;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+use crate::access::Rates;
 use crate::agents::AgentExecutor;
 use crate::clock::{OsRandom, SystemClock};
 use crate::error::ServerError;
@@ -48,6 +49,8 @@ pub struct ServerConfig {
     pub worker_token: SecretString,
     /// Whether reading needs the operator's token too.
     pub reads_need_token: bool,
+    /// How often one caller may call.
+    pub rates: Rates,
     /// Whether the background loops run. A command that only reads starts a server without them.
     pub drives: bool,
     /// Workers that are started in this process: as long as not so many have registered, steps wait for them.

@@ -1,10 +1,11 @@
 //! Errors of the server, and how one becomes an answer.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
+use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use nightshift_engine::store::StoreError;
 use nightshift_engine::workflow::WorkflowError;
@@ -73,13 +74,15 @@ pub struct ApiFailure {
     error: ApiError,
     /// Whether a browser may be asked for the token.
     challenge: bool,
+    /// How long to wait before the next try.
+    retry_after: Option<Duration>,
 }
 
 impl ApiFailure {
     /// An answer with a code of `docs/errors.md`.
     #[must_use]
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
-        Self { status, error: ApiError::new(code, message), challenge: false }
+        Self { status, error: ApiError::new(code, message), challenge: false, retry_after: None }
     }
 
     /// The request is wrong.
@@ -105,6 +108,11 @@ impl ApiFailure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, message)
     }
 
+    /// It may succeed after this long.
+    pub(crate) fn after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+
     /// What is wrong.
     pub(crate) fn message(&self) -> &str {
         &self.error.message
@@ -126,6 +134,11 @@ impl IntoResponse for ApiFailure {
         let mut response = (self.status, Json(ApiErrorBody { error: self.error })).into_response();
         if let Some(failed) = failed {
             response.extensions_mut().insert(failed);
+        }
+        if let Some(wait) = self.retry_after {
+            // Whole seconds, never too early.
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
         if self.challenge {
             let challenge = HeaderValue::from_static("Bearer, Basic realm=\"nightshift\", charset=\"UTF-8\"");

@@ -47,6 +47,7 @@ mod waiting;
 mod wake;
 mod webhook;
 
+pub use access::{Rate, Rates};
 pub use agents::AgentExecutor;
 pub use api::{
     MAX_ARCHIVE_BYTES, MAX_ARCHIVE_TIMEOUT, MAX_ARTIFACT_TIMEOUT, MAX_BULK_RUNS, MAX_EVENTS_PER_PAGE, MAX_ID_MATCHES,

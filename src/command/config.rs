@@ -20,10 +20,11 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<ExitCode>
 }
 
 /// What holds where a key is not set and there is no one value: in words.
-const IN_WORDS: [(&str, &str); 14] = [
+const IN_WORDS: [(&str, &str); 15] = [
     ("database.url", "SQLite in data_dir"),
     ("prices", "the built-in ones alone"),
     ("prompts", "the built-in ones alone"),
+    ("server.open_reads", "true, and false where other people use this machine"),
     ("server.otlp_endpoint", "no spans are sent"),
     ("server.retention_days", "for good"),
     ("server.token", "random for each start"),

@@ -6,6 +6,7 @@ mod install_nvcc;
 mod machine;
 mod models;
 mod nvcc;
+mod reads;
 mod sandbox;
 mod storage;
 
@@ -68,6 +69,7 @@ pub(super) async fn run(context: &Context, args: Doctor) -> Result<ExitCode> {
     let mut checks = machine::checks(context).await?;
     checks.extend(gpu::checks(context).await?);
     checks.extend(storage::checks(context).await);
+    checks.push(reads::check(context));
     checks.extend(models::checks(context).await?);
     let blocked = checks.iter().any(|check| check.blocks_demo);
     let output = context.output;

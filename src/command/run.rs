@@ -20,6 +20,7 @@ use crate::examples::{self, LoadedTask};
 use crate::failure::{Failure, Result};
 use crate::follow::{self, Until};
 use crate::kernelbench::claims;
+use crate::server_file;
 use crate::submit::{self, Prepared, Wanted};
 use crate::{models, record, results};
 
@@ -179,6 +180,10 @@ async fn with_session(
         output.note(&format!("campaign {}", submitted.id));
     }
     output.note(&format!("pages: {}/campaigns/{}", session.address(), submitted.id));
+    if session.own.as_ref().is_some_and(Local::reads_need_token) {
+        let file = server_file::path(&context.config().data_dir);
+        output.note(&format!("the pages ask for the token in {}", file.display()));
+    }
     note_paused(context, session, std::slice::from_ref(&submitted.id));
     let followed = follow::campaigns(context, &session.client, &[submitted.id]).await?;
     let recorded = match record {

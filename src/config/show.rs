@@ -5,12 +5,13 @@ use figment::{Figment, Profile, Provider};
 use serde::Serialize;
 
 /// Keys that may be absent, so that `config show` names them too.
-const OPTIONAL: [&str; 23] = [
+const OPTIONAL: [&str; 24] = [
     "database.url",
     "knowledge.folder",
     "prices",
     "prompts",
     "server.name",
+    "server.open_reads",
     "server.otlp_endpoint",
     "server.retention_days",
     "server.token",

@@ -73,6 +73,7 @@ pub(crate) async fn start(
         token: OPERATOR.to_owned().into(),
         worker_token: WORKER.to_owned().into(),
         reads_need_token: false,
+        rates: nightshift_server::Rates::default(),
         drives: true,
         own_workers: 0,
         agent_slots: settings.agent_slots,

@@ -1,45 +1,117 @@
-//! How often one address may try to sign in: everybody may call that, and each try costs a look into the store.
+//! How often calls may be made: sign-ins by address, everything else by caller, role and address.
 
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
-use governor::clock::DefaultClock;
+use governor::clock::{Clock as _, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
+use nightshift_protocol::access::Role;
 
+use super::Caller;
 use crate::app::App;
 use crate::error::ApiFailure;
 
 /// Tries of one address at once, and for each minute after them.
 const SIGN_INS: NonZeroU32 = NonZeroU32::MIN.saturating_add(29);
-/// Addresses that are remembered before those whose tries are long over are forgotten.
-const MAX_ADDRESSES: usize = 10_000;
+/// Keys that a limiter remembers before those that have not called for long are forgotten.
+const MAX_KEYS: usize = 10_000;
+
+/// A rate of calls: so many at once, and one more each time that this long has passed.
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    /// Calls at once.
+    pub burst: NonZeroU32,
+    /// Time for one more; not zero.
+    pub every: Duration,
+}
+
+impl Rate {
+    const fn per_second(burst: u32, calls: u32) -> Self {
+        let burst = NonZeroU32::MIN.saturating_add(burst.saturating_sub(1));
+        Self { burst, every: Duration::from_nanos(1_000_000_000 / calls as u64) }
+    }
+
+    fn quota(self) -> Quota {
+        let every = if self.every.is_zero() { Duration::from_nanos(1) } else { self.every };
+        // None only for a period of zero.
+        Quota::with_period(every).unwrap_or(Quota::per_second(self.burst)).allow_burst(self.burst)
+    }
+}
+
+/// How often one caller may call from one address.
+#[derive(Debug, Clone, Copy)]
+pub struct Rates {
+    /// Viewers, operators, and callers without a token where reading needs none.
+    pub people: Rate,
+    /// Workers and administrators: a fleet may share one token, and so do scripts of an administrator.
+    pub machines: Rate,
+}
+
+impl Default for Rates {
+    /// Far above what pages, commands and workers need; below what a loop without a pause makes of a server.
+    fn default() -> Self {
+        Self { people: Rate::per_second(2_000, 200), machines: Rate::per_second(20_000, 5_000) }
+    }
+}
 
 /// The address at the other end of a connection; `connections.rs` puts it into each request's extensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// Counts tries by address.
-pub(crate) struct SignIns(RateLimiter<IpAddr, HashMapStateStore<IpAddr>, DefaultClock>);
+struct Limiter<K: Hash + Eq + Clone>(RateLimiter<K, HashMapStateStore<K>, DefaultClock>);
 
-impl Default for SignIns {
-    fn default() -> Self {
-        Self(RateLimiter::hashmap(Quota::per_minute(SIGN_INS)))
+impl<K: Hash + Eq + Clone> Limiter<K> {
+    fn new(quota: Quota) -> Self {
+        Self(RateLimiter::hashmap(quota))
+    }
+
+    /// Counts a call, or gives how long to wait until the next one.
+    fn count(&self, key: &K) -> Result<(), Duration> {
+        if self.0.len() > MAX_KEYS {
+            self.0.retain_recent();
+        }
+        self.0.check_key(key).map_err(|refusal| refusal.wait_time_from(DefaultClock::default().now()))
     }
 }
 
-impl SignIns {
-    /// Whether this address may try once more now.
-    fn may_try(&self, address: IpAddr) -> bool {
-        if self.0.len() > MAX_ADDRESSES {
-            self.0.retain_recent();
+/// Counts sign-ins by address, and calls by address, role and name of the caller.
+pub(crate) struct RateLimits {
+    sign_ins: Limiter<IpAddr>,
+    people: Limiter<(IpAddr, Role, String)>,
+    machines: Limiter<(IpAddr, Role, String)>,
+}
+
+impl RateLimits {
+    pub(crate) fn new(rates: Rates) -> Self {
+        Self {
+            sign_ins: Limiter::new(Quota::per_minute(SIGN_INS)),
+            people: Limiter::new(rates.people.quota()),
+            machines: Limiter::new(rates.machines.quota()),
         }
-        self.0.check_key(&address).is_ok()
+    }
+
+    /// Counts a call of this caller. The worker of this process is not counted: it is part of the server.
+    pub(super) fn count_call(&self, peer: Option<Peer>, caller: Option<&Caller>) -> Result<(), ApiFailure> {
+        let Some(Peer(address)) = peer else { return Ok(()) };
+        let (role, name) = caller.map_or((Role::Viewer, ""), |caller| (caller.role, caller.name.as_str()));
+        if caller.is_some_and(|caller| caller.embedded) {
+            return Ok(());
+        }
+        let limiter = match role {
+            Role::Viewer | Role::Operator => &self.people,
+            Role::Worker | Role::Admin => &self.machines,
+        };
+        limiter.count(&(address, role, name.to_owned())).map_err(|wait| {
+            too_many("request.too_many", "this caller makes more calls than one may: wait, and call less often", wait)
+        })
     }
 }
 
@@ -49,13 +121,16 @@ pub(crate) async fn limited_sign_ins(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiFailure> {
-    let peer = request.extensions().get::<Peer>().copied();
-    if request.method() == Method::POST && peer.is_some_and(|Peer(address)| !app.sign_ins.may_try(address)) {
-        return Err(ApiFailure::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "auth.too_many_tries",
-            format!("an address may try to sign in {SIGN_INS} times a minute: wait a minute"),
-        ));
+    if request.method() == Method::POST
+        && let Some(Peer(address)) = request.extensions().get::<Peer>().copied()
+        && let Err(wait) = app.rate_limits.sign_ins.count(&address)
+    {
+        let message = format!("an address may try to sign in {SIGN_INS} times a minute: wait a minute");
+        return Err(too_many("auth.too_many_tries", &message, wait));
     }
     Ok(next.run(request).await)
+}
+
+fn too_many(code: &str, message: &str, wait: Duration) -> ApiFailure {
+    ApiFailure::new(StatusCode::TOO_MANY_REQUESTS, code, message).after(wait)
 }

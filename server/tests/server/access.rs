@@ -1,13 +1,16 @@
 //! Who may do what.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use nightshift_protocol::api::{Control, ControlAction, Health};
-use nightshift_server::{Server, ServerConfig};
+use nightshift_server::{Rate, Rates, Server, ServerConfig};
 use reqwest::header::HOST;
 use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
 
 use crate::setup::{OPERATOR, TestServer, WORKER, Wish, ok, open_store, refusal, refused};
 
@@ -151,4 +154,27 @@ async fn a_short_token_is_no_token() {
         let config = ServerConfig { worker_token: token.to_owned().into(), ..wish.config() };
         assert!(Server::start(config, wish.parts(store.clone()), Router::new()).await.is_err());
     }
+}
+
+#[tokio::test]
+async fn a_caller_who_calls_too_often_is_told_when_to_come_back() {
+    let slow = Rate { burst: NonZeroU32::new(3).unwrap(), every: Duration::from_hours(1) };
+    let wish = Wish { rates: Rates { people: slow, ..Rates::default() }, ..Wish::default() };
+    let (server, _folder) = TestServer::start(wish).await;
+    let viewer = json!({"name": "a script", "role": "viewer"});
+    let viewer: Value = ok(server.post("/tokens").json(&viewer).send().await.unwrap()).await;
+    let token = viewer["secret"].as_str().unwrap();
+    for _ in 0..3 {
+        assert_eq!(server.call(Method::GET, "/runs", token).send().await.unwrap().status(), StatusCode::OK);
+    }
+    let refused_call = server.call(Method::GET, "/runs", token).send().await.unwrap();
+    let wait_s: u64 = refused_call.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((1..=3_600).contains(&wait_s), "{wait_s}");
+    assert_eq!(refused(refused_call).await, refusal(429, "request.too_many"));
+    // Each caller is counted apart, also the one without a token.
+    assert_eq!(server.bare(Method::GET, "/api/v1/runs").send().await.unwrap().status(), StatusCode::OK);
+    for _ in 0..9 {
+        assert_eq!(server.get("/runs").send().await.unwrap().status(), StatusCode::OK, "an administrator's script");
+    }
+    server.stop().await;
 }

@@ -21,7 +21,7 @@ use nightshift_protocol::error::ApiErrorBody;
 use nightshift_protocol::id::{RunId, StepId, WorkerId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::TaskGoal;
-use nightshift_server::{OsRandom, Parts, Running, Server, ServerConfig, ServerError, SystemClock, ViewFn};
+use nightshift_server::{OsRandom, Parts, Rates, Running, Server, ServerConfig, ServerError, SystemClock, ViewFn};
 use nightshift_store::{AttemptIndex, OpenOptions, PostgresOptions, SqlStore};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use secrecy::ExposeSecret;
@@ -39,6 +39,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// How a test wants its server.
 pub(crate) struct Wish {
     pub(crate) reads_need_token: bool,
+    pub(crate) rates: Rates,
     pub(crate) drives: bool,
     /// Workers of the same process that are to register.
     pub(crate) own_workers: usize,
@@ -65,6 +66,7 @@ impl Default for Wish {
     fn default() -> Self {
         Self {
             reads_need_token: false,
+            rates: Rates::default(),
             drives: true,
             own_workers: 0,
             agent_slots: 2,
@@ -93,6 +95,7 @@ impl Wish {
             token: OPERATOR.to_owned().into(),
             worker_token: WORKER.to_owned().into(),
             reads_need_token: self.reads_need_token,
+            rates: self.rates,
             drives: self.drives,
             own_workers: self.own_workers,
             agent_slots: self.agent_slots,

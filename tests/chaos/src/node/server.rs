@@ -88,6 +88,7 @@ pub(super) async fn run(options: Options, end: CancellationToken) -> anyhow::Res
         token: TOKEN.to_owned().into(),
         worker_token: WORKER_TOKEN.to_owned().into(),
         reads_need_token: false,
+        rates: nightshift_server::Rates::default(),
         drives: true,
         own_workers: 0,
         agent_slots: options.agent_slots,
