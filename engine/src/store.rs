@@ -439,6 +439,9 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Unfinished runs whose state has a format above this one: no server with it takes them over.
+    async fn count_newer_runs(&self, state_format: u32) -> Result<u64, StoreError>;
+
     /// The database's clock, where several machines share the database. None where one process has it alone: then the
     /// machine's own clock is the only one.
     async fn database_now(&self) -> Result<Option<TimestampMs>, StoreError> {

@@ -73,6 +73,12 @@ pub trait Workflow: Send + Sync {
     /// The state after an event; `None` before the first one.
     fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError>;
 
+    /// The format in which states are written, and the highest one that can be read without losing anything. It is raised
+    /// when states have something new that an earlier release would leave out. See `docs/explanation/upgrades.md`.
+    fn state_format(&self) -> u32 {
+        1
+    }
+
     /// What to do in this state. May repeat what was already decided: keys make it idempotent. Must not wait for a
     /// `StepScheduled` alone, which is folded together with the next event of another kind.
     fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError>;

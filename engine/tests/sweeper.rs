@@ -83,6 +83,7 @@ async fn what_a_dead_servers_own_worker_held_is_free_and_the_try_does_not_count(
         id: server.clone(),
         name: "a".to_owned(),
         version: "1".to_owned(),
+        state_format: 1,
         address: String::new(),
         started_at: TimestampMs(0),
         expires_at: TimestampMs(LEASE_MS),

@@ -39,7 +39,7 @@ pub use modification::same_modification;
 pub use order::{cost_ms, retry_policy, timeout_ms};
 pub use rules::RULES;
 pub use tune::DEFAULT_MAX_VARIANTS;
-pub use workflow::{StrategyWorkflow, initial_digest, view};
+pub use workflow::{STATE_FORMAT, StrategyWorkflow, initial_digest, view};
 
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::RouteDecision;

@@ -49,6 +49,8 @@ pub(crate) struct App {
     pub(crate) embedded_token: SecretString,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) driver: Driver,
+    /// The format of states that this server writes and reads.
+    pub(crate) state_format: u32,
     pub(crate) view: ViewFn,
     pub(crate) agents: Arc<dyn AgentExecutor>,
     pub(crate) clock: Arc<SharedClock>,
@@ -83,6 +85,7 @@ impl App {
         let store: Arc<dyn Store> = Arc::new(ObservedStore::new(parts.store, metrics.clone(), sink));
         let embedded_token = SecretString::from(new_secret(&*parts.random));
         let clock = Arc::new(SharedClock::new(parts.clock));
+        let state_format = parts.workflow.state_format();
         let driver = Driver::new(store.clone(), parts.workflow, clock.clone(), parts.random.clone());
         Self {
             live: Live::new(Uuid::from_u128(parts.random.uuid())),
@@ -93,6 +96,7 @@ impl App {
             address,
             store,
             driver,
+            state_format,
             view: parts.view,
             agents: parts.agents,
             clock,

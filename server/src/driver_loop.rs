@@ -118,6 +118,11 @@ async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreErr
             app.fences.is_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
             Ok(None)
         }
+        Ownership::TooNew { state_format } => {
+            tracing::debug!(run.id = %run, state_format, "a newer release owned this run: it is left alone");
+            app.fences.is_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
+            Ok(None)
+        }
         Ownership::Over => Ok(None),
     }
 }

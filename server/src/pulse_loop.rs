@@ -59,6 +59,7 @@ pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
         id: server.clone(),
         name: app.config.name.clone(),
         version: app.config.version.clone(),
+        state_format: app.state_format,
         address: app.address.clone(),
         started_at: at,
         expires_at: at.plus_ms(app.config.life_ms()),
@@ -68,6 +69,14 @@ pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
         app.store.register_worker(worker).await?;
     }
     app.dispatcher.refresh_routes(&*app.store).await?;
+    let newer = app.store.count_newer_runs(app.state_format).await?;
+    if newer > 0 {
+        tracing::warn!(
+            runs = newer,
+            state_format = app.state_format,
+            "unfinished runs were decided by a newer release and wait for a server of that release"
+        );
+    }
     tracing::info!(server.id = %server, server.sole = app.config.sole, "a life of this server begins");
     app.life.begin(server, now + app.config.life());
     app.wake.everything();

@@ -209,6 +209,7 @@ hand_through! {
     write retire_server(server: &ServerId, at: TimestampMs) -> ();
     write reap_servers(at: TimestampMs) -> u64;
     read list_servers() -> Vec<ServerRecord>;
+    read count_newer_runs(state_format: u32) -> u64;
     read database_now() -> Option<TimestampMs>;
     write acquire_runs(server: &ServerId, limit: u32, at: TimestampMs) -> Vec<(RunId, OwnerFence)>;
     write acquire_run(server: &ServerId, run: &RunId, at: TimestampMs) -> Ownership;

@@ -285,10 +285,7 @@ impl Store for SqlStore {
     }
 
     async fn find_ids(&self, text: &str, limit: u32) -> Result<(Vec<CampaignId>, Vec<RunId>), StoreError> {
-        let text = crate::json::clean(text).to_ascii_lowercase();
-        let campaigns = read!(self, |connection| ids::find(connection, &ids::CAMPAIGNS, &text, limit))?;
-        let runs = read!(self, |connection| ids::find(connection, &ids::RUNS, &text, limit))?;
-        Ok((campaigns, runs))
+        read!(self, |connection| ids::find(connection, text, limit))
     }
 
     async fn list_steps(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
@@ -481,6 +478,10 @@ impl Store for SqlStore {
 
     fn watch(&self) -> Option<&dyn WatchStore> {
         Some(self)
+    }
+
+    async fn count_newer_runs(&self, state_format: u32) -> Result<u64, StoreError> {
+        read!(self, |connection| ownership::count_newer(connection, state_format))
     }
 
     async fn database_now(&self) -> Result<Option<TimestampMs>, StoreError> {

@@ -1,6 +1,8 @@
 //! What is special to Postgres: a server that several processes share.
 
 pub(crate) mod failure;
+#[cfg(test)]
+mod functions;
 pub(crate) mod hot;
 pub(crate) mod literal;
 pub(crate) mod look;

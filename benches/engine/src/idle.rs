@@ -95,6 +95,7 @@ counted! {
     retire_server(server: &ServerId, at: TimestampMs) -> ();
     reap_servers(at: TimestampMs) -> u64;
     list_servers() -> Vec<ServerRecord>;
+    count_newer_runs(state_format: u32) -> u64;
     database_now() -> Option<TimestampMs>;
     acquire_runs(server: &ServerId, limit: u32, at: TimestampMs) -> Vec<(RunId, OwnerFence)>;
     acquire_run(server: &ServerId, run: &RunId, at: TimestampMs) -> Ownership;

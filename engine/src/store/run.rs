@@ -127,6 +127,11 @@ pub enum Ownership {
     Mine(OwnerFence),
     /// Another one that is alive.
     Other(ServerId),
+    /// A newer release owned it last: its state may have what the asking server would lose.
+    TooNew {
+        /// The format of its state.
+        state_format: u32,
+    },
     /// The run is over.
     Over,
 }

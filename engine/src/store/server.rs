@@ -10,8 +10,10 @@ pub struct ServerRecord {
     pub id: ServerId,
     /// Name for people.
     pub name: String,
-    /// Its version.
+    /// Its version, for people.
     pub version: String,
+    /// The format in which it writes the states of runs, and the highest one that it reads.
+    pub state_format: u32,
     /// Where it listens, for people.
     pub address: String,
     /// When it began.

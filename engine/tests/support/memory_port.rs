@@ -246,6 +246,10 @@ impl Store for MemoryStore {
         self.world().acquire(server, run, at)
     }
 
+    async fn count_newer_runs(&self, _state_format: u32) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     fn notices(&self) -> BoxStream<'static, Notice> {
         futures::stream::empty().boxed()
     }

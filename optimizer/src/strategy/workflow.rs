@@ -37,6 +37,9 @@ use super::state::{AttemptStep, Lane, Open, Phase, RunState, broken};
 use super::{Strategy, gain, order};
 use crate::agent::exhausted_resource;
 
+/// The format of states: raised when they have something new that an earlier release would leave out, so that servers of
+/// that release leave their runs alone. See `docs/explanation/upgrades.md`.
+pub const STATE_FORMAT: u32 = 1;
 /// Schema of [`RunInput`] that is read.
 const RUN_INPUT_SCHEMA: u32 = 1;
 
@@ -45,6 +48,10 @@ const RUN_INPUT_SCHEMA: u32 = 1;
 pub struct StrategyWorkflow;
 
 impl Workflow for StrategyWorkflow {
+    fn state_format(&self) -> u32 {
+        STATE_FORMAT
+    }
+
     fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
         match (state, event) {
             (None, Event::RunCreated { input }) => {

@@ -1,11 +1,12 @@
 //! Histories that earlier releases recorded: this one must read them and come to the same end.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use nightshift_engine::event::Event;
 use nightshift_engine::workflow::{Command, Workflow};
-use nightshift_optimizer::strategy::{StrategyWorkflow, view};
+use nightshift_optimizer::strategy::{STATE_FORMAT, StrategyWorkflow, view};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -90,5 +91,49 @@ fn a_run_goes_on_from_a_state_that_an_earlier_release_stored() -> Result<(), Fai
             assert_eq!(StrategyWorkflow.digest(&state)?, StrategyWorkflow.digest(&recorded.state)?, "{name}");
         }
     }
+    Ok(())
+}
+
+/// Where the fields of states are kept: a line with their format, then one line for each.
+const FIELDS_FILE: &str = "tests/corpus/state_fields.txt";
+
+/// The fields of a value by their paths, those of list entries together.
+fn note_fields(value: &Value, path: &str, fields: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                let path = format!("{path}.{name}");
+                note_fields(value, &path, fields);
+                fields.insert(path);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| note_fields(item, path, fields)),
+        _ => {}
+    }
+}
+
+#[test]
+fn states_have_the_fields_of_their_format() -> Result<(), Failure> {
+    let mut fields = BTreeSet::new();
+    for (_, recorded) in recordings()? {
+        let mut state = None;
+        for event in &recorded.events {
+            let next = StrategyWorkflow.apply(state, event)?;
+            note_fields(&next, "", &mut fields);
+            state = Some(next);
+        }
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FIELDS_FILE);
+    let text = fs::read_to_string(&path)?;
+    let (first, rest) = text.split_once('\n').ok_or("no first line")?;
+    let known: BTreeSet<String> = rest.lines().map(str::to_owned).collect();
+    let new: Vec<&String> = fields.difference(&known).collect();
+    let is_raised = first != format!("format {STATE_FORMAT}");
+    assert!(new.is_empty() || is_raised, "raise STATE_FORMAT: an earlier release would leave out {new:?}");
+    if std::env::var_os("UPDATE_STATE_FIELDS").is_some() {
+        let lines: Vec<String> = std::iter::once(format!("format {STATE_FORMAT}")).chain(fields).collect();
+        return Ok(fs::write(path, lines.join("\n") + "\n")?);
+    }
+    assert!(!is_raised, "write the fields of the new format: UPDATE_STATE_FIELDS=1 cargo test -p nightshift-optimizer");
     Ok(())
 }

@@ -282,6 +282,10 @@ impl Store for ObservedStore {
         self.inner.reap_servers(at).await
     }
 
+    async fn count_newer_runs(&self, state_format: u32) -> Result<u64, StoreError> {
+        self.inner.count_newer_runs(state_format).await
+    }
+
     async fn database_now(&self) -> Result<Option<TimestampMs>, StoreError> {
         self.inner.database_now().await
     }

@@ -1,4 +1,4 @@
-//! Everything that a flush has to know, loaded by one function of Postgres (`migrations/postgres/0009_hot_load.sql`),
+//! Everything that a flush has to know, loaded by one function of Postgres (`hot_load_v1`, `migrations/postgres/0009_hot_load.sql`),
 //! which takes the locks in their order and reads behind each what depends on it. On SQLite, where a statement is no
 //! round trip, `load.rs` and `candidates.rs` do the same with a statement for each kind of row.
 
@@ -106,7 +106,7 @@ impl Asked {
         let list = |list: &BTreeSet<String>| texts(list.iter().map(String::as_str));
         let ordered = |list: &[String]| texts(list.iter().map(String::as_str));
         format!(
-            "SELECT kind, cells, body FROM hot_load({}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
+            "SELECT kind, cells, body FROM hot_load_v1({}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
             list(&self.claimers),
             list(&self.decided),
             list(&self.reported),

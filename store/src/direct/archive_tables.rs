@@ -302,6 +302,18 @@ pub(crate) const TABLES: &[Table] = &[
         has_step_ids: false,
         compared: Compared::Always,
     },
+    // Releases that do not know the formats of states do not know this table either, and refuse the archive.
+    Table {
+        name: "run_format",
+        columns: &[("run", Kind::Text), ("state_format", Kind::Number)],
+        export: "SELECT public_id AS run, state_format FROM run WHERE campaign_id = $1 AND state_format > 1 ORDER BY id",
+        import: from_rows!(
+            concat!("UPDATE run SET state_format = ", number!(1), " FROM "),
+            " WHERE run.public_id = d.value ->> 0"
+        ),
+        has_step_ids: false,
+        compared: Compared::IfArchived,
+    },
     Table {
         name: "artifact_use",
         columns: &[("run", Kind::Text), ("hash", Kind::Text)],

@@ -61,8 +61,9 @@ const INSERT_BUDGET: Sql = from_rows!(
 /// Stores runs, in their order.
 const INSERT_RUNS: Sql = from_rows!(
     "INSERT INTO run (public_id, campaign_id, status, priority, owner_id, owner_epoch, last_seq, wake_seq, digest, \
-                      created_at_ms) \
-     SELECT d.value ->> 0, $2, 'running', $3, $4, $5, 1, 1, d.value ->> 1, $6 FROM ",
+                      created_at_ms, state_format) \
+     SELECT d.value ->> 0, $2, 'running', $3, $4, $5, 1, 1, d.value ->> 1, $6, \
+            coalesce((SELECT s.state_format FROM server s WHERE s.id = $4), 1) FROM ",
     " WHERE true ORDER BY d.key"
 );
 

@@ -13,13 +13,15 @@ use crate::sql::any_of;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Runs that a server may have: its own, nobody's, and those of servers that are not alive.
+/// Runs that a server may have: its own, those without an owner, and those of servers that are not alive; none whose
+/// state has a format that it does not know.
 macro_rules! may_have {
     ($wanted:literal, $end:literal) => {
         concat!(
             "SELECT r.id, r.public_id, r.owner_id, r.owner_epoch FROM run r WHERE ",
             $wanted,
-            " AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
+            " AND r.state_format <= (SELECT s.state_format FROM server s WHERE s.id = $1) \
+              AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
                (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2)) ORDER BY r.id LIMIT $3",
             $end
         )
@@ -43,7 +45,7 @@ pub(crate) const TO_BE_ENDED: Sql = both!(
 
 macro_rules! one {
     ($end:literal) => {
-        concat!("SELECT r.id, r.public_id, r.owner_id, r.owner_epoch, r.status FROM run r WHERE r.public_id = $1", $end)
+        concat!("SELECT r.id, r.public_id, r.owner_id, r.owner_epoch, r.status, r.state_format FROM run r WHERE r.public_id = $1", $end)
     };
 }
 
@@ -57,7 +59,7 @@ pub(crate) async fn acquire_runs(
     at: TimestampMs,
 ) -> Result<Vec<(RunId, OwnerFence)>, Failure> {
     let connection = &mut *transaction.connection;
-    let Some(server_id) = alive(connection, server, at).await? else { return Ok(Vec::new()) };
+    let Some((server_id, _)) = alive(connection, server, at).await? else { return Ok(Vec::new()) };
     let limit = limit.min(MAX_PAGE);
     let mut rows = connection.fetch_all(AHEAD, values![server_id, at.0, limit]).await?;
     let left = limit.saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
@@ -90,13 +92,16 @@ pub(crate) async fn acquire_run(
     if status_of(row.str(4)?)?.is_final() {
         return Ok(Ownership::Over);
     }
-    let server_id = alive(connection, server, at).await?.ok_or_else(|| dead(server))?;
+    let (server_id, reads) = alive(connection, server, at).await?.ok_or_else(|| dead(server))?;
     let owner = row.opt_i64(2)?;
     if let Some(owner) = owner.filter(|owner| *owner != server_id) {
         let sql = "SELECT public_id FROM server WHERE id = $1 AND expires_at_ms > $2";
         if let Some(other) = connection.fetch_optional(sql, values![owner, at.0]).await? {
             return Ok(Ownership::Other(public_id(other.str(0)?, "a server's id")?));
         }
+    }
+    if row.i64(5)? > reads {
+        return Ok(Ownership::TooNew { state_format: u32::try_from(row.i64(5)?).unwrap_or(u32::MAX) });
     }
     let is_new = owner != Some(server_id);
     if is_new {
@@ -106,20 +111,32 @@ pub(crate) async fn acquire_run(
     Ok(Ownership::Mine(OwnerFence { server: server.clone(), epoch }))
 }
 
-/// Makes runs that are locked the server's, each under a higher epoch.
+/// Makes runs that are locked the server's, each under a higher epoch and with the format of its states.
 async fn take(connection: &mut Connection, run_ids: Vec<i64>, server_id: i64) -> Result<(), Failure> {
     if !run_ids.is_empty() {
-        let sql = any_of!("UPDATE run SET owner_id = $2, owner_epoch = owner_epoch + 1 WHERE id", "$1", "");
+        let sql = any_of!(
+            "UPDATE run SET owner_id = $2, owner_epoch = owner_epoch + 1, \
+                 state_format = (SELECT s.state_format FROM server s WHERE s.id = $2) WHERE id",
+            "$1",
+            ""
+        );
         connection.execute(sql, values![run_ids, server_id]).await?;
     }
     Ok(())
 }
 
-/// The internal key of a server that must be known; none when it is not alive any more.
-async fn alive(connection: &mut Connection, server: &ServerId, at: TimestampMs) -> Result<Option<i64>, Failure> {
+/// The internal key of a server that must be known, and the format of its states; none when it is not alive any more.
+async fn alive(connection: &mut Connection, server: &ServerId, at: TimestampMs) -> Result<Option<(i64, i64)>, Failure> {
     let server_id = server::key_of(connection, server).await?;
-    let sql = "SELECT id FROM server WHERE id = $1 AND expires_at_ms > $2";
-    Ok(connection.fetch_optional(sql, values![server_id, at.0]).await?.map(|_| server_id))
+    let sql = "SELECT state_format FROM server WHERE id = $1 AND expires_at_ms > $2";
+    let row = connection.fetch_optional(sql, values![server_id, at.0]).await?;
+    row.map(|row| Ok((server_id, row.i64(0)?))).transpose()
+}
+
+/// Unfinished runs whose state has a format above this one.
+pub(crate) async fn count_newer(connection: &mut Connection, state_format: u32) -> Result<u64, Failure> {
+    let sql = "SELECT COUNT(*) FROM run WHERE state_format > $1 AND status IN ('running', 'paused', 'cancelling')";
+    Ok(from_stored(connection.fetch_one(sql, values![state_format]).await?.i64(0)?))
 }
 
 fn dead(server: &ServerId) -> Failure {

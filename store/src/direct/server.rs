@@ -23,10 +23,12 @@ const MAX_SERVERS: i64 = 1_000;
 /// Where a server should look. The runs are its own, those of nobody, and those of servers that are not alive.
 pub(crate) const WHERE_TO_LOOK: &str = "SELECT \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM run r WHERE r.to_drive = 1 \
+                          AND r.state_format <= (SELECT s.state_format FROM server s WHERE s.id = $1) \
                           AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
                                (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2))) \
             OR EXISTS (SELECT 1 FROM run r WHERE r.status = 'cancelling' \
                           AND NOT EXISTS (SELECT 1 FROM step WHERE run_id = r.id AND status IN ('scheduled', 'leased')) \
+                          AND r.state_format <= (SELECT s.state_format FROM server s WHERE s.id = $1) \
                           AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
                                (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2))) \
           THEN 1 ELSE 0 END AS BIGINT) AS runs, \
@@ -52,10 +54,12 @@ pub(crate) async fn register(
     transaction.memory.raise_virtual_now(row.i64(0)?);
     connection
         .execute(
-            "INSERT INTO server (public_id, name, version, address, started_at_ms, expires_at_ms, virtual_now) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7) \
+            "INSERT INTO server (public_id, name, version, address, started_at_ms, expires_at_ms, virtual_now, \
+                                 state_format) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
              ON CONFLICT (public_id) DO UPDATE SET name = excluded.name, version = excluded.version, \
-                 address = excluded.address, expires_at_ms = excluded.expires_at_ms",
+                 address = excluded.address, expires_at_ms = excluded.expires_at_ms, \
+                 state_format = excluded.state_format",
             values![
                 server.id.as_str(),
                 json::clean(&server.name),
@@ -63,7 +67,8 @@ pub(crate) async fn register(
                 json::clean(&server.address),
                 server.started_at.0,
                 server.expires_at.0,
-                transaction.memory.virtual_now()
+                transaction.memory.virtual_now(),
+                server.state_format
             ],
         )
         .await?;
@@ -157,7 +162,7 @@ pub(crate) async fn database_now(connection: &mut Connection) -> Result<Timestam
 }
 
 pub(crate) async fn list(connection: &mut Connection) -> Result<Vec<ServerRecord>, Failure> {
-    let sql = "SELECT public_id, name, version, address, started_at_ms, expires_at_ms FROM server \
+    let sql = "SELECT public_id, name, version, address, started_at_ms, expires_at_ms, state_format FROM server \
                ORDER BY id DESC LIMIT $1";
     let rows = connection.fetch_all(sql, values![MAX_SERVERS]).await?;
     rows.iter()
@@ -169,6 +174,7 @@ pub(crate) async fn list(connection: &mut Connection) -> Result<Vec<ServerRecord
                 address: row.text(3)?,
                 started_at: TimestampMs(row.i64(4)?),
                 expires_at: TimestampMs(row.i64(5)?),
+                state_format: u32::try_from(row.i64(6)?).unwrap_or(u32::MAX),
             })
         })
         .collect()

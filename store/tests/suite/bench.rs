@@ -342,6 +342,7 @@ pub(crate) fn server_record(id: ServerId, at: TimestampMs) -> ServerRecord {
         id,
         name: "bench".to_owned(),
         version: "0.1.0".to_owned(),
+        state_format: 1,
         address: "127.0.0.1:7878".to_owned(),
         started_at: at,
         expires_at: at.plus_ms(LIFE_MS),

@@ -1,6 +1,6 @@
 //! Lives of servers, and which of them decides for a run.
 
-use nightshift_engine::store::{Advanced, NewCampaign, OwnerFence, Ownership, Reported, Store};
+use nightshift_engine::store::{Advanced, NewCampaign, OwnerFence, Ownership, Reported, ServerRecord, Store};
 use nightshift_protocol::id::{RunId, ServerId};
 use nightshift_protocol::run::{RunTransition, StepStatus};
 use serde_json::json;
@@ -14,6 +14,9 @@ crate::bench::on_both!(
     runs_of_an_expired_server_are_taken_over_under_a_higher_epoch,
     a_server_that_lost_a_run_decides_nothing_any_more,
     a_campaign_may_belong_to_a_server_from_the_start,
+    a_server_leaves_runs_of_a_newer_release_alone,
+    a_newer_release_takes_runs_of_an_older_one_and_keeps_them,
+    an_archive_carries_the_format_of_states,
     a_retired_server_leaves_its_runs_to_nobody,
     a_run_that_is_over_or_unknown_belongs_to_nobody,
     a_server_that_is_dead_or_unknown_acquires_nothing,
@@ -230,4 +233,62 @@ async fn only_a_database_that_machines_share_has_a_clock(bench: Bench) {
     let second = bench.store.database_now().await.unwrap();
     assert_eq!(first.is_some(), bench.kind() == Kind::Postgres);
     assert!(first <= second && first.is_none_or(|at| at > bench.now()), "the clock of a test stands in 1970");
+}
+
+/// A server of a release that writes states of this format.
+async fn server_of_format(bench: &Bench, state_format: u32) -> ServerId {
+    let id = ServerId::from_uuid(bench.uuid());
+    let record = ServerRecord { state_format, ..server_record(id.clone(), bench.now()) };
+    bench.store.register_server(record, false).await.unwrap();
+    id
+}
+
+async fn a_server_leaves_runs_of_a_newer_release_alone(bench: Bench) {
+    let newer = server_of_format(&bench, 2).await;
+    let run = bench.run().await;
+    assert_eq!(acquire(&bench, &newer, &run).await, Ownership::Mine(fence(&newer, 1)));
+    bench.store.retire_server(&newer, bench.now()).await.unwrap();
+    let older = server_of_format(&bench, 1).await;
+    assert_eq!(acquire(&bench, &older, &run).await, Ownership::TooNew { state_format: 2 });
+    assert!(bench.store.acquire_runs(&older, 9, bench.now()).await.unwrap().is_empty());
+    let pulse = bench.store.pulse(&older, bench.now(), bench.now().plus_ms(LIFE_MS)).await.unwrap();
+    assert!(pulse.alive && !pulse.runs_to_drive, "it is not told to look for what it may not have");
+    assert_eq!(bench.store.count_newer_runs(1).await.unwrap(), 1);
+    assert_eq!(bench.store.count_newer_runs(2).await.unwrap(), 0);
+    // A server of the newer release goes on with it.
+    let next = server_of_format(&bench, 2).await;
+    assert_eq!(acquire(&bench, &next, &run).await, Ownership::Mine(fence(&next, 2)));
+    bench.assert_sound().await;
+}
+
+async fn a_newer_release_takes_runs_of_an_older_one_and_keeps_them(bench: Bench) {
+    let older = server_of_format(&bench, 1).await;
+    let run = bench.run().await;
+    let created = NewCampaign { owner: Some(older.clone()), ..bench.new_campaign(1) };
+    let created = bench.store.create_campaign(created).await.unwrap().runs.remove(0);
+    acquire(&bench, &older, &run).await;
+    bench.store.retire_server(&older, bench.now()).await.unwrap();
+    let newer = server_of_format(&bench, 3).await;
+    let taken = bench.store.acquire_runs(&newer, 9, bench.now()).await.unwrap();
+    assert_eq!(taken.iter().map(|(run, _)| run).collect::<Vec<_>>(), [&run, &created]);
+    let own = NewCampaign { owner: Some(newer.clone()), ..bench.new_campaign(1) };
+    let own = bench.store.create_campaign(own).await.unwrap().runs.remove(0);
+    bench.store.retire_server(&newer, bench.now()).await.unwrap();
+    let older = server_of_format(&bench, 2).await;
+    for run in [&run, &created, &own] {
+        assert_eq!(acquire(&bench, &older, run).await, Ownership::TooNew { state_format: 3 });
+    }
+    bench.assert_sound().await;
+}
+
+async fn an_archive_carries_the_format_of_states(bench: Bench) {
+    let newer = server_of_format(&bench, 2).await;
+    let new = NewCampaign { owner: Some(newer), ..bench.new_campaign(1) };
+    let created = bench.store.create_campaign(new).await.unwrap();
+    let archive = bench.store.export_campaign(&created.id).await.unwrap();
+    assert!(archive.rows.iter().any(|row| row["table"] == "run_format" && row["state_format"] == 2));
+    let other = Bench::on(bench.kind()).await;
+    other.store.import_campaign(archive, other.now()).await.unwrap();
+    let older = server_of_format(&other, 1).await;
+    assert_eq!(acquire(&other, &older, &created.runs[0]).await, Ownership::TooNew { state_format: 2 });
 }

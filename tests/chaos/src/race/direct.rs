@@ -84,6 +84,7 @@ impl Field {
             id: id.clone(),
             name: "racer".to_owned(),
             version: "race".to_owned(),
+            state_format: 1,
             address: String::new(),
             started_at: at,
             expires_at: at.plus_ms(LONG_MS),
