@@ -5,6 +5,7 @@ mod files;
 mod find;
 mod generate;
 mod list;
+mod mcp;
 mod models;
 mod prompts;
 mod reward;
@@ -34,6 +35,7 @@ pub(crate) use files::{
 pub(crate) use find::{AttemptFlags, Search};
 pub(crate) use generate::Generate;
 pub(crate) use list::{List, Noun};
+pub(crate) use mcp::{Mcp, McpCommand, McpInstall, McpServe};
 pub(crate) use models::ModelFlags;
 pub(crate) use prompts::{Prompts, PromptsCommand};
 pub(crate) use reward::{ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards};
@@ -124,6 +126,8 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Judge programs of one task: are they right, and how fast? Without server, campaign or database
     Verify(Box<Verify>),
+    /// Offer tools to a coding agent, over standard input and output (Model Context Protocol)
+    Mcp(Mcp),
     /// Continue everything that is unfinished, or what is named
     Resume(Resume),
     /// Start the server, with a local worker beside it

@@ -17,6 +17,7 @@ mod import;
 mod limits;
 mod list;
 mod logs;
+mod mcp;
 mod pause;
 mod priority;
 mod prompts;
@@ -71,6 +72,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Share(args) => share::run(context, args.command).await,
         Command::Export(args) => export::run(context, args).await,
         Command::Reward(args) => reward::run(context, args).await,
+        Command::Mcp(args) => mcp::run(context, args).await,
         Command::Import(args) => import::run(context, *args).await,
         Command::Prune(args) => prune::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,

@@ -3,6 +3,7 @@
 mod agents;
 mod knowledge;
 mod late_router;
+pub(crate) mod mcp_tasks;
 mod open_reads;
 mod unfinished;
 mod worker;
@@ -170,8 +171,11 @@ impl Local {
         worker_token: SecretString,
         fill: late_router::Fill,
     ) -> Result<()> {
-        // Pages read with the rights of their visitor.
-        fill.with(nightshift_dashboard::router(Client::new(&self.address, None)?));
+        // Pages and tools read with the rights of their visitor.
+        let client = Client::new(&self.address, None)?;
+        let tasks = Arc::new(mcp_tasks::BundledTasks);
+        let tools = nightshift_mcp::http::router(client.clone(), tasks, env!("CARGO_PKG_VERSION"));
+        fill.with(nightshift_dashboard::router(client).merge(tools));
         if start.drives {
             let known = ServerFile {
                 address: self.address.clone(),

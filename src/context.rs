@@ -7,6 +7,7 @@ use crate::environment::Environment;
 use crate::output::Output;
 
 /// Configuration, environment, output, and the wish to stop.
+#[derive(Clone)]
 pub(crate) struct Context {
     /// The configuration with its origins.
     pub(crate) loaded: Loaded,

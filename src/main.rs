@@ -17,6 +17,7 @@ mod follow;
 mod interrupt;
 mod kernelbench;
 mod limits;
+mod mcp;
 #[expect(unsafe_code, reason = "options of the allocators have no safe interface")]
 mod memory;
 mod models;
@@ -31,6 +32,7 @@ mod reward_call;
 mod server_file;
 mod stored_runs;
 mod submit;
+mod verify;
 
 use std::ffi::OsString;
 

@@ -65,6 +65,7 @@ fn dependencies_point_one_way() {
         ("nightshift-store", &["nightshift-engine", "nightshift-protocol"][..]),
         ("nightshift-optimizer", &["nightshift-engine", "nightshift-protocol"][..]),
         ("nightshift-client", &["nightshift-protocol"][..]),
+        ("nightshift-mcp", &["nightshift-client", "nightshift-protocol"][..]),
         (
             "nightshift-server",
             &["nightshift-engine", "nightshift-store", "nightshift-optimizer", "nightshift-protocol"][..],
@@ -135,12 +136,13 @@ fn dependencies_point_one_way() {
 
 #[test]
 fn no_crate_depends_on_what_it_must_not_know() {
-    let forbidden: [(&str, &[&str]); 9] = [
+    let forbidden: [(&str, &[&str]); 10] = [
         ("nightshift-protocol", &["tokio", "sqlx", "axum", "reqwest"]),
         ("nightshift-engine", &["sqlx", "sea-query", "axum", "reqwest", "cudarc"]),
         ("nightshift-store", &["axum", "reqwest"]),
         ("nightshift-optimizer", &["sqlx", "axum", "cudarc"]),
         ("nightshift-server", &["cudarc", "sqlx"]),
+        ("nightshift-mcp", &["sqlx", "sea-query", "reqwest", "cudarc"]),
         // What judges programs knows no lease, no network and no database.
         ("nightshift-evaluator", &["tokio", "sqlx", "sea-query", "axum", "reqwest", "hyper"]),
         ("nightshift-profilers", &["tokio", "sqlx", "sea-query", "axum", "reqwest", "hyper"]),

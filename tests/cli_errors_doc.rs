@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sources::{SHIPPED, root, sources};
 
 /// First segments of codes.
-const AREAS: [&str; 43] = [
+const AREAS: [&str; 46] = [
     "access",
     "agent",
     "archive",
@@ -23,6 +23,7 @@ const AREAS: [&str; 43] = [
     "config",
     "id",
     "internal",
+    "mcp",
     "model",
     "delivery",
     "webhook",
@@ -35,6 +36,7 @@ const AREAS: [&str; 43] = [
     "page",
     "profile",
     "reply",
+    "resource",
     "reward",
     "rollouts",
     "request",
@@ -51,6 +53,7 @@ const AREAS: [&str; 43] = [
     "device",
     "gpu",
     "usage",
+    "verification",
     "worker",
     "scripted",
     "screen",

@@ -1,10 +1,12 @@
 //! Attempts: a candidate with everything that was found out about it, its diagnosis and its route.
 
+mod failure;
 mod reports;
 mod route;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::failure::failure_reason;
 pub use self::reports::{BuildReport, CheckReport};
 pub use self::route::{Bound, DecidedBy, Diagnosis, Route, RouteDecision};
 use crate::artifact::ArtifactHash;

@@ -79,6 +79,15 @@ pub struct Finding {
     pub line: Option<u32>,
 }
 
+impl Finding {
+    /// Returns code, message and line in one line of text.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let line = self.line.map_or_else(String::new, |line| format!(" (line {line})"));
+        format!("{}: {}{line}", self.code, self.message)
+    }
+}
+
 /// Returns whether a finding breaks the contract.
 #[must_use]
 pub fn has_violation(findings: &[Finding]) -> bool {

@@ -38,6 +38,7 @@ pub(crate) struct Flags {
 }
 
 /// The configuration with the origin of each value.
+#[derive(Clone)]
 pub(crate) struct Loaded {
     /// The configuration.
     pub(crate) config: Config,

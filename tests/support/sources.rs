@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 /// Folders of the crates that ship, below the root.
-pub(crate) const SHIPPED: [&str; 13] = [
+pub(crate) const SHIPPED: [&str; 14] = [
     "src",
     "protocol/src",
     "engine/src",
     "store/src",
     "optimizer/src",
     "client/src",
+    "client/mcp/src",
     "server/src",
     "worker/src",
     "worker/sandbox/src",

@@ -10,14 +10,15 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use nightshift_protocol::attempt::Stage;
 use nightshift_protocol::rubric::Skill;
-use nightshift_protocol::task::CandidateForm;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use rust_embed::RustEmbed;
 use serde::Serialize;
 
 use super::check::{self, PromptProblem, Seen};
 use super::error::PromptError;
 use super::format::fenced;
-use super::task::language;
+use super::task::{TaskView, language};
 
 /// Longest rendered prompt, in bytes, system and user part each.
 pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
@@ -143,6 +144,21 @@ impl Prompts {
             user: self.one(names[1], values)?,
             version: self.version(&names),
         })
+    }
+
+    /// Returns the rules that programs of a form have to keep, and the text of their contract.
+    pub fn contract(&self, task: &TaskBundle, form: CandidateForm) -> Result<String, StepFailure> {
+        let name = match form {
+            CandidateForm::Native => "coder/native.md",
+            CandidateForm::Torch => "coder/torch.md",
+        };
+        let mut task = task.clone();
+        task.spec.form = form;
+        let view = TaskView::new(&task).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?;
+        let values =
+            BTreeMap::from([("target", Value::from(task.spec.target.as_str())), ("task", Value::from(Serde(&view)))]);
+        let rules = self.one(name, &values)?;
+        Ok(format!("{}\n\n{}", rules.trim_end(), super::contract(&task.spec)))
     }
 
     /// What is said in the second turn, when the reply to `prompt` cannot be used.

@@ -1,7 +1,5 @@
 //! What `verify` says, for people and for programs.
 
-use std::path::PathBuf;
-
 use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::baseline::{Baseline, BaselineKind, FastestBaseline};
 use nightshift_protocol::error::ExitCode;
@@ -9,7 +7,7 @@ use nightshift_protocol::evidence::Evidence;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{PrecisionPolicy, TaskBundle};
+use nightshift_protocol::task::PrecisionPolicy;
 use nightshift_protocol::verdict::{Finding, Severity};
 use nightshift_worker::execute::Judgement;
 use serde::Serialize;
@@ -17,21 +15,13 @@ use serde::Serialize;
 use crate::failure::Result;
 use crate::output::{Output, printable};
 use crate::present;
+use crate::verify::{Judged, Verified, reason, reference_ns};
 
 /// The code of a step that was cancelled.
 const CANCELLED: &str = "step.cancelled";
 
 /// Most findings of a program that are printed.
 const MAX_FINDINGS: usize = 6;
-
-/// Most messages of a compiler that are printed.
-const MAX_MESSAGES: usize = 3;
-
-/// One program with what came of it.
-pub(super) struct Judged {
-    pub(super) program: PathBuf,
-    pub(super) result: std::result::Result<Judgement, StepFailure>,
-}
 
 /// Everything that was judged.
 #[derive(Serialize)]
@@ -73,23 +63,9 @@ struct Program {
     judgement: Option<Box<Judgement>>,
 }
 
-impl Judged {
-    /// What came of it, in one word.
-    pub(super) fn word(&self) -> &str {
-        match &self.result {
-            Ok(judgement) => judgement.outcome.as_str(),
-            Err(failure) => &failure.code,
-        }
-    }
-}
-
 impl Report {
-    pub(super) fn new(
-        task: &TaskBundle,
-        (against, baselines): (Option<PathBuf>, Option<Vec<Baseline>>),
-        machine: MachineFacts,
-        judged: Vec<Judged>,
-    ) -> Self {
+    pub(super) fn new(verified: Verified) -> Self {
+        let Verified { bundle: task, against, baselines, machine, programs: judged } = verified;
         // Another program has the place of the reference, and its speedup over the baselines is not known.
         let asks_for_baselines = against.is_none() && baselines.is_none();
         let baselines = baselines.filter(|_| against.is_none());
@@ -187,13 +163,6 @@ impl Report {
     }
 }
 
-/// Median time of the reference, from a measurement that it was part of.
-fn reference_ns(baselines: &[Baseline], judged: &[Judged]) -> Option<f64> {
-    let of_programs = judged.iter().filter_map(|judged| judged.result.as_ref().ok()?.measurement.as_ref());
-    let of_baselines = baselines.iter().filter_map(|baseline| baseline.measurement.as_deref());
-    of_programs.chain(of_baselines).map(|measured| measured.baseline_median_ns).next()
-}
-
 fn verified(measured: &Measurement) -> Option<String> {
     let verification = measured.verification?;
     Some(format!("{} of {}", verification.verified_calls, verification.timed_calls))
@@ -278,55 +247,5 @@ fn exit_code(outcome: AttemptOutcome) -> ExitCode {
 }
 
 fn told(finding: &Finding) -> String {
-    let line = finding.line.map_or_else(String::new, |line| format!(" (line {line})"));
-    printable(&format!("{}: {}{line}", finding.code, finding.message))
-}
-
-/// Why a program is not right.
-pub(super) fn reason(judgement: &Judgement) -> Option<String> {
-    let violations: Vec<String> = judgement
-        .findings
-        .iter()
-        .filter(|finding| finding.severity == Severity::Violation)
-        .take(MAX_FINDINGS)
-        .map(told)
-        .collect();
-    if !violations.is_empty() {
-        return Some(violations.join("; "));
-    }
-    if let (AttemptOutcome::CompileFailed, Some(build)) = (judgement.outcome, &judgement.build) {
-        let errors = build.messages.iter().filter(|message| message.severity == "error").take(MAX_MESSAGES);
-        let said: Vec<String> = errors
-            .map(|message| match message.line {
-                0 => message.message.clone(),
-                line => format!("line {line}: {}", message.message),
-            })
-            .collect();
-        return Some(if said.is_empty() { build.end.describe() } else { said.join("; ") });
-    }
-    if let Some(end) = &judgement.measurement_end {
-        return Some(format!("while it was timed: {}", end.describe()));
-    }
-    let check = judgement.check.as_ref()?;
-    if let Some(case) = check.cases.iter().find(|case| !case.passed) {
-        let mut said = if case.wrong_elements > 0 {
-            let (wrong, elements) = (case.wrong_elements, case.elements);
-            format!("{wrong} of {elements} elements are wrong at shape `{}` with inputs `{}`", case.shape, case.inputs)
-        } else {
-            let (shape, inputs) = (&case.shape, &case.inputs);
-            format!(
-                "results are within the tolerance at shape `{shape}` with inputs `{inputs}`, and less precise than is allowed"
-            )
-        };
-        if let Some(worst) = &case.worst {
-            let value =
-                |value: Option<f64>| value.map_or_else(|| "not finite".to_owned(), |value| format!("{value:.6e}"));
-            let place: Vec<String> = worst.index.iter().map(ToString::to_string).collect();
-            let (place, found) = (place.join(", "), value(worst.candidate));
-            said = format!("{said}; the worst is {}[{place}]: {found} instead of {:.6e}", worst.tensor, worst.truth);
-        }
-        return Some(said);
-    }
-    let last = nightshift_protocol::last_words::last_words(&check.printed);
-    Some(last.map_or_else(|| check.end.describe(), |last| format!("{}: {last}", check.end.describe())))
+    printable(&finding.line())
 }

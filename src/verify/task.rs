@@ -25,7 +25,7 @@ const IMPORTED: &str = "imported";
 const INSPECTION_MS: u64 = 120_000;
 
 /// Loads the task, at the shape that was asked for.
-pub(super) fn load(args: &Verify, config: &WorkerConfig, cancel: &CancelFlag, output: Output) -> Result<TaskBundle> {
+pub(crate) fn load(args: &Verify, config: &WorkerConfig, cancel: &CancelFlag, output: Output) -> Result<TaskBundle> {
     let path = Path::new(&args.task);
     let is_python = path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION);
     let bundle = if is_python {

@@ -1,0 +1,31 @@
+//! The MCP server of Nightshift: what a coding agent can ask, and how it is answered.
+//!
+//! The same tools are offered over stdio (`nightshift mcp`) and over HTTP (`/mcp` of a server). Each tool is one type in
+//! `tools/`, with a schema for its arguments and one for its answer. Answers are small: the verdict comes first, long texts
+//! come in windows and as resources. What runs programs, reads task folders or finds a server is behind the traits of
+//! [`ports`]: this crate starts no process, reads no file and knows no database.
+
+mod answer;
+mod error;
+mod guide;
+pub mod http;
+pub mod install;
+
+mod limits;
+mod lookup;
+pub mod ports;
+mod program;
+mod progress;
+mod resource;
+mod service;
+mod stdio;
+mod text;
+mod tool;
+#[expect(clippy::doc_markdown, reason = "models read these texts in the schemas: marks would only cost tokens")]
+mod tools;
+mod verification;
+
+pub use error::ToolError;
+pub use limits::{MAX_ANSWER_BYTES, MAX_PROGRAM_BYTES, MAX_WAIT_S, MAX_WINDOW_BYTES};
+pub use service::{Offer, Service};
+pub use stdio::{StdioError, serve_stdio};

@@ -1,0 +1,82 @@
+//! Resources: whole texts under an address, for clients that read them by themselves.
+
+use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
+
+use crate::error::ToolError;
+use crate::guide::{GUIDE_URI, INSTRUCTIONS};
+use crate::limits::MAX_RESOURCE_BYTES;
+use crate::program::Section;
+use crate::text::{cut, name};
+use crate::tool::Call;
+use crate::tools::{self, RunSection, TaskSection};
+
+/// What addresses begin with.
+const SCHEME: &str = "nightshift://";
+
+/// Resources that exist for everyone.
+pub(crate) fn listed() -> Vec<Resource> {
+    vec![
+        Resource::new(GUIDE_URI, "guide")
+            .with_title("How to work with Nightshift")
+            .with_description("The order of work, and how to read an answer")
+            .with_mime_type("text/markdown"),
+    ]
+}
+
+/// How the addresses of the others are made.
+pub(crate) fn templates() -> Vec<ResourceTemplate> {
+    let template = |uri: &str, name: &str, title: &str| {
+        ResourceTemplate::new(format!("{SCHEME}{uri}"), name).with_title(title).with_mime_type("text/plain")
+    };
+    vec![
+        template("tasks/{task}/{section}", "task", "A section of a task: contract, reference, specification"),
+        template(
+            "runs/{run}/{section}",
+            "run",
+            "A section of a run: contract, reference, baselines, profile, plan, attempts",
+        ),
+        template(
+            "attempts/{run}/{number}/{section}",
+            "attempt",
+            "A section of an attempt: source, compiler, check, measurement, profile, kernels, diagnosis, difference",
+        ),
+        template(
+            "verifications/{verification}/{section}",
+            "verification",
+            "A section of a verification of this process",
+        ),
+    ]
+}
+
+/// Reads a resource.
+pub(crate) async fn read(call: &Call<'_>, uri: &str) -> Result<ResourceContents, ToolError> {
+    if uri == GUIDE_URI {
+        return Ok(ResourceContents::text(INSTRUCTIONS, uri).with_mime_type("text/markdown"));
+    }
+    let unknown = || {
+        ToolError::new("resource.not_found", format!("there is no resource `{}`", name(uri)))
+            .hint("resources/templates/list shows how addresses are made")
+    };
+    let parts: Vec<&str> = uri.strip_prefix(SCHEME).ok_or_else(unknown)?.split('/').collect();
+    let text = match parts.as_slice() {
+        ["tasks", task, section] => {
+            let section = TaskSection::ALL.into_iter().find(|known| known.as_str() == *section).ok_or_else(unknown)?;
+            tools::task_text(call, task, section).await?
+        }
+        ["runs", run, section] => {
+            let section = RunSection::parse(section).ok_or_else(unknown)?;
+            tools::run_text(call, run, section).await?
+        }
+        ["attempts", run, number, section] => {
+            let section = Section::parse(section).ok_or_else(unknown)?;
+            let number = number.parse().map_err(|_| unknown())?;
+            tools::attempt_text(call, run, number, section).await?
+        }
+        ["verifications", verification, section] => {
+            let section = Section::parse(section).ok_or_else(unknown)?;
+            tools::verification_text(call, verification, section)?
+        }
+        _ => return Err(unknown()),
+    };
+    Ok(ResourceContents::text(cut(&text, MAX_RESOURCE_BYTES), uri))
+}

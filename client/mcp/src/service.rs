@@ -1,0 +1,201 @@
+//! The service: which tools a caller is offered, and how their calls are answered.
+
+use std::sync::Arc;
+
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::request::Parts;
+use nightshift_protocol::access::Role;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, Tool as ListedTool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+
+use crate::answer;
+use crate::error::ToolError;
+use crate::guide::INSTRUCTIONS;
+use crate::limits::ROLE_TIMEOUT;
+use crate::ports::{Caller, Judge, Servers, Tasks};
+use crate::progress::Progress;
+use crate::resource;
+use crate::tool::{Access, Call, Entry};
+use crate::tools;
+use crate::verification::Verifications;
+
+/// What a service is made of.
+pub struct Offer {
+    /// Finds the server.
+    pub servers: Box<dyn Servers>,
+    /// Reads tasks.
+    pub tasks: Arc<dyn Tasks>,
+    /// Judges programs in this process; none where it does not.
+    pub judge: Option<Arc<dyn Judge>>,
+    /// Offer only tools that read, whatever the token allows.
+    pub read_only: bool,
+    /// The release, for clients.
+    pub version: String,
+}
+
+/// What all calls share.
+pub(crate) struct Shared {
+    pub(crate) servers: Box<dyn Servers>,
+    pub(crate) tasks: Arc<dyn Tasks>,
+    pub(crate) verifications: Option<Verifications>,
+    read_only: bool,
+    version: String,
+    entries: Vec<Entry>,
+}
+
+/// The MCP server, for any number of clients.
+#[derive(Clone)]
+pub struct Service {
+    shared: Arc<Shared>,
+}
+
+impl Service {
+    /// A service that offers this.
+    #[must_use]
+    pub fn new(offer: Offer) -> Self {
+        let Offer { servers, tasks, judge, read_only, version } = offer;
+        let verifications = judge.map(Verifications::new);
+        Self { shared: Arc::new(Shared { servers, tasks, verifications, read_only, version, entries: tools::all() }) }
+    }
+
+    /// Ends verifications that are still open, and waits for that, so long at most.
+    pub async fn close(&self) {
+        if let Some(verifications) = &self.shared.verifications {
+            verifications.close().await;
+        }
+    }
+}
+
+impl Shared {
+    /// Whether a caller of this role is offered the tool. A caller whose role is not known may read: the server decides.
+    fn offers(&self, entry: &Entry, role: Option<Role>) -> bool {
+        match entry.access {
+            Access::Open => true,
+            Access::Judges => self.verifications.is_some(),
+            Access::Needs(Role::Viewer) => role.is_none_or(|role| role.includes(Role::Viewer)),
+            Access::Needs(needed) => !self.read_only && role.is_some_and(|role| role.includes(needed)),
+        }
+    }
+
+    /// The role of a caller on the server; none when it cannot be found out.
+    async fn role(&self, caller: &Caller) -> Option<Role> {
+        let asked = async {
+            let connection = self.servers.connect(caller).await.ok()?;
+            connection.client.session().await.ok()?.role
+        };
+        tokio::time::timeout(ROLE_TIMEOUT, asked).await.ok().flatten()
+    }
+
+    async fn answer(&self, name: &str, call: &Call<'_>, arguments: rmcp::model::JsonObject) -> CallToolResult {
+        let answered = async {
+            let entry = self.entry(name, call).await?;
+            let value = (entry.run)(call, arguments).await?;
+            answer::bounded(name, value)
+        };
+        answered.await.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.text())]))
+    }
+
+    /// The tool of that name, if the caller may call it.
+    async fn entry(&self, name: &str, call: &Call<'_>) -> Result<&Entry, ToolError> {
+        let unknown = || {
+            ToolError::new("request.no_such_tool", format!("there is no tool `{}` here", crate::text::name(name)))
+                .hint("tools/list shows those that this caller may use")
+        };
+        let entry = self.entries.iter().find(|entry| entry.listed.name == name).ok_or_else(unknown)?;
+        match entry.access {
+            Access::Needs(Role::Viewer) | Access::Open => Ok(entry),
+            Access::Judges => self.verifications.is_some().then_some(entry).ok_or_else(unknown),
+            Access::Needs(_) if self.read_only => Err(ToolError::new(
+                "access.read_only",
+                format!("{name} changes something, and this MCP server was started to read only"),
+            )
+            .hint("ask the user to start it without --read-only")),
+            Access::Needs(needed) => {
+                let role = self.role(&call.caller).await;
+                if self.offers(entry, role) {
+                    return Ok(entry);
+                }
+                let has = role.map_or("no known role", Role::as_str);
+                Err(ToolError::new(
+                    "access.role_needed",
+                    format!("{name} needs a token with the role {}, and this caller has {has}", needed.as_str()),
+                )
+                .hint("ask the user for a token of that role (`nightshift token create`)"))
+            }
+        }
+    }
+}
+
+/// Who calls: over HTTP by the headers of the request.
+fn caller(context: &RequestContext<RoleServer>) -> Caller {
+    let parts = context.extensions.get::<Parts>();
+    let header = |name| parts.and_then(|parts| parts.headers.get(name).cloned());
+    // Cookies are left out: a browser would send them for a page of another site.
+    Caller { authorization: header(AUTHORIZATION), host: header(HOST) }
+}
+
+impl ServerHandler for Service {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let implementation = Implementation::new("nightshift", self.shared.version.clone()).with_title("Nightshift");
+        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let role = self.shared.role(&caller(&context)).await;
+        let offered = self.shared.entries.iter().filter(|entry| self.shared.offers(entry, role));
+        // On one page: some clients read no second one.
+        Ok(ListToolsResult::with_all_items(offered.map(|entry| entry.listed.clone()).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<ListedTool> {
+        self.shared.entries.iter().find(|entry| entry.listed.name == name).map(|entry| entry.listed.clone())
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let call = Call { shared: &self.shared, caller: caller(&context), progress: Progress::of(&context) };
+        let arguments = request.arguments.unwrap_or_default();
+        Ok(self.shared.answer(&request.name, &call, arguments).await.into())
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(resource::listed()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resource::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let call = Call { shared: &self.shared, caller: caller(&context), progress: Progress::of(&context) };
+        match resource::read(&call, &request.uri).await {
+            Ok(contents) => Ok(rmcp::model::ReadResourceResult::new(vec![contents]).into()),
+            Err(error) => Err(ErrorData::resource_not_found(error.text(), None)),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The tools, in the order in which clients list them.
+
+mod add_note;
+mod cancel_verification;
+mod control_run;
+mod create_campaign;
+mod describe_run;
+mod describe_task;
+mod get_attempt;
+mod get_best_program;
+mod get_verification;
+mod list_campaigns;
+mod list_notes;
+mod list_runs;
+mod list_tasks;
+mod search_history;
+mod signal_run;
+mod verify_program;
+
+use crate::error::ToolError;
+use crate::lookup;
+use crate::program::Section;
+use crate::tool::{Call, Entry};
+use crate::verification::Verifications;
+
+/// Every tool.
+pub(crate) fn all() -> Vec<Entry> {
+    vec![
+        Entry::of::<list_tasks::ListTasks>(),
+        Entry::of::<describe_task::DescribeTask>(),
+        Entry::of::<verify_program::VerifyProgram>(),
+        Entry::of::<get_verification::GetVerification>(),
+        Entry::of::<cancel_verification::CancelVerification>(),
+        Entry::of::<list_campaigns::ListCampaigns>(),
+        Entry::of::<list_runs::ListRuns>(),
+        Entry::of::<describe_run::DescribeRun>(),
+        Entry::of::<get_best_program::GetBestProgram>(),
+        Entry::of::<get_attempt::GetAttempt>(),
+        Entry::of::<search_history::SearchHistory>(),
+        Entry::of::<list_notes::ListNotes>(),
+        Entry::of::<create_campaign::CreateCampaignTool>(),
+        Entry::of::<control_run::ControlRun>(),
+        Entry::of::<signal_run::SignalRun>(),
+        Entry::of::<add_note::AddNote>(),
+    ]
+}
+
+pub(crate) use describe_run::RunSection;
+pub(crate) use describe_task::TaskSection;
+
+/// The verifications of this process.
+fn verifications<'a>(call: &'a Call<'_>) -> Result<&'a Verifications, ToolError> {
+    call.shared.verifications.as_ref().ok_or_else(|| {
+        ToolError::new("request.no_such_tool", "programs are not judged in this process")
+            .hint("use `nightshift mcp` on the machine that is to judge them")
+    })
+}
+
+/// Runs what blocks in the background.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(ToolError::new("internal.task", format!("the work broke down: {error}"))))
+}
+
+/// A section of a task as a text. Folders are read by describe_task alone.
+pub(crate) async fn task_text(call: &Call<'_>, task: &str, section: TaskSection) -> Result<String, ToolError> {
+    let (tasks, task) = (call.shared.tasks.clone(), task.to_owned());
+    let bundle = in_background(move || tasks.load(&task)).await?;
+    describe_task::section(call, &bundle, section)
+}
+
+/// A section of a verification as a text.
+pub(crate) fn verification_text(call: &Call<'_>, id: &str, section: Section) -> Result<String, ToolError> {
+    get_verification::section_text(&*verifications(call)?.get(id)?, section)
+}
+
+/// A section of a run as a text.
+pub(crate) async fn run_text(call: &Call<'_>, run: &str, section: RunSection) -> Result<String, ToolError> {
+    let connection = call.connect().await?;
+    let run = lookup::run(&connection.client, run).await?;
+    let detail = connection.client.run(&run).await?;
+    describe_run::section_text(call, &connection.client, &detail, section).await
+}
+
+/// A section of an attempt as a text.
+pub(crate) async fn attempt_text(
+    call: &Call<'_>,
+    run: &str,
+    number: u32,
+    section: Section,
+) -> Result<String, ToolError> {
+    let connection = call.connect().await?;
+    let run = lookup::run(&connection.client, run).await?;
+    let detail = connection.client.run(&run).await?;
+    let attempt = lookup::attempt(&detail, number)?;
+    get_attempt::section_text(&connection.client, &detail, attempt, section).await
+}

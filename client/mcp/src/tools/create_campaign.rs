@@ -1,0 +1,141 @@
+//! `create_campaign`.
+
+use nightshift_protocol::access::Role;
+use nightshift_protocol::api::CreateCampaign;
+use nightshift_protocol::budget::BudgetCaps;
+use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, KnowledgeUse, ModelChoice};
+use nightshift_protocol::models::ModelPlan;
+use nightshift_protocol::task::TaskGoal;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::in_background;
+use crate::error::ToolError;
+use crate::limits::MAX_KEY_CHARS;
+use crate::text::name;
+use crate::tool::{Access, Call, Effect, Tool};
+
+/// The strategy of a campaign without a wish of the caller.
+const STRATEGY: &str = "stitch";
+/// Micro-dollars of a dollar.
+const MICRO: f64 = 1e6;
+
+pub(crate) struct CreateCampaignTool;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// Name of a task of list_tasks; on this machine (stdio) also a folder with a task.toml or a file of PyTorch.
+    task: String,
+    /// The model that writes the programs, as `provider/model`, for example `anthropic/claude-opus-4-1`. The server has its key.
+    model: String,
+    /// How it searches: stitch (the default), forge, beam or group.
+    strategy: Option<String>,
+    /// Name of the campaign for people; the task's without it.
+    name: Option<String>,
+    /// Most attempts.
+    max_attempts: Option<u32>,
+    /// Most money for model calls, in US dollars.
+    max_cost_usd: Option<f64>,
+    /// Longest time, in minutes.
+    max_minutes: Option<u32>,
+    /// Made up by you, 1 to 128 characters: the same key with the same arguments creates nothing more.
+    idempotency_key: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Answer {
+    /// Id of the campaign.
+    campaign: String,
+    /// Ids of its runs.
+    runs: Vec<String>,
+    /// Whether this key had created it before.
+    existed: bool,
+    /// What to do next.
+    next: &'static str,
+}
+
+impl Tool for CreateCampaignTool {
+    const NAME: &'static str = "create_campaign";
+    const TITLE: &'static str = "Create a campaign";
+    const DESCRIPTION: &'static str = "Begins a campaign for one task on the Nightshift server. It spends money for model calls and time of devices, \
+        without further questions: agree on model and limits with the user before. Follow it with describe_run.";
+    const ACCESS: Access = Access::Needs(Role::Operator);
+    const EFFECT: Effect = Effect::Adds;
+    type Arguments = Arguments;
+    type Answer = Answer;
+
+    async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
+        let key = key(&arguments.idempotency_key)?;
+        let model =
+            arguments.model.split_once('/').filter(|(endpoint, model)| !endpoint.is_empty() && !model.is_empty());
+        let Some((endpoint, model)) = model else {
+            return Err(ToolError::new("request.invalid_arguments", "`model` has the form provider/model"));
+        };
+        if arguments.max_cost_usd.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
+            return Err(ToolError::new("request.invalid_arguments", "`max_cost_usd` is a positive number"));
+        }
+        let (tasks, task) = (call.shared.tasks.clone(), arguments.task.clone());
+        let bundle = in_background(move || tasks.load(&task)).await?;
+        let text = serde_json::to_vec(&bundle)
+            .map_err(|error| ToolError::new("internal.json", format!("the task cannot be written: {error}")))?;
+        let connection = call.connect().await?;
+        let client = &connection.client;
+        let task = CampaignTask {
+            name: bundle.spec.name.clone(),
+            bundle: client.put_artifact(&text).await?,
+            scripted_replies: None,
+        };
+        let spec = CampaignSpec {
+            schema: CAMPAIGN_SCHEMA,
+            name: arguments.name.unwrap_or_else(|| bundle.spec.name.clone()),
+            model: ModelChoice::Live { endpoint: endpoint.to_owned(), model: model.to_owned() },
+            models: ModelPlan::default(),
+            knowledge: KnowledgeUse::default(),
+            untrusted_replies: false,
+            strategy: arguments.strategy.unwrap_or_else(|| STRATEGY.to_owned()),
+            goal: TaskGoal { max_attempts: arguments.max_attempts, ..TaskGoal::default() },
+            allow_unsandboxed: false,
+            budget: BudgetCaps {
+                cost_microusd: arguments.max_cost_usd.map(micro),
+                wall_ms: arguments.max_minutes.map(|minutes| u64::from(minutes) * 60_000),
+                ..BudgetCaps::default()
+            },
+            schedule: None,
+            priority: 0,
+            weight: 1,
+            gates: std::collections::BTreeSet::default(),
+            labels: std::collections::BTreeSet::default(),
+            tasks: vec![task],
+        };
+        let created = client.create_campaign(&CreateCampaign { spec }, key).await?;
+        let next = if connection.drives {
+            "describe_run shows where it stands"
+        } else {
+            "nothing carries out runs at the moment: ask the user to start `nightshift serve`"
+        };
+        Ok(Answer {
+            campaign: created.campaign.to_string(),
+            runs: created.runs.iter().map(ToString::to_string).collect(),
+            existed: created.existed,
+            next,
+        })
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is positive, and a cast saturates")]
+fn micro(dollars: f64) -> u64 {
+    (dollars * MICRO).round() as u64
+}
+
+/// An idempotency key.
+pub(super) fn key(text: &str) -> Result<&str, ToolError> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if text.is_empty() || text.len() > MAX_KEY_CHARS || !is_plain {
+        return Err(ToolError::new(
+            "request.invalid_arguments",
+            format!("`idempotency_key` `{}` has to have 1 to {MAX_KEY_CHARS} visible ASCII characters", name(text)),
+        ));
+    }
+    Ok(text)
+}

@@ -1,0 +1,89 @@
+//! `list_campaigns`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use nightshift_protocol::access::Role;
+use nightshift_protocol::api::CampaignSummary;
+
+use crate::error::ToolError;
+use crate::limits::{MAX_ROWS, ROWS};
+use crate::program::rounded;
+use crate::text::name;
+use crate::tool::{Access, Call, Effect, Tool};
+
+pub(crate) struct ListCampaigns;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// Campaigns of a page, at most 15.
+    limit: Option<u32>,
+    /// `next` of the page before.
+    before: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Answer {
+    /// The server that answered.
+    server: String,
+    /// Campaigns, newest first.
+    campaigns: Vec<Row>,
+    /// Pass it as `before` for the following page; none at the end.
+    next: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Row {
+    /// Id.
+    campaign: String,
+    /// Name for people.
+    name: String,
+    /// `scripted` (replies written beforehand), or `endpoint/model`.
+    model: String,
+    /// Runs that are not over.
+    unfinished_runs: u64,
+    /// All runs.
+    runs: u64,
+    /// Geometric mean of the best speedups of its runs over the reference.
+    geometric_mean: Option<f64>,
+    /// The same over the fastest baselines, where those are known.
+    geometric_mean_over_fastest: Option<f64>,
+    /// When it was created, in milliseconds since 1970.
+    created_at_ms: i64,
+}
+
+impl Tool for ListCampaigns {
+    const NAME: &'static str = "list_campaigns";
+    const TITLE: &'static str = "List campaigns";
+    const DESCRIPTION: &'static str = "Lists the campaigns of the Nightshift server, newest first: a campaign searches faster programs for a set of tasks, \
+        one run for each task. Go on with list_runs.";
+    const ACCESS: Access = Access::Needs(Role::Viewer);
+    const EFFECT: Effect = Effect::Reads;
+    type Arguments = Arguments;
+    type Answer = Answer;
+
+    async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
+        let connection = call.connect().await?;
+        let limit = arguments.limit.unwrap_or(ROWS).clamp(1, MAX_ROWS);
+        let page = connection.client.campaigns(Some(limit), arguments.before.as_deref()).await?;
+        Ok(Answer {
+            server: name(&connection.client.address()),
+            campaigns: page.items.iter().map(row).collect(),
+            next: page.next,
+        })
+    }
+}
+
+fn row(summary: &CampaignSummary) -> Row {
+    Row {
+        campaign: summary.id.to_string(),
+        name: name(&summary.name),
+        model: name(&summary.model),
+        unfinished_runs: summary.runs.unfinished(),
+        runs: summary.runs.total(),
+        geometric_mean: summary.geometric_mean.map(rounded),
+        geometric_mean_over_fastest: summary.geometric_mean_over_fastest.map(rounded),
+        created_at_ms: summary.created_at.0,
+    }
+}
