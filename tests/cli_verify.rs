@@ -514,7 +514,7 @@ fn left_files(folder: &Path) -> Vec<PathBuf> {
 fn interrupt(mark: &str, args: &[&str]) {
     let (folder, output) = Endless::start(mark, args).end_by("-INT");
     let said = format!("{}\n{}", stdout(&output), stderr(&output));
-    assert_eq!(left_files(folder.path()), [PathBuf::new(); 0], "files are left");
+    assert_eq!(left_files(folder.path()), Vec::<PathBuf>::new(), "files are left");
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert_eq!(document(&output)["error"]["code"], "command.interrupted", "{said}");
 }
@@ -524,7 +524,7 @@ fn what_a_killed_judgement_leaves_is_removed_by_the_next_one() {
     let (folder, _) = Endless::start("killed", &["gaussian", "endless.cpp"]).end_by("-KILL");
     assert!(!left_files(folder.path()).is_empty(), "a killed command removes nothing");
     expect_right(&mut Endless::command(&folder, &["gaussian", "right.cpp"]));
-    assert_eq!(left_files(folder.path()), [PathBuf::new(); 0], "files are left");
+    assert_eq!(left_files(folder.path()), Vec::<PathBuf>::new(), "files are left");
 }
 
 #[test]

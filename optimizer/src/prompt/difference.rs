@@ -21,7 +21,8 @@ mod tests {
 
     #[test]
     fn what_differs_is_shown_with_what_stands_around_it() {
-        let before = (1..=20).map(|number| format!("line {number}\n")).collect::<String>();
+        let numbers: Vec<String> = (1..=20).map(|number| format!("line {number}\n")).collect();
+        let before = numbers.concat();
         let shown = difference(&before, &before.replace("line 9\n", "line nine\n"));
         assert!(shown.contains("-line 9\n+line nine\n") && shown.contains(" line 6\n"), "{shown}");
         assert!(!shown.contains("line 5\n") && !shown.contains("line 13\n"), "{shown}");

@@ -239,7 +239,7 @@ impl Bench {
         input: &StepInput,
     ) -> Result<StepOutput, StepFailure> {
         let step = AgentStep { run: &self.run, step_key, input, run_input: &self.run_input };
-        agents.carry_out(&self.memory, step).await
+        Box::pin(agents.carry_out(&self.memory, step)).await
     }
 }
 
