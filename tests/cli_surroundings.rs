@@ -379,6 +379,17 @@ fn a_run_that_failed_for_want_of_a_plan_shows_what_its_calls_cost() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("I have no plan."), "the replies can be read");
 }
 
+/// A command that ends with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn an_unreachable_endpoint_is_waited_for_and_a_signal_ends_the_waiting() {
     let folder = tempfile::tempdir().unwrap();
@@ -388,23 +399,24 @@ fn an_unreachable_endpoint_is_waited_for_and_a_signal_ends_the_waiting() {
     let mut command = nightshift(&data_dir);
     command.arg("run").arg(&task).args(["--model", "local/some-model", "--allow-unsandboxed", "--exit"]);
     endpoint(&mut command, &free);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut running = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begin = Instant::now();
     let failure = loop {
         assert!(begin.elapsed() < LIMIT, "the failure is seen");
-        assert!(child.try_wait().unwrap().is_none(), "it waits for the endpoint");
+        assert!(running.0.try_wait().unwrap().is_none(), "it waits for the endpoint");
         let listed = nightshift(&data_dir).args(["list", "runs", "--json"]).output().unwrap();
         let page = json_lines(&listed).pop().unwrap_or_default();
         let Some(run) = page["items"][0]["id"].as_str() else { continue };
         let shown = nightshift(&data_dir).args(["show", run, "--json"]).output().unwrap();
         let detail = json_lines(&shown).pop().unwrap_or_default();
         let open = detail["open_steps"].as_array().cloned().unwrap_or_default();
-        if let Some(step) = open.into_iter().find(|step| step["failure"].is_object()) {
+        // Between two waits it is being tried again.
+        let waits = |step: &Value| step["failure"].is_object() && step["waiting_for"].is_string();
+        if let Some(step) = open.into_iter().find(waits) {
             break step;
         }
     };
     assert_eq!(failure["failure"]["code"], "model.unreachable", "{failure}");
-    assert!(failure["waiting_for"].is_string(), "why it waits is answered: {failure}");
-    signal(&child, "-TERM");
-    assert_eq!(child.wait().unwrap().code(), Some(130), "work is left");
+    signal(&running.0, "-TERM");
+    assert_eq!(running.0.wait().unwrap().code(), Some(130), "work is left");
 }
