@@ -151,7 +151,7 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
     }
 }
 
-/// What is done in the database before its server carries out anything.
+/// Prepares the database before the server carries out anything.
 async fn prepare(context: &Context, start: &Start, store: &SqlStore) -> Result<Vec<PausedCampaign>> {
     if !start.drives {
         return Ok(Vec::new());
