@@ -8,17 +8,16 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nightshift_optimizer::screen::screen_candidate;
-use nightshift_protocol::attempt::{AttemptOutcome, failure_reason};
+use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::baseline::Baseline;
+use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskBundle};
 use nightshift_protocol::verdict::Severity;
 use nightshift_sandbox::process::{CancelFlag, WATCH_INTERVAL};
 use nightshift_worker::artifacts::MemoryArtifacts;
-use nightshift_worker::execute::{
-    Judgement, MeasureOptions, ProcessDemand, Submission, Verifier, VerifyOptions, Workbench,
-};
+use nightshift_worker::execute::{MeasureOptions, ProcessDemand, Submission, Verifier, VerifyOptions, Workbench};
 use nightshift_worker::lease::WorkerConfig;
 
 use crate::args::Verify;
@@ -40,7 +39,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(3);
 /// Largest program that is read, in bytes: screening refuses less.
 const MAX_PROGRAM_BYTES: u64 = 16 << 20;
 
-/// What was judged, with what it was compared with.
+/// The judged programs, with the reference of the comparison.
 pub(crate) struct Verified {
     /// The task.
     pub(crate) bundle: TaskBundle,
@@ -343,14 +342,7 @@ fn step(failure: &StepFailure) -> Failure {
 
 /// Why a program is not right.
 pub(crate) fn reason(judgement: &Judgement) -> Option<String> {
-    let reason = failure_reason(
-        judgement.outcome,
-        &judgement.findings,
-        judgement.build.as_ref(),
-        judgement.check.as_ref(),
-        judgement.measurement_end.as_ref(),
-    );
-    reason.as_deref().map(printable)
+    judgement.failure_reason().as_deref().map(printable)
 }
 
 /// Median time of the reference, from a measurement that it was part of.

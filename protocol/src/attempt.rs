@@ -262,15 +262,10 @@ impl Attempt {
         self.published().map(|measurement| measurement.speedup.low)
     }
 
-    /// Is it faster than the baseline? Yes when the published interval lies above 1 as a whole, no when it lies at or below 1; else
-    /// the evidence does not decide it.
+    /// Is it faster than the baseline, by the published measurement? See [`Measurement::is_fast`].
     #[must_use]
     pub fn is_fast(&self) -> Answer {
-        match self.speedup() {
-            Some(speedup) if speedup.low > 1.0 => Answer::Pass,
-            Some(speedup) if speedup.high <= 1.0 => Answer::Fail,
-            _ => Answer::Inconclusive,
-        }
+        self.published().map_or(Answer::Inconclusive, Measurement::is_fast)
     }
 }
 

@@ -20,6 +20,7 @@ pub mod error;
 pub mod evidence;
 pub mod gpu_text;
 pub mod id;
+pub mod judgement;
 pub mod last_words;
 pub mod machine;
 pub mod measurement;

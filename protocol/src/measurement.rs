@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::{MachineFacts, SandboxReport};
 pub use crate::profile::Profile;
 use crate::task::PrecisionPolicy;
+use crate::verdict::Answer;
 
 /// An estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -91,6 +92,19 @@ pub struct Measurement {
     /// Where the time of the step went, in the order of its parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<CostPart>,
+}
+
+impl Measurement {
+    /// Is the program faster than the baseline? Yes when the whole interval lies above 1, no when it lies at or below 1; else the
+    /// evidence does not decide it.
+    #[must_use]
+    pub fn is_fast(&self) -> Answer {
+        match self.speedup {
+            speedup if speedup.low > 1.0 => Answer::Pass,
+            speedup if speedup.high <= 1.0 => Answer::Fail,
+            _ => Answer::Inconclusive,
+        }
+    }
 }
 
 /// Which timed calls of a candidate were verified.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::attempt::BuildReport;
-use crate::baseline::{Baseline, BaselineSpeedup, FastestBaseline};
+use crate::baseline::{Baseline, BaselineKind, BaselineSpeedup, FastestBaseline, TargetBaseline};
 use crate::machine::MachineFacts;
 use crate::measurement::{CostPart, Interval, Profile};
 use crate::verdict::Finding;
@@ -60,6 +60,13 @@ impl PreparedTask {
     #[must_use]
     pub fn fastest_baseline(&self) -> Option<FastestBaseline> {
         FastestBaseline::of(self.baseline_median_ns, &self.baselines)
+    }
+
+    /// Returns the baseline that a target is meant over; nothing where that is the reference.
+    #[must_use]
+    pub fn target_baseline(&self, target: TargetBaseline) -> Option<FastestBaseline> {
+        let is_other = |fastest: &FastestBaseline| fastest.kind != BaselineKind::Reference;
+        self.fastest_baseline().filter(is_other).filter(|_| target == TargetBaseline::Fastest)
     }
 
     /// Returns every other way to run the reference that was measured.

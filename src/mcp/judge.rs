@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use async_trait::async_trait;
 use nightshift_mcp::ToolError;
-use nightshift_mcp::ports::{Findings, Judge, Judged, VerifyRequest};
+use nightshift_mcp::ports::{Judge, Judged, VerifyRequest};
 use nightshift_protocol::baseline::FastestBaseline;
 use nightshift_protocol::task::CandidateForm;
 use nightshift_sandbox::process::CancelFlag;
@@ -88,17 +88,6 @@ fn judge(
     let Some(judged) = verified.programs.pop() else {
         return Err(Failure::new(CANCELLED, "cancelled before it was judged"));
     };
-    let result = judged.result.map(|judgement| {
-        Box::new(Findings {
-            outcome: judgement.outcome,
-            findings: judgement.findings,
-            build: judgement.build,
-            check: judgement.check,
-            measurement: judgement.measurement,
-            measurement_end: judgement.measurement_end,
-            profile: judgement.profile,
-        })
-    });
     Ok(Judged {
         task: verified.bundle.spec.name,
         against: verified.bundle.spec.reference,
@@ -106,7 +95,7 @@ fn judge(
         machine: verified.machine,
         baselines: verified.baselines,
         fastest,
-        result,
+        result: judged.result.map(Box::new),
     })
 }
 

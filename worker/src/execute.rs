@@ -40,7 +40,7 @@ use self::devices::{CudaBench, SharedGpus};
 use self::examine::{Found, find_all};
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain, jail_host_of, probe_sandbox};
 use self::step::{Step, ran_out_of_memory};
-pub use self::verify::{BuiltProgram, Judgement, Submission, Verifier, VerifyOptions};
+pub use self::verify::{BuiltProgram, Submission, Verifier, VerifyOptions};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
 use crate::lease::{Work, WorkerConfig};
 use crate::memory_budget::MemoryBudget;

@@ -1,4 +1,4 @@
-//! From what a model names to an id, and to what it stands for.
+//! Looks up what a model names: ids, runs, attempts and texts.
 
 use std::str::FromStr;
 
@@ -19,6 +19,11 @@ pub(crate) async fn run(client: &Client, text: &str) -> Result<RunId, ToolError>
         Ok(id) => Ok(id),
         Err(_) => only(text, find(client, text).await?.1, "run", "list_runs"),
     }
+}
+
+/// Reads the run of a whole id, or of a part that fits one alone.
+pub(crate) async fn run_detail(client: &Client, text: &str) -> Result<RunDetail, ToolError> {
+    Ok(client.run(&run(client, text).await?).await?)
 }
 
 /// The campaign of a whole id, or of a part that fits one alone.

@@ -1,22 +1,19 @@
-//! What the tools need from the program that they are part of.
+//! The interfaces through which tools reach servers, tasks and the judgement of programs.
 
 use async_trait::async_trait;
 use axum::http::HeaderValue;
 use nightshift_client::Client;
-use nightshift_protocol::attempt::{AttemptOutcome, BuildReport, CheckReport};
 use nightshift_protocol::baseline::{Baseline, FastestBaseline};
+use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::machine::MachineFacts;
-use nightshift_protocol::measurement::Measurement;
-use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{CandidateForm, PrecisionPolicy, TaskBundle};
-use nightshift_protocol::verdict::{Finding, ProcessEnd};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ToolError;
 
-/// With whose rights a tool is called.
+/// The caller of a tool, whose rights count.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
     /// The `Authorization` header of the request; none over stdio.
@@ -46,7 +43,7 @@ pub trait Servers: Send + Sync {
 /// A task in a list.
 #[derive(Debug, Clone)]
 pub struct ListedTask {
-    /// What `describe_task` and `verify_program` take.
+    /// The name that `describe_task` and `verify_program` accept.
     pub task: String,
     /// The task.
     pub bundle: TaskBundle,
@@ -70,7 +67,7 @@ pub struct VerifyRequest {
     pub task: String,
     /// The text of the program.
     pub source: String,
-    /// Whether it is a library or a file of Python.
+    /// The form: native source or a Python file.
     pub form: CandidateForm,
     /// Judge at this shape alone.
     pub shape: Option<String>,
@@ -82,12 +79,12 @@ pub struct VerifyRequest {
     pub profile: bool,
 }
 
-/// What came of it.
+/// The result of a request.
 #[derive(Debug, Clone)]
 pub struct Judged {
     /// Name of the task.
     pub task: String,
-    /// What it was compared with.
+    /// The program that it was compared with.
     pub against: String,
     /// How precise it had to be.
     pub precision: PrecisionPolicy,
@@ -97,27 +94,8 @@ pub struct Judged {
     pub baselines: Option<Vec<Baseline>>,
     /// The fastest of them.
     pub fastest: Option<FastestBaseline>,
-    /// What was found out about the program, or what failed of the machine or the reference.
-    pub result: Result<Box<Findings>, StepFailure>,
-}
-
-/// What was found out about a program.
-#[derive(Debug, Clone)]
-pub struct Findings {
-    /// The verdict in one word.
-    pub outcome: AttemptOutcome,
-    /// Observations about compliance.
-    pub findings: Vec<Finding>,
-    /// The build.
-    pub build: Option<BuildReport>,
-    /// The check.
-    pub check: Option<CheckReport>,
-    /// The measurement.
-    pub measurement: Option<Measurement>,
-    /// How the process ended while it was timed, where it did not survive.
-    pub measurement_end: Option<ProcessEnd>,
-    /// The profile.
-    pub profile: Option<Profile>,
+    /// The judgement, or the fault of the machine or the reference.
+    pub result: Result<Box<Judgement>, StepFailure>,
 }
 
 /// Judges programs on this machine.

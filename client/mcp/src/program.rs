@@ -7,6 +7,7 @@ use nightshift_protocol::attempt::{
 };
 use nightshift_protocol::baseline::FastestBaseline;
 use nightshift_protocol::evidence::Evidence;
+use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::profile::{Profile, SanitizeReport};
 use nightshift_protocol::step::StepFailure;
@@ -15,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ports::{Findings, Judged};
+use crate::ports::Judged;
 use crate::text::{line, lines, name};
 
 /// A part of what is known about a program.
@@ -77,7 +78,7 @@ impl Section {
     }
 }
 
-/// What was found out about one program.
+/// The evidence on one program.
 pub(crate) struct Program<'a> {
     outcome: AttemptOutcome,
     verdict: Verdict,
@@ -152,7 +153,7 @@ struct VerdictAnswers {
 struct EvidenceAnswer {
     /// Whether everything was examined that the verdict rests on.
     complete: bool,
-    /// What was not.
+    /// What is missing.
     missing: Vec<String>,
 }
 
@@ -216,7 +217,7 @@ impl<'a> Program<'a> {
     }
 
     /// The program that was judged without a run.
-    fn of_findings(found: &'a Findings, fastest: Option<FastestBaseline>) -> Self {
+    fn of_judgement(found: &'a Judgement, fastest: Option<FastestBaseline>) -> Self {
         Self {
             outcome: found.outcome,
             verdict: verdict(found),
@@ -229,13 +230,7 @@ impl<'a> Program<'a> {
             diagnosis: None,
             route: None,
             evidence: Evidence::of(found.outcome, found.check.as_ref(), found.measurement.as_ref(), None),
-            reason: failure_reason(
-                found.outcome,
-                &found.findings,
-                found.build.as_ref(),
-                found.check.as_ref(),
-                found.measurement_end.as_ref(),
-            ),
+            reason: found.failure_reason(),
             fastest,
             roofline_share: found.profile.as_ref().and_then(|profile| profile.roofline_share),
         }
@@ -302,7 +297,7 @@ impl<'a> Program<'a> {
 /// The summary of what was judged without a run.
 pub(crate) fn summary(judged: &Judged) -> ProgramSummary {
     match &judged.result {
-        Ok(found) => Program::of_findings(found, judged.fastest).summary(),
+        Ok(found) => Program::of_judgement(found, judged.fastest).summary(),
         Err(failure) => of_fault(failure),
     }
 }
@@ -310,13 +305,13 @@ pub(crate) fn summary(judged: &Judged) -> ProgramSummary {
 /// A section of what was judged without a run.
 pub(crate) fn section(judged: &Judged, section: Section) -> Option<String> {
     let found = judged.result.as_ref().ok()?;
-    Program::of_findings(found, judged.fastest).section(section)
+    Program::of_judgement(found, judged.fastest).section(section)
 }
 
 /// The sections of what was judged without a run.
 pub(crate) fn sections(judged: &Judged) -> Vec<Section> {
     let found = judged.result.as_ref().ok();
-    found.map(|found| Program::of_findings(found, judged.fastest).sections()).unwrap_or_default()
+    found.map(|found| Program::of_judgement(found, judged.fastest).sections()).unwrap_or_default()
 }
 
 fn of_fault(failure: &StepFailure) -> ProgramSummary {
@@ -341,7 +336,7 @@ fn of_fault(failure: &StepFailure) -> ProgramSummary {
 }
 
 /// The single answers, from the evidence for them.
-fn verdict(found: &Findings) -> Verdict {
+fn verdict(found: &Judgement) -> Verdict {
     let refused = has_violation(&found.findings);
     let compiled = match found.outcome {
         AttemptOutcome::CompileFailed => Answer::Fail,
@@ -358,11 +353,8 @@ fn verdict(found: &Findings) -> Verdict {
         outcome if outcome.is_correct() => Answer::Pass,
         _ => Answer::Inconclusive,
     };
-    let fast = match found.measurement.as_ref().filter(|_| found.outcome.is_correct()).map(|timed| timed.speedup) {
-        Some(speedup) if speedup.low > 1.0 => Answer::Pass,
-        Some(speedup) if speedup.high <= 1.0 => Answer::Fail,
-        _ => Answer::Inconclusive,
-    };
+    let timed = found.measurement.as_ref().filter(|_| found.outcome.is_correct());
+    let fast = timed.map_or(Answer::Inconclusive, Measurement::is_fast);
     Verdict { compiled, numerically_correct, contract_compliant, fast, custom_kernel_time_share: None }
 }
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use nightshift_mcp::ports::{Caller, Connection, Findings, Judge, Judged, ListedTask, Servers, Tasks, VerifyRequest};
+use nightshift_mcp::ports::{Caller, Connection, Judge, Judged, ListedTask, Servers, Tasks, VerifyRequest};
 use nightshift_mcp::{MAX_ANSWER_BYTES, MAX_WINDOW_BYTES, Offer, Service, ToolError};
 use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::task::{PrecisionPolicy, TaskBundle};
 use nightshift_protocol::verdict::{Finding, Severity};
 use rmcp::model::{CallToolRequestParams, CallToolResult, ClientRequest, Request};
@@ -91,7 +92,7 @@ impl Judge for PlayedJudge {
             .unwrap(),
             baselines: None,
             fastest: None,
-            result: Ok(Box::new(Findings {
+            result: Ok(Box::new(Judgement {
                 outcome: if request.source == "broken" {
                     AttemptOutcome::CompileFailed
                 } else {

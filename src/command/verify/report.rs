@@ -4,12 +4,12 @@ use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::baseline::{Baseline, BaselineKind, FastestBaseline};
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::evidence::Evidence;
+use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::PrecisionPolicy;
 use nightshift_protocol::verdict::{Finding, Severity};
-use nightshift_worker::execute::Judgement;
 use serde::Serialize;
 
 use crate::failure::Result;

@@ -6,17 +6,16 @@ use nightshift_evaluator::check::{Libraries, check};
 use nightshift_evaluator::measure::MeasureOptions;
 use nightshift_evaluator::prepare::ReferenceLibraries;
 use nightshift_profilers::host::profile;
-use nightshift_protocol::attempt::{AttemptOutcome, BuildReport, CheckReport};
+use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::baseline::Baseline;
+use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::machine::MachineFacts;
-use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{CandidateForm, Target, TaskBundle};
-use nightshift_protocol::verdict::{Finding, ProcessEnd, has_violation};
+use nightshift_protocol::verdict::{ProcessEnd, has_violation};
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::build::{Role, disk_failure};
-use serde::Serialize;
 use tempfile::TempDir;
 
 use super::step::{Step, first_error, ran_out_of_memory, secret_seeds};
@@ -39,25 +38,6 @@ pub struct VerifyOptions {
     pub profile: bool,
     /// Whether programs run only where files and network are out of their reach.
     pub require_sandbox: bool,
-}
-
-/// What was found out about a program: the verdict, and the evidence for it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Judgement {
-    /// The verdict.
-    pub outcome: AttemptOutcome,
-    /// Everything that was noticed, in the order of the steps.
-    pub findings: Vec<Finding>,
-    /// The build.
-    pub build: Option<BuildReport>,
-    /// The check.
-    pub check: Option<CheckReport>,
-    /// The measurement.
-    pub measurement: Option<Measurement>,
-    /// How the program's process ended while it was timed, where it did not survive.
-    pub measurement_end: Option<ProcessEnd>,
-    /// The profile.
-    pub profile: Option<Profile>,
 }
 
 /// A program that was built, or was not.

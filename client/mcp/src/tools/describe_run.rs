@@ -135,8 +135,7 @@ impl Tool for DescribeRun {
     async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
         let connection = call.connect().await?;
         let client = &connection.client;
-        let id = lookup::run(client, &arguments.run).await?;
-        let detail = client.run(&id).await?;
+        let detail = lookup::run_detail(client, &arguments.run).await?;
         let section = match arguments.section {
             Some(wanted) => {
                 let text = section_text(call, client, &detail, wanted).await?;

@@ -72,8 +72,7 @@ impl Tool for GetAttempt {
     async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
         let connection = call.connect().await?;
         let client = &connection.client;
-        let run = lookup::run(client, &arguments.run).await?;
-        let detail = client.run(&run).await?;
+        let detail = lookup::run_detail(client, &arguments.run).await?;
         let attempt = lookup::attempt(&detail, arguments.number)?;
         let mut answer = summary(&detail, attempt);
         if let Some(section) = arguments.section {

@@ -40,8 +40,7 @@ impl Tool for GetBestProgram {
     async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
         let connection = call.connect().await?;
         let client = &connection.client;
-        let run = lookup::run(client, &arguments.run).await?;
-        let detail = client.run(&run).await?;
+        let detail = lookup::run_detail(client, &arguments.run).await?;
         let best = detail.view.best_attempt.ok_or_else(|| {
             ToolError::new("run.no_best", "no attempt of the run is right so far")
                 .hint("describe_run with section `attempts` shows what happened to them")

@@ -11,7 +11,7 @@ use crate::lookup;
 use crate::text::{cut, name};
 use crate::tool::{Access, Call, Effect, Tool};
 
-/// Notes of a page without a wish of the caller.
+/// Notes of a page by default.
 const NOTES: u32 = 5;
 /// Bytes of all notes of a page together.
 const MAX_NOTES_BYTES: usize = 5_000;
@@ -43,7 +43,7 @@ pub(crate) struct Answer {
 struct Row {
     /// What it is about: a campaign, a run, or an attempt as RUN/NUMBER.
     about: String,
-    /// Name of the token of who wrote it.
+    /// Name of the author's token.
     author: String,
     /// The text.
     text: String,
