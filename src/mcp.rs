@@ -1,4 +1,4 @@
-//! What the tools of MCP need from this program: tasks, judging, and the server that the other commands use.
+//! Implements the interfaces of the MCP tools: tasks, judging, and the server that the other commands use.
 
 mod judge;
 mod servers;

@@ -25,7 +25,7 @@ use serde_json::Value;
 const OTHER_RELEASE: &str = "NIGHTSHIFT_TEST_OTHER_RELEASE";
 /// Longest time that anything here is waited for.
 const LIMIT: Duration = Duration::from_mins(2);
-/// What an older release says about a database with migrations that it does not know.
+/// The error code of an older release for a database with migrations that it does not know.
 const TOO_NEW: &str = "store.too_new";
 
 /// A build.

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use nightshift_mcp::install::Client;
 
-/// What stands below the options of `mcp`.
+/// The text below the options of `mcp`.
 const AFTER_HELP: &str = "\
 Without a command, it serves one client over standard input and output, and ends with its input.
 Clients start it themselves; `nightshift mcp install CLIENT` tells them how.
@@ -36,7 +36,7 @@ pub(crate) struct McpServe {
     pub(crate) allow_unsandboxed: bool,
 }
 
-/// What `mcp` does beside serving.
+/// Commands of `mcp`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
     /// Enter Nightshift into the configuration of a coding agent

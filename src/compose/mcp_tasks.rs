@@ -38,7 +38,7 @@ pub(crate) fn bundled() -> Result<Vec<ListedTask>, ToolError> {
     examples::names().into_iter().map(load).collect()
 }
 
-/// What programs of the task have to be like, in each form that it allows.
+/// Returns the contract of the task's programs, for each form that it allows.
 pub(crate) fn contract(bundle: &TaskBundle) -> Result<String, ToolError> {
     let failed = |error: PromptError| ToolError::new(error.code(), error.to_string());
     let prompts = Prompts::embedded().map_err(failed)?;
@@ -52,7 +52,7 @@ pub(crate) fn contract(bundle: &TaskBundle) -> Result<String, ToolError> {
     Ok(forms.iter().map(text).collect::<Result<Vec<_>, ToolError>>()?.join("\n\n"))
 }
 
-/// What a command would say, for a model.
+/// Converts the error of a command to one of a tool.
 pub(crate) fn tool_error(failure: Failure) -> ToolError {
     let error = ToolError::new(&failure.error.code, failure.error.message);
     match failure.hint {

@@ -65,7 +65,7 @@ fn case(
     Case { sql: sql.into(), values, on_sqlite, on_postgres }
 }
 
-/// What people type of ids.
+/// Searches for ids by a part of them.
 fn ids_cases() -> Vec<Case> {
     vec![
         case(

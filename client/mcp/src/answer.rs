@@ -7,7 +7,7 @@ use crate::error::ToolError;
 use crate::limits::{AROUND_WINDOW_BYTES, MAX_WINDOW_BYTES};
 
 /// Returns the answer, or an error in the place of one that is too long. Tools keep their answers short by themselves: this
-/// is for what nobody thought of.
+/// is a second guard.
 pub(crate) fn bounded(tool: &str, value: Value) -> Result<CallToolResult, ToolError> {
     let result = CallToolResult::structured(value);
     let length = result.structured_content.as_ref().map_or(0, |value| value.to_string().len());

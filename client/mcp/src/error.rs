@@ -1,4 +1,4 @@
-//! Why a tool did not do what it was asked for: in words for the model that called it.
+//! Errors of tools, in words for the model that called the tool.
 
 use nightshift_client::ClientError;
 use nightshift_protocol::error::ApiError;
@@ -6,7 +6,7 @@ use nightshift_protocol::error::ApiError;
 use crate::limits::MAX_ERROR_BYTES;
 use crate::text::cut;
 
-/// Why a tool did not do what it was asked for.
+/// An error of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {

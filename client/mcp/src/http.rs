@@ -70,7 +70,7 @@ pub fn router(client: Client, tasks: Arc<dyn Tasks>, version: &str) -> Router {
     Router::new().route_service(PATH, served).layer(from_fn_with_state(known, admit))
 }
 
-/// Lets through who may read; what more a caller may do is decided with each tool, and again by the API.
+/// Admits callers that may read. Each tool checks further rights, and the API checks them again.
 async fn admit(State(known): State<Arc<OnBehalf>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     if !is_from_here(headers) {

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-/// Most bytes of an answer for which the caller asked for no other size.
+/// Most bytes of an answer of the default size.
 pub const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// Most bytes of a window of text, as JSON, when the caller asks for that much.
 pub const MAX_WINDOW_BYTES: usize = 24 * 1024;
-/// Bytes of a window of text, as JSON, without a wish of the caller.
+/// Bytes of a window of text, as JSON, by default.
 pub(crate) const WINDOW_BYTES: usize = 6 * 1024;
 /// Most bytes that an answer has beside its window.
 pub(crate) const AROUND_WINDOW_BYTES: usize = 2 * 1024;
@@ -20,7 +20,7 @@ pub(crate) const MAX_ERROR_BYTES: usize = 2 * 1024;
 pub(crate) const MAX_LINE_BYTES: usize = 300;
 /// Most entries of a short list in an answer.
 pub(crate) const MAX_LINES: usize = 6;
-/// Rows of a list without a wish of the caller.
+/// Rows of a list by default.
 pub(crate) const ROWS: u32 = 10;
 /// Most rows of a list.
 pub(crate) const MAX_ROWS: u32 = 15;
@@ -29,7 +29,7 @@ pub(crate) const MAX_ROWS: u32 = 15;
 pub const MAX_PROGRAM_BYTES: usize = 1024 * 1024;
 /// Longest time that a call waits, in seconds. The default limit of some clients is 60 s.
 pub const MAX_WAIT_S: u32 = 45;
-/// The wait of a call without a wish of the caller, in seconds.
+/// The wait of a call by default, in seconds.
 pub(crate) const WAIT_S: u32 = 30;
 /// Time between two reports of progress.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);

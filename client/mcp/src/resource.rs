@@ -10,7 +10,7 @@ use crate::text::{cut, name};
 use crate::tool::Call;
 use crate::tools::{self, RunSection, TaskSection};
 
-/// What addresses begin with.
+/// The beginning of addresses.
 const SCHEME: &str = "nightshift://";
 
 /// Resources that exist for everyone.

@@ -24,13 +24,13 @@ use crate::tool::{Access, Call, Entry};
 use crate::tools;
 use crate::verification::Verifications;
 
-/// What a service is made of.
+/// The parts of a service.
 pub struct Offer {
     /// Finds the server.
     pub servers: Box<dyn Servers>,
     /// Reads tasks.
     pub tasks: Arc<dyn Tasks>,
-    /// Judges programs in this process; none where it does not.
+    /// Judges programs in this process; `None` on a server, where workers judge.
     pub judge: Option<Arc<dyn Judge>>,
     /// Offer only tools that read, whatever the token allows.
     pub read_only: bool,
@@ -38,7 +38,7 @@ pub struct Offer {
     pub version: String,
 }
 
-/// What all calls share.
+/// State that all calls share.
 pub(crate) struct Shared {
     pub(crate) servers: Box<dyn Servers>,
     pub(crate) tasks: Arc<dyn Tasks>,

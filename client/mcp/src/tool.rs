@@ -1,4 +1,4 @@
-//! What a tool is: a name, two schemas, hints, who may call it, and what it does.
+//! The interface of a tool: name, two schemas, hints, access and implementation.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) enum Access {
     Open,
     /// Only where programs are judged in this process.
     Judges,
-    /// Whoever has this role on the server.
+    /// Callers with this role on the server.
     Needs(Role),
 }
 
@@ -57,19 +57,19 @@ impl Call<'_> {
 
 /// A tool.
 pub(crate) trait Tool: 'static {
-    /// What clients call it.
+    /// The name for clients.
     const NAME: &'static str;
     /// Its name for people.
     const TITLE: &'static str;
-    /// What it does, when to use it, and what it answers.
+    /// The description for models: effect, use and answer.
     const DESCRIPTION: &'static str;
     /// Who may call it.
     const ACCESS: Access;
     /// What a call changes.
     const EFFECT: Effect;
-    /// What it is called with.
+    /// The arguments.
     type Arguments: DeserializeOwned + JsonSchema + Send;
-    /// What it answers: an object.
+    /// The answer, an object.
     type Answer: Serialize + JsonSchema;
 
     /// Carries it out.

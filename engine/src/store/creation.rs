@@ -33,7 +33,7 @@ pub enum Creation {
 }
 
 impl Creation {
-    /// What is created; keys of different nouns are different keys.
+    /// Returns the noun of what is created. Keys of different nouns are different keys.
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ pub struct Once {
     pub key: String,
     /// Digest of the request: another one with the same key is refused.
     pub digest: String,
-    /// What a repetition is answered.
+    /// The answer to a repetition.
     pub answer: String,
     /// When it was asked.
     pub at: TimestampMs,

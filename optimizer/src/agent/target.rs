@@ -1,6 +1,6 @@
 //! The speedup at which the run is done, as the agents are told it.
 
-use nightshift_protocol::baseline::{BaselineKind, TargetBaseline};
+use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::TaskGoal;
@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(super) struct RunTarget {
     /// Speedup over `over`.
     speedup: String,
-    /// What it is meant over.
+    /// The baseline of the speedup.
     over: String,
     /// The same over the reference, where `over` is another baseline.
     over_reference: Option<String>,
@@ -23,9 +23,7 @@ pub(super) struct RunTarget {
 impl RunTarget {
     pub(super) fn of(goal: &TaskGoal, prepared: &PreparedTask) -> Option<Self> {
         let target = goal.target_speedup.filter(|target| target.is_finite())?;
-        let fastest = prepared.fastest_baseline().filter(|fastest| {
-            goal.target_baseline == Some(TargetBaseline::Fastest) && fastest.kind != BaselineKind::Reference
-        });
+        let fastest = prepared.target_baseline(goal.target_baseline.unwrap_or(TargetBaseline::Reference));
         let value_over_reference = fastest.map_or(target, |fastest| target * fastest.speedup.estimate);
         Some(Self {
             speedup: significant(target),

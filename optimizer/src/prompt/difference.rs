@@ -1,4 +1,4 @@
-//! What differs between two programs.
+//! Differences between two programs.
 
 use similar::TextDiff;
 

@@ -21,7 +21,7 @@ const MAX_COMPILE_ERRORS: usize = 20;
 const MAX_FAILED_CASES: usize = 8;
 /// Most notes about loops in a prompt, of each kind.
 const MAX_LOOP_NOTES: usize = 12;
-/// What shows that a program uses vectors itself, by intrinsics or by types of the compiler.
+/// Words of programs that use vectors themselves, by intrinsics or by types of the compiler.
 const VECTORS_BY_HAND: [&str; 4] = ["_mm", "vector_size", "arm_neon.h", "arm_sve.h"];
 /// Most variants of a search that are told.
 const MAX_TUNED_VARIANTS: usize = 32;
@@ -350,7 +350,7 @@ fn profile(profile: &Profile) -> ProfileView {
     }
 }
 
-/// What the compiler says of its vectorizer tells nothing of a program that `uses_vectors` itself.
+/// Leaves out the remarks of the vectorizer for a program that uses vectors itself.
 fn compiler_view(report: &CompilerReport, uses_vectors: bool) -> CompilerView {
     let most = if uses_vectors { 0 } else { MAX_LOOP_NOTES };
     let notes = |notes: &[LoopNote]| -> Vec<LoopNote> {

@@ -90,7 +90,7 @@ pub fn extract_program(reply: &str, before: Option<&str>, form: CandidateForm) -
     if bytes > MAX_SOURCE_BYTES { Err(CodeProblem::TooLarge { bytes }) } else { Ok(edited) }
 }
 
-/// What a program of this form defines; an illustration beside it does not.
+/// Returns the name that every program of this form defines, and that illustrations lack.
 fn entry_point(form: CandidateForm) -> &'static str {
     match form {
         CandidateForm::Native => "ns_run",

@@ -1,4 +1,4 @@
-//! Inline assembly: where its texts stand, and what of them is code.
+//! Inline assembly: finds its texts, and keeps what is code in them.
 
 /// Longest name of an instruction of a processor.
 const MAX_NAME_CHARS: usize = 16;

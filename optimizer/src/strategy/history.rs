@@ -12,7 +12,7 @@ use super::state::RunState;
 pub const MAX_HISTORY_LINES: usize = 20;
 /// Longest line, in characters.
 pub const MAX_HISTORY_LINE_CHARS: usize = 500;
-/// What an attempt was asked for, in a line.
+/// Most characters of the request in a line.
 const MAX_ASKED_CHARS: usize = 240;
 
 /// One line for each attempt, oldest first.
@@ -60,7 +60,7 @@ fn line(run: &RunState, attempt: &Attempt) -> String {
     one_line(&text)
 }
 
-/// What the attempt was to change.
+/// Returns the change that the attempt was asked for.
 fn asked(run: &RunState, attempt: &Attempt) -> Option<String> {
     if let Some(modification) = &attempt.modification {
         return Some(shortened(&modification.text, MAX_ASKED_CHARS));

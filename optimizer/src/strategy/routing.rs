@@ -3,8 +3,6 @@
 
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, DecidedBy, Route, RouteDecision, Stage, StopReason};
 use nightshift_protocol::attempt_memory::Modification;
-use nightshift_protocol::baseline::{BaselineKind, TargetBaseline};
-use nightshift_protocol::step::PreparedTask;
 
 use super::attempt::{confirmed_estimate, confirmed_low, confirmed_speedup};
 use super::goal::Limits;
@@ -90,10 +88,8 @@ impl Failure {
 pub(super) fn target_reached(run: &RunState, limits: &Limits) -> Option<Routed> {
     let target = limits.target_speedup?;
     let over_reference = confirmed_speedup(run.best()?)?;
-    let fastest = run.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
-    let wanted = fastest
-        .filter(|fastest| limits.target_baseline == TargetBaseline::Fastest && fastest.kind != BaselineKind::Reference);
-    let (low, over) = match wanted {
+    let over = run.prepared.as_ref().and_then(|prepared| prepared.target_baseline(limits.target_baseline));
+    let (low, over) = match over {
         Some(fastest) => (fastest.speedup_of(over_reference).low, format!(" over {}", fastest.kind.label())),
         None => (over_reference.low, String::new()),
     };

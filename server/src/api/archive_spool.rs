@@ -15,10 +15,10 @@ use zstd::stream::write::Encoder;
 /// Why rows could not be written down.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpoolError {
-    /// A row is none.
+    /// A row cannot be written as JSON.
     #[error(transparent)]
     Format(#[from] ArchiveError),
-    /// An artifact is none.
+    /// The hash of an artifact cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The file could not be written or read.
@@ -59,7 +59,7 @@ impl Spool {
         Ok(Self(Arc::new(Mutex::new(Some(Writing { encoder, digest, artifacts, rows })))))
     }
 
-    /// What was taken, to be read from its beginning.
+    /// Returns what was taken, to be read from its beginning.
     pub(crate) async fn finish(&self) -> Result<Spooled, SpoolError> {
         let writing = self.0.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or(SpoolError::Broken)?;
         off_the_runtime(move || {

@@ -23,7 +23,7 @@ use crate::extract::Body;
 
 /// Longest idempotency key.
 const MAX_IDEMPOTENCY_KEY_CHARS: usize = 128;
-/// What keys of sealed answers are derived for.
+/// The context in which keys of sealed answers are derived.
 const SEAL_CONTEXT: &str = "nightshift 2026-11-26 answers of creating calls";
 
 /// The key that the caller sent.
@@ -47,7 +47,7 @@ pub(crate) fn digest(request: &impl Serialize) -> Result<String, ApiFailure> {
 
 /// The JSON body of a call that creates something, with the caller's key for it.
 pub(crate) struct Creating<T> {
-    /// What is asked for.
+    /// The request.
     pub(crate) wish: T,
     /// Creates it.
     pub(crate) creator: Creator,

@@ -1,4 +1,4 @@
-//! From what a person types to ids of campaigns and runs: reads as many index entries as it gives, and no table.
+//! Finds ids of campaigns and runs by a part of them. It reads indexes alone.
 
 use nightshift_protocol::id::{CampaignId, RunId};
 
@@ -8,9 +8,9 @@ use crate::failure::Failure;
 use crate::json;
 use crate::value::values;
 
-/// What a table of ids is searched by.
+/// The statements that search a table of ids.
 pub(crate) struct IdTable {
-    /// What its ids begin with.
+    /// The prefix of its ids.
     prefix: &'static str,
     /// Ids from `$1` to before `$2`, newest first.
     pub(crate) by_beginning: &'static str,

@@ -19,7 +19,7 @@ struct Known {
     checks: Vec<usize>,
     /// Variants that were timed in turns, in their order.
     finals: Vec<usize>,
-    /// What the rounds show for a variant that is another in truth: other work ran meanwhile.
+    /// Speedups that the rounds show in the place of the true ones, as if other work had run meanwhile.
     misjudged: BTreeMap<usize, f64>,
 }
 

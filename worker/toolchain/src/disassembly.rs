@@ -34,7 +34,7 @@ const START_UP: [&str; 7] = [
     "__do_global_dtors_aux",
 ];
 
-/// What the program's own functions consist of.
+/// Counts over the program's own functions, and their busiest loop.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
     /// All instructions, without padding.

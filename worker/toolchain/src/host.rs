@@ -14,7 +14,7 @@ pub struct Host {
     pub jail: JailHost,
     /// Finds the Python that runs models of `PyTorch`; none where none is looked for.
     pub python: Option<Arc<PythonSearch>>,
-    /// Where processes get folders of their own. Whoever owns it removes what is left in it, also after a kill.
+    /// The folder in which each process gets one of its own. Its owner removes the leftovers, also after a kill.
     pub scratch: PathBuf,
 }
 

@@ -173,7 +173,7 @@ fn data_caches(root: &Path) -> Vec<(u32, u64)> {
     caches
 }
 
-/// What is known of the first core; nothing where nothing is.
+/// Returns the facts that the system gives of the first core.
 fn core(root: &Path) -> Option<CoreFacts> {
     let read = |path: &str| std::fs::read_to_string(root.join("sys/devices/system/cpu/cpu0").join(path)).ok();
     let caches = data_caches(root);

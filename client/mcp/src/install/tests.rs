@@ -32,7 +32,7 @@ fn key(client: Client) -> &'static str {
     }
 }
 
-/// A configuration that somebody has already, with comments.
+/// An existing configuration with comments.
 fn existing(client: Client) -> &'static str {
     match client {
         Client::Codex => {

@@ -4,7 +4,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 use super::{CALL_TIMEOUT_S, ENTRY, InstallError, Launch, TOKEN_VARIABLE, not_understood};
 
-/// What the tables of servers are below.
+/// The table that holds one table for each server.
 const KEY: &str = "mcp_servers";
 
 pub(super) fn with_entry(before: &str, launch: &Launch) -> Result<String, InstallError> {

@@ -8,10 +8,10 @@ use yaml_serde::{Mapping, Value};
 
 use super::{CALL_TIMEOUT_S, ENTRY, InstallError, Launch, TOKEN_VARIABLE, not_understood};
 
-/// What the entries are below.
+/// The key above the entries.
 const KEY: &str = "extensions";
 
-/// How far entries are indented where there is none yet.
+/// The indentation of the first entry of a file.
 const INDENT: usize = 2;
 
 pub(super) fn with_entry(before: &str, launch: &Launch) -> Result<String, InstallError> {
@@ -42,7 +42,7 @@ fn read(text: &str) -> Result<Mapping, InstallError> {
     }
 }
 
-/// Takes the entry out, and what it leaves empty.
+/// Removes the entry, and a key that has no other entry.
 fn take_entry(mapping: &mut Mapping) -> Option<Value> {
     let extensions = mapping.get_mut(KEY)?;
     let entry = extensions.as_mapping_mut().and_then(|extensions| extensions.remove(ENTRY));

@@ -15,7 +15,7 @@ use crate::limits::MAX_KEY_CHARS;
 use crate::text::name;
 use crate::tool::{Access, Call, Effect, Tool};
 
-/// The strategy of a campaign without a wish of the caller.
+/// The strategy by default.
 const STRATEGY: &str = "stitch";
 /// Micro-dollars of a dollar.
 const MICRO: f64 = 1e6;

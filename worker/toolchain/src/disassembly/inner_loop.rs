@@ -106,7 +106,7 @@ fn stores(one: &Instruction<'_>) -> bool {
     is_move && one.operands.contains(',') && one.operands.ends_with(')')
 }
 
-/// What lies on the stack was kept there for want of registers, as a rule.
+/// Returns whether an instruction accesses the stack, as it does for values that did not fit into registers.
 fn touches_stack(one: &Instruction<'_>) -> bool {
     one.operands.contains("(%rsp") || one.operands.contains("[sp")
 }
