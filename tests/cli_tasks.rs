@@ -13,6 +13,7 @@ mod tiny_task;
 use std::path::{Path, PathBuf};
 
 use binary::{expect_exit, json_lines, nightshift};
+use nightshift_testbed::executable::write_executable;
 use serde_json::Value;
 
 /// A task that works, for the test to break.
@@ -166,7 +167,6 @@ fn an_attempt_is_named_by_its_number() {
 
 /// A program that answers like a Python with `PyTorch`, and tells of every file what is written here.
 fn python_that_says(folder: &Path, torch: &str, found: &Value) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let folder = folder.canonicalize().unwrap();
     let (program, shown) = (folder.join("python3"), folder.display());
     let about = format!(
@@ -174,8 +174,7 @@ fn python_that_says(folder: &Path, torch: &str, found: &Value) -> PathBuf {
     );
     std::fs::write(folder.join("found.json"), format!("{found}\n")).unwrap();
     let script = format!("#!/bin/sh\nif [ \"$2\" = -c ]; then echo '{about}'; else cat '{shown}/found.json'; fi\n");
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&program, &script);
     program
 }
 

@@ -15,12 +15,12 @@ mod gaussian;
 #[path = "support/processes.rs"]
 mod processes;
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use binary::{expect_exit, json_lines, nightshift};
 use gaussian::program;
+use nightshift_testbed::executable::write_executable;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -276,8 +276,7 @@ fn python_that_says(folder: &Path, torch: &str, found: &Value) -> PathBuf {
     );
     std::fs::write(folder.join("found.json"), format!("{found}\n")).unwrap();
     let script = format!("#!/bin/sh\nif [ \"$2\" = -c ]; then echo '{about}'; else cat '{shown}/found.json'; fi\n");
-    std::fs::write(&python, script).unwrap();
-    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&python, &script);
     python
 }
 

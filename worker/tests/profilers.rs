@@ -5,7 +5,6 @@
 #[expect(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod workshop;
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use nightshift_protocol::verdict::Answer;
 use nightshift_sandbox::process::{
     CancelFlag, JailedCommand, ProcessError, ProcessResult, SandboxChoice, run_jailed, run_jailed_as_tool,
 };
+use nightshift_testbed::executable::write_executable;
 use tempfile::TempDir;
 use workshop::{ROADS, host};
 
@@ -45,8 +45,7 @@ impl Tools {
             let text = format!(
                 "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'Version 1.2.3'; exit 0; fi\ncd \"$HOME\"\n{script}\n"
             );
-            std::fs::write(&path, text).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            write_executable(&path, &text);
         }
         Self { folder, scratch: tempfile::tempdir().unwrap(), means }
     }
@@ -125,12 +124,10 @@ fn a_tool_is_asked_for_its_version_where_it_has_what_it_needs() {
     for means in ROADS {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().canonicalize().unwrap().join("nsight-systems/2025.3.2");
-        for (name, text, mode) in [("bin/nsys", PARTICULAR, 0o755), ("parts/version", "2025.3.2.474", 0o644)] {
-            let path = folder.join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, text).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-        }
+        std::fs::create_dir_all(folder.join("bin")).unwrap();
+        std::fs::create_dir_all(folder.join("parts")).unwrap();
+        std::fs::write(folder.join("parts/version"), "2025.3.2.474").unwrap();
+        write_executable(&folder.join("bin/nsys"), PARTICULAR);
         let scratch = tempfile::tempdir().unwrap();
         let search_path = [folder.join("bin")];
         let as_tool = |command: &JailedCommand| run_jailed_as_tool(&host(means).jail, command, &CancelFlag::default());

@@ -14,6 +14,7 @@ use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::step::{FailureClass, StepInput, StepOutput};
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_sandbox::process::CancelFlag;
+use nightshift_testbed::executable::write_executable;
 use nightshift_toolchain::build::{Compiler, Role, build_key};
 use nightshift_worker::execute::{examine, find_cpp_toolchain};
 
@@ -310,7 +311,6 @@ fn a_machine_is_described_with_its_compiler_and_its_sandbox() {
 #[test]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 fn a_configured_compiler_is_really_run() {
-    use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     for (name, script, code) in [
         (
@@ -326,8 +326,7 @@ fn a_configured_compiler_is_really_run() {
         ),
     ] {
         let path = folder.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&path, &format!("#!/bin/sh\n{script}\n"));
         let scratch = folder.path().join("scratch");
         let error = find_cpp_toolchain(Path::new(CHILD), path.to_str(), &scratch).unwrap_err();
         assert_eq!(error.code(), code, "{name}: {error}");

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use nightshift_evaluator::context::DeviceMonitor as _;
 use nightshift_protocol::machine::{ComputeMode, Mig};
+use nightshift_testbed::executable::write_executable;
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{FACTS, FakeDriver, FakeProber, instance, whole};
@@ -380,12 +381,9 @@ fn a_probe_on_a_machine_without_a_driver_is_unclear() {
 
 #[test]
 fn a_probe_that_hangs_is_killed_and_its_gpu_wedged() {
-    use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("hangs");
-    std::fs::write(&program, "#!/bin/sh\necho '{\"line\":\"at\",\"stage\":\"context\"}'\nwhile :; do :; done\n")
-        .unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&program, "#!/bin/sh\necho '{\"line\":\"at\",\"stage\":\"context\"}'\nwhile :; do :; done\n");
     let gpus = FakeDriver::with_whole(1).gpus();
     let health = ChildProber::new(program).within(Duration::from_millis(300)).probe(&gpus.usable()[0]);
     let Health::Ill(illness) = health else { panic!("{health:?}") };

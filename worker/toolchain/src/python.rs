@@ -363,7 +363,7 @@ pub fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String, String
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test")]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use nightshift_testbed::executable::write_executable;
 
     use super::*;
 
@@ -374,8 +374,7 @@ mod tests {
         let answer = format!(
             r#"{{"program":"{folder}/{name}","version":"3.9.1","torch":{torch},"folders":["{folder}"],"compiled":true}}"#
         );
-        std::fs::write(&program, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&program, &format!("#!/bin/sh\necho '{answer}'\n"));
         program
     }
 
@@ -425,7 +424,7 @@ mod tests {
 
         let program = plain.join("python3");
         let text = std::fs::read_to_string(&program).unwrap().replace("\"compiled\":true", "\"compiled\":false");
-        std::fs::write(&program, text).unwrap();
+        write_executable(&program, &text);
         for _ in 0..2 {
             let without = search();
             let without = without.python().unwrap();

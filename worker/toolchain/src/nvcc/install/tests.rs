@@ -1,8 +1,6 @@
-use std::os::unix::fs::PermissionsExt as _;
+use nightshift_testbed::executable::write_executable;
 
 use super::*;
-
-const MAX_BUSY_TRIES: u32 = 10_000;
 
 /// A Python that makes environments and installs packages without a network: what it does is in `pip`.
 fn python(folder: &Path, pip: &str) -> PathBuf {
@@ -16,15 +14,7 @@ fn python(folder: &Path, pip: &str) -> PathBuf {
         folder.display()
     );
     let program = bin.join("python3");
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    // While another test starts a process, that one may still hold the file open for writing.
-    for _ in 0..MAX_BUSY_TRIES {
-        match run_trusted(&program, ["-m", "nothing"]) {
-            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
-            _ => break,
-        }
-    }
+    write_executable(&program, &script);
     bin
 }
 
