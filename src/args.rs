@@ -7,6 +7,7 @@ mod generate;
 mod list;
 mod mcp;
 mod models;
+mod optimize;
 mod prompts;
 mod reward;
 mod verify;
@@ -37,6 +38,7 @@ pub(crate) use generate::Generate;
 pub(crate) use list::{List, Noun};
 pub(crate) use mcp::{Mcp, McpCommand, McpInstall, McpServe};
 pub(crate) use models::ModelFlags;
+pub(crate) use optimize::Optimize;
 pub(crate) use prompts::{Prompts, PromptsCommand};
 pub(crate) use reward::{ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards};
 pub(crate) use verify::Verify;
@@ -122,6 +124,8 @@ impl Global {
 pub(crate) enum Command {
     /// Run a campaign over the bundled examples, without key, GPU or database
     Demo(Demo),
+    /// Make one model or program faster: searches, prints times before and after, and writes the faster program
+    Optimize(Box<Optimize>),
     /// Run a campaign over tasks of your own
     Run(Box<Run>),
     /// Judge programs of one task: are they right, and how fast? Without server, campaign or database

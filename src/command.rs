@@ -18,6 +18,7 @@ mod limits;
 mod list;
 mod logs;
 mod mcp;
+mod optimize;
 mod pause;
 mod priority;
 mod prompts;
@@ -47,6 +48,7 @@ use crate::failure::Result;
 pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run(context, args).await,
+        Command::Optimize(args) => optimize::run(context, *args).await,
         Command::Run(args) => run::run(context, *args).await,
         Command::Verify(args) => verify::run(context, *args).await,
         Command::Resume(args) => resume::run(context, args).await,

@@ -4,6 +4,7 @@ pub(crate) mod claims;
 pub(crate) mod files;
 mod known;
 pub(crate) mod layout;
+pub(crate) mod one_file;
 pub(crate) mod results;
 pub(crate) mod scripted;
 pub(crate) mod task;

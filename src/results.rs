@@ -126,7 +126,7 @@ fn unverified(detail: &RunDetail) -> Option<String> {
 }
 
 /// Why a run ended without a result and what can be done, and what its task was warned of.
-fn troubles(detail: &RunDetail) -> Vec<String> {
+pub(crate) fn troubles(detail: &RunDetail) -> Vec<String> {
     let summary = &detail.summary;
     let task = &summary.digest.task;
     let mut lines = Vec::new();
@@ -154,7 +154,7 @@ fn best(detail: &RunDetail) -> Option<&Attempt> {
 }
 
 /// What the numbers rest on: machine, compiler, isolation, and where the replies came from.
-fn evidence(details: &[RunDetail]) -> Vec<String> {
+pub(crate) fn evidence(details: &[RunDetail]) -> Vec<String> {
     let mut machines = BTreeSet::new();
     let mut sandboxes = BTreeSet::new();
     for prepared in details.iter().filter_map(|detail| detail.view.prepared.as_ref()) {

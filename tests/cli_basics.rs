@@ -33,7 +33,7 @@ fn error(output: &Output) -> Value {
 fn help_and_version_go_to_standard_output() {
     let folder = tempfile::tempdir().unwrap();
     let help = stdout(&expect_exit(nightshift(folder.path()).arg("--help"), 0));
-    let commands = "demo run verify resume serve work list show watch logs hint approve reject pause cancel retry \
+    let commands = "demo optimize run verify resume serve work list show watch logs hint approve reject pause cancel retry \
                     priority limits drain release token export reward import prune doctor config completions";
     for command in commands.split(' ') {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is in the help:\n{help}");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use nightshift_client::Client;
 use nightshift_optimizer::strategy::{
     DEFAULT_CANDIDATES_PER_ROUND, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, min_candidates, with_candidates,
 };
@@ -18,11 +19,12 @@ use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::examples::{self, LoadedTask};
 use crate::failure::{Failure, Result};
-use crate::follow::{self, Until};
+use crate::follow::{self, Followed, Until};
 use crate::kernelbench::claims;
+use crate::models::{self, Models};
 use crate::server_file;
 use crate::submit::{self, Prepared, Wanted};
-use crate::{models, record, results};
+use crate::{record, results};
 
 /// A free port of this machine, for a server that lives as long as its command.
 pub(super) const OWN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -47,13 +49,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
         }
     }
     unique(&tasks)?;
-    if context.config().server.url.is_none() {
-        // Better said now than by the first step that needs it.
-        for model in models.every().iter().filter(|model| !model.is_scripted()) {
-            compose::check_model(context, model)?;
-            compose::note_silent_endpoint(context, model).await?;
-        }
-    }
+    check_models(context, &models).await?;
     let names: Vec<&str> = tasks.iter().map(|task| task.bundle.spec.name.as_str()).collect();
     let wanted = Wanted {
         name: args.name.unwrap_or_else(|| names.join(", ").chars().take(MAX_NAME_CHARS).collect()),
@@ -76,6 +72,17 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
         always_new: args.follow.new,
     };
     carry_out(context, Campaign { wanted, follow: args.follow, record: args.record }).await
+}
+
+/// Refuses models that a server of this process could not ask: better now than by the first step that needs one.
+pub(super) async fn check_models(context: &Context, models: &Models) -> Result<()> {
+    if context.config().server.url.is_none() {
+        for model in models.every().iter().filter(|model| !model.is_scripted()) {
+            compose::check_model(context, model)?;
+            compose::note_silent_endpoint(context, model).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Attempts of a run and candidates of a round: so many groups are so many times as many attempts.
@@ -144,6 +151,15 @@ fn unique(tasks: &[LoadedTask]) -> Result<()> {
 
 /// Creates or continues the campaign, follows it, shows its result and, unless told otherwise, keeps serving it.
 pub(super) async fn carry_out(context: &Context, campaign: Campaign) -> Result<ExitCode> {
+    carry_out_and(context, campaign, async |client, followed| results::show(context, client, followed).await).await
+}
+
+/// The same with another result, which gives the exit code.
+pub(super) async fn carry_out_and(
+    context: &Context,
+    campaign: Campaign,
+    show: impl AsyncFnOnce(&Client, &Followed) -> Result<ExitCode>,
+) -> Result<ExitCode> {
     campaign.record.as_deref().map_or(Ok(()), record::prepare)?;
     let bind = campaign.follow.bind.unwrap_or(OWN_ADDRESS);
     let Campaign { wanted, follow, record } = campaign;
@@ -152,7 +168,7 @@ pub(super) async fn carry_out(context: &Context, campaign: Campaign) -> Result<E
     let purpose = Purpose::Drive { bind, unfinished: Unfinished::Pause { except } };
     let session = Session::open(context, purpose).await?;
     let done = tokio::select! {
-        done = with_session(context, &session, prepared, &follow, record.as_deref()) => done,
+        done = with_session(context, &session, prepared, &follow, record.as_deref(), show) => done,
         failure = session.own_failed() => Err(failure),
     };
     let closed = session.close().await;
@@ -167,6 +183,7 @@ async fn with_session(
     prepared: Prepared,
     follow: &Following,
     record: Option<&Path>,
+    show: impl AsyncFnOnce(&Client, &Followed) -> Result<ExitCode>,
 ) -> Result<ExitCode> {
     let output = context.output;
     if !session.drives() {
@@ -193,7 +210,7 @@ async fn with_session(
         None => Ok(()),
     };
     // A recording that failed takes no result with it.
-    let code = results::show(context, &session.client, &followed).await?;
+    let code = show(&session.client, &followed).await?;
     recorded?;
     after(context, session, followed.until, follow.exit).await?;
     Ok(code)

@@ -1,35 +1,24 @@
 //! The task of `verify`: a folder, a bundled example, or a file of `PyTorch`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nightshift_optimizer::task_file::TASK_FILE;
-use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::task::{CandidateForm, MAX_TENSOR_BYTES, PYTHON_EXTENSION, Target, TaskBundle, TaskSpec};
+use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
 use nightshift_sandbox::process::CancelFlag;
-use nightshift_toolchain::inspect::{InspectOptions, inspect};
-use nightshift_toolchain::python::{self, Python};
-use nightshift_worker::execute::jail_host_of;
 use nightshift_worker::lease::WorkerConfig;
 
 use crate::args::{Precision, Verify};
 use crate::examples;
-use crate::failure::{Failure, INTERRUPTED, Result};
-use crate::kernelbench::files::{self, ModelFile};
-use crate::kernelbench::task::{self, Wish};
+use crate::failure::{Failure, Result};
+use crate::kernelbench::one_file::{self, ModelUse, is_python};
 use crate::output::Output;
-
-/// Where what was found out about files is kept, below the worker's cache.
-const IMPORTED: &str = "imported";
-
-/// How long the inspection of a file may take, in milliseconds.
-const INSPECTION_MS: u64 = 120_000;
 
 /// Loads the task, at the shape that was asked for.
 pub(crate) fn load(args: &Verify, config: &WorkerConfig, cancel: &CancelFlag, output: Output) -> Result<TaskBundle> {
     let path = Path::new(&args.task);
-    let is_python = path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION);
-    let bundle = if is_python {
-        imported(path, args, config, cancel, output)?
+    let bundle = if is_python(path) {
+        let model_use = ModelUse { target: args.target, precision: args.precision, eval: args.eval };
+        one_file::load(path, model_use, config, cancel, output)?
     } else if path.is_dir() {
         examples::from_folder(path)?.bundle
     } else if path.is_file() {
@@ -85,79 +74,4 @@ fn fit(args: &Verify, spec: &TaskSpec) -> Result<()> {
         )),
         _ => Ok(()),
     }
-}
-
-/// A task made of a file with `Model`, `get_inputs` and `get_init_inputs`.
-fn imported(
-    path: &Path,
-    args: &Verify,
-    config: &WorkerConfig,
-    cancel: &CancelFlag,
-    output: Output,
-) -> Result<TaskBundle> {
-    if !path.is_file() {
-        return Err(Failure::new("task.not_found", format!("there is no file `{}`", path.display())));
-    }
-    let source = files::read(path).map_err(|failure| {
-        Failure::new(&failure.error.code, format!("{}: {}", path.display(), failure.error.message))
-    })?;
-    let file = ModelFile::new(path.to_path_buf())
-        .ok_or_else(|| Failure::new("task.not_found", format!("`{}` is no file of Python", path.display())))?;
-    let target = args.target.unwrap_or(if config.gpus.usable().is_empty() { Target::Cpu } else { Target::Cuda });
-    let wish = Wish {
-        target,
-        form: CandidateForm::Torch,
-        half: args.precision != Precision::Fp32,
-        training: !args.eval,
-        origin: None,
-    };
-    let python = python::find(config.python.as_deref(), &config.search_path)
-        .and_then(|python| config.hf_home.as_deref().into_iter().try_fold(python, Python::with_models))
-        .map_err(|error| Failure::new(error.code(), error.to_string()))?;
-    let key = format!(
-        "{}\n{}\n{target:?} {} {}\n{}\n{source}",
-        env!("CARGO_PKG_VERSION"),
-        python.toolchain().fingerprint,
-        args.precision.as_str(),
-        wish.training,
-        file.label()
-    );
-    let kept = config.cache_dir.join(IMPORTED).join(format!("{}.json", ArtifactHash::of(key.as_bytes())));
-    if let Some(spec) = std::fs::read(&kept).ok().and_then(|text| serde_json::from_slice::<TaskSpec>(&text).ok()) {
-        return Ok(TaskBundle { spec, reference_source: source, library_source: None });
-    }
-    output.note(&format!("{}: inspecting the model, once for this file", path.display()));
-    let host = jail_host_of(&config.executable, &config.cache_dir);
-    let failed = |error: std::io::Error| Failure::new("worker.disk", format!("a folder cannot be made: {error}"));
-    let scratch = tempfile::tempdir().map_err(failed)?;
-    let folder = scratch.path().canonicalize().map_err(failed)?;
-    let options = InspectOptions {
-        precision: args.precision.as_str().to_owned(),
-        training: wish.training,
-        max_bytes: MAX_TENSOR_BYTES,
-        wall_ms: INSPECTION_MS,
-    };
-    let inspected = inspect(&host, &python, &source, &options, &folder, cancel);
-    if cancel.is_cancelled() {
-        return Err(Failure::new(INTERRUPTED, "stopped while the model was inspected"));
-    }
-    let found = inspected.map_err(|error| Failure::new("internal.import", error.to_string()))?.map_err(|error| {
-        let line = error.line.map_or_else(String::new, |line| format!(":{line}"));
-        Failure::new(error.code, format!("{}{line}: {}", path.display(), error.message))
-    })?;
-    let spec = task::spec(&file, &found, &wish);
-    // What cannot be kept is found out again.
-    if let Err(error) = keep(&kept, &spec) {
-        tracing::warn!(error = %error, "what was found out about a model could not be kept");
-    }
-    Ok(TaskBundle { spec, reference_source: source, library_source: None })
-}
-
-fn keep(path: &PathBuf, spec: &TaskSpec) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer(&mut file, spec).map_err(std::io::Error::other)?;
-    file.persist(path)?;
-    Ok(())
 }

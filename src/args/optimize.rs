@@ -1,0 +1,76 @@
+//! Arguments of `optimize`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use nightshift_optimizer::strategy::DEFAULT_STRATEGY;
+use nightshift_protocol::task::{PrecisionPolicy, Target};
+
+use super::files::Precision;
+use crate::limits::BudgetFlags;
+
+/// What stands below the options of `optimize`.
+const AFTER_HELP: &str = "\
+Exit codes:
+    0  a faster program was found and written
+    7  no right program was found, or the search did not end
+   10  right programs were found, and none is faster than the reference
+  Other codes are those of every command.
+
+Examples:
+  nightshift optimize model.py --model openai/MODEL_NAME --max-cost 5
+  nightshift optimize model.py --agent claude
+  nightshift optimize row_softmax --model scripted --out softmax.cpp";
+
+/// `optimize`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Optimize {
+    /// A file of PyTorch with `Model`, `get_inputs` and `get_init_inputs`, a folder with a task.toml, or name of a bundled example
+    #[arg(value_name = "TASK")]
+    pub(crate) task: String,
+    /// The model that answers, as PROVIDER/NAME; after a comma, models that are asked when the one before cannot answer
+    #[arg(long, value_name = "MODEL", required_unless_present = "agent")]
+    pub(crate) model: Option<String>,
+    /// The coding agent of this machine that answers: `claude` (Claude Code), `codex`, or a command line that reads a prompt from
+    /// standard input and writes its reply to standard output
+    #[arg(long, value_name = "AGENT", conflicts_with = "model")]
+    pub(crate) agent: Option<String>,
+    /// The file of the faster program; beside the task's file without it, as in `model_optimized.py`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Replace the files of an earlier result
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Attempts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_attempts: Option<u32>,
+    /// Stop when the lower bound of the confirmed speedup over the fastest baseline reaches this
+    #[arg(long, value_name = "FACTOR", value_parser = super::positive, allow_negative_numbers = true)]
+    pub(crate) target_speedup: Option<f64>,
+    /// How the search goes: stitch, forge, beam, or group
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = super::strategy)]
+    pub(crate) strategy: String,
+    /// How precise programs have to be, in the place of what the task says
+    #[arg(long, value_name = "NAME", value_parser = super::policy())]
+    pub(crate) policy: Option<PrecisionPolicy>,
+    /// Let the model's code run without a file and network sandbox, where this machine has none
+    #[arg(long)]
+    pub(crate) allow_unsandboxed: bool,
+    /// Begin anew, also where an unfinished search with the same content could be continued
+    #[arg(long)]
+    pub(crate) new: bool,
+    /// What it may use.
+    #[command(flatten)]
+    pub(crate) budget: BudgetFlags,
+    /// The hardware that a file of PyTorch is judged on; a GPU where there is one
+    #[arg(long, value_parser = super::target, help_heading = "Options for a file of PyTorch")]
+    pub(crate) target: Option<Target>,
+    /// The element type that the model is called with; 16 bits are for the target `cuda`
+    #[arg(long, value_enum, default_value = "fp32", help_heading = "Options for a file of PyTorch")]
+    pub(crate) precision: Precision,
+    /// Call the model in evaluation mode
+    #[arg(long, help_heading = "Options for a file of PyTorch")]
+    pub(crate) eval: bool,
+}

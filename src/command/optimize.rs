@@ -1,0 +1,141 @@
+//! `nightshift optimize`: one model or program, from its file to a faster one.
+
+mod agent;
+mod result;
+
+use std::path::{Path, PathBuf};
+
+use nightshift_protocol::campaign::KnowledgeUse;
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::task::{CandidateForm, Target, TaskGoal, TaskSpec};
+use nightshift_sandbox::process::CancelFlag;
+
+use super::run::{self, Campaign};
+use crate::args::{Following, ModelFlags, Optimize};
+use crate::compose;
+use crate::context::Context;
+use crate::examples::LoadedTask;
+use crate::failure::{Failure, INTERRUPTED, Result};
+use crate::kernelbench::one_file::{self, ModelUse, is_python};
+use crate::limits::Limits;
+use crate::models;
+use crate::submit::Wanted;
+
+/// The end of the names of files that are written.
+const SUFFIX: &str = "_optimized";
+/// The ending of the file with the evidence.
+const EVIDENCE_EXTENSION: &str = "json";
+
+pub(super) async fn run(context: &Context, args: Optimize) -> Result<ExitCode> {
+    let (context, model) = match (&args.agent, &args.model) {
+        (Some(agent), _) => agent::configured(context, agent)?,
+        (None, Some(model)) => (context.clone(), model.clone()),
+        (None, None) => {
+            return Err(Failure::new("usage.invalid", "name a model with --model, or an agent with --agent"));
+        }
+    };
+    let flags = ModelFlags { model, planner_model: None, coder_model: None, verifier_model: None, judge_model: None };
+    let models = models::models(&context, &flags)?;
+    let task = load(&context, &args).await?;
+    let files = Files::new(&args, &task.bundle.spec);
+    files.check(args.force)?;
+    run::check_models(&context, &models).await?;
+    let wanted = Wanted {
+        name: format!("optimize {}", task.bundle.spec.name),
+        models,
+        goal: TaskGoal { target_speedup: args.target_speedup, max_attempts: args.max_attempts, ..TaskGoal::default() },
+        strategy: args.strategy,
+        allow_unsandboxed: args.allow_unsandboxed,
+        tasks: vec![task],
+        limits: Limits { budget: args.budget.caps(), ..Limits::default() },
+        knowledge: KnowledgeUse { notes: true, lessons: true },
+        untrusted_replies: false,
+        always_new: args.new,
+    };
+    let follow = Following { exit: true, new: args.new, bind: None };
+    let campaign = Campaign { wanted, follow, record: None };
+    run::carry_out_and(&context, campaign, async |client, followed| {
+        result::write(&context, client, followed, &args.task, &files).await
+    })
+    .await
+}
+
+/// Loads the task. The inspection of a model takes seconds.
+async fn load(context: &Context, args: &Optimize) -> Result<LoadedTask> {
+    let path = PathBuf::from(&args.task);
+    let mut task = if is_python(&path) {
+        let model_use = ModelUse { target: args.target, precision: args.precision, eval: args.eval };
+        let config = compose::worker_config(context, "", None, true, None)?;
+        let (output, cancel, interrupt) = (context.output, CancelFlag::default(), context.interrupt.clone());
+        let stop = cancel.clone();
+        tokio::spawn(async move {
+            interrupt.cancelled().await;
+            stop.cancel();
+        });
+        let inspect = move || one_file::load(&path, model_use, &config, &cancel, output);
+        let bundle = tokio::task::spawn_blocking(inspect)
+            .await
+            .map_err(|error| Failure::new("internal.import", format!("the inspection broke down: {error}")))??;
+        LoadedTask { bundle, replies: None }
+    } else {
+        run::task(&args.task)?
+    };
+    if context.interrupt.is_cancelled() {
+        return Err(Failure::new(INTERRUPTED, "stopped before the search began"));
+    }
+    if let Some(policy) = args.policy {
+        task.bundle.spec = task.bundle.spec.under(policy);
+    }
+    Ok(task)
+}
+
+/// The files that a successful search writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Files {
+    /// The faster program.
+    program: PathBuf,
+    /// The evidence: everything that is known about the run.
+    evidence: PathBuf,
+}
+
+impl Files {
+    fn new(args: &Optimize, spec: &TaskSpec) -> Self {
+        let program = args.out.clone().unwrap_or_else(|| beside(Path::new(&args.task), spec));
+        let evidence = program.with_extension(EVIDENCE_EXTENSION);
+        Self { program, evidence }
+    }
+
+    /// Refuses files that exist or cannot be written, before anything is spent.
+    fn check(&self, force: bool) -> Result<()> {
+        if self.program == self.evidence {
+            let message = format!("`{}` would hold the evidence, too", self.program.display());
+            return Err(Failure::new("usage.invalid", message).hint("name a file with another ending with --out"));
+        }
+        let folder = self.program.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(Failure::new("usage.invalid", format!("there is no folder `{}`", folder.display()))
+                .hint("make it first, or name another file with --out"));
+        }
+        match [&self.program, &self.evidence].into_iter().find(|path| path.exists() && !force) {
+            None => Ok(()),
+            Some(path) => Err(Failure::new("usage.file_exists", format!("`{}` exists already", path.display()))
+                .hint("choose another file with --out, or give --force to replace it")),
+        }
+    }
+}
+
+/// Returns the path of the program beside the task's file; in the working folder for a folder or an example.
+fn beside(task: &Path, spec: &TaskSpec) -> PathBuf {
+    let extension = match (spec.form, spec.target) {
+        (CandidateForm::Torch, _) => "py",
+        (CandidateForm::Native, _) if spec.torch.is_some() => "py",
+        (CandidateForm::Native, Target::Cpu) => "cpp",
+        (CandidateForm::Native, Target::Cuda) => "cu",
+    };
+    if is_python(task) {
+        let stem = task.file_stem().unwrap_or_default().to_string_lossy();
+        task.with_file_name(format!("{stem}{SUFFIX}.{extension}"))
+    } else {
+        PathBuf::from(format!("{}{SUFFIX}.{extension}", spec.name))
+    }
+}
