@@ -133,7 +133,7 @@ fn breakdown(detail: &RunDetail, attempt: &Attempt, scored: ScoredReward, judged
             .view
             .prepared
             .as_ref()
-            .and_then(|prepared| prepared.over_fastest(attempt.speedup()?)),
+            .and_then(|prepared| prepared.over_fastest(attempt.published()?)),
         findings: attempt.findings.clone(),
         messages: messages.map(|message| format!("{}:{}: {}", message.file, message.line, message.message)).collect(),
         rubric: rubric(attempt, judged),

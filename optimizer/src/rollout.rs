@@ -182,7 +182,7 @@ fn row(
     let all = &run.detail.view.attempts;
     guard::examine(&guard::Suspect { attempt, all, texts: &run.texts, prompt: &prompt, split })?;
     let prepared = run.detail.view.prepared.as_ref();
-    let over_fastest = |attempt: &Attempt| Some(prepared?.over_fastest(attempt.speedup()?)?.estimate);
+    let over_fastest = |attempt: &Attempt| Some(prepared?.over_fastest(attempt.published()?)?.estimate);
     let parent = attempt.parent.and_then(|number| all.iter().find(|other| other.number == number));
     Ok(Rollout {
         skill: score.rubric.skill,

@@ -219,6 +219,14 @@ pub struct MachineFacts {
     pub sandbox: SandboxReport,
 }
 
+impl MachineFacts {
+    /// Returns the name of the GPU, or of the processor where there is none: what programs on this machine are measured on.
+    #[must_use]
+    pub fn device_name(&self) -> &str {
+        self.gpus.first().map_or(&self.processor, |gpu| &gpu.name)
+    }
+}
+
 /// What the system says of a core of a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

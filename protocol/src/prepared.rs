@@ -6,7 +6,7 @@ use crate::artifact::ArtifactHash;
 use crate::attempt::BuildReport;
 use crate::baseline::{Baseline, BaselineKind, BaselineSpeedup, FastestBaseline, TargetBaseline};
 use crate::machine::MachineFacts;
-use crate::measurement::{CostPart, Interval, Profile};
+use crate::measurement::{CostPart, Interval, Measurement, Profile};
 use crate::verdict::Finding;
 
 /// What reference and truth answered to hidden inputs, kept for checks on machines that cannot run them.
@@ -79,9 +79,12 @@ impl PreparedTask {
         measured.collect()
     }
 
-    /// Returns a program's speedup over the fastest baseline, from its speedup over the reference; nothing where that baseline is not known.
+    /// Returns the speedup of a measured program over the fastest baseline, from its speedup over the reference. Nothing where that
+    /// baseline is not known, or where baselines were measured on another kind of device than the program: which one is fastest
+    /// there, and by how much, is then unknown.
     #[must_use]
-    pub fn over_fastest(&self, over_reference: Interval) -> Option<Interval> {
-        Some(self.fastest_baseline()?.speedup_of(over_reference))
+    pub fn over_fastest(&self, measured: &Measurement) -> Option<Interval> {
+        let is_comparable = self.baselines.is_empty() || self.machine.device_name() == measured.machine.device_name();
+        Some(self.fastest_baseline().filter(|_| is_comparable)?.speedup_of(measured.speedup))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nightshift_protocol::api::{CampaignDetail, RunDetail};
 use nightshift_protocol::attempt::Attempt;
-use nightshift_protocol::baseline::{BaselineKind, FastestBaseline};
+use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::cost;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::plan_difference::PlanDifference;
@@ -45,8 +45,7 @@ pub(super) async fn run(context: &Context, args: Named) -> Result<ExitCode> {
                 Err(error) if error.code() == "request.no_such_call" => Vec::new(),
                 Err(error) => return Err(error.into()),
             };
-            let fastest = detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
-            attempt(context, (found, fastest), &later, source.as_deref())?;
+            attempt(context, (found, detail.view.prepared.as_ref()), &later, source.as_deref())?;
         } else if args.id.contains('/') {
             return Err(Failure::new("usage.invalid", format!("`{}` names no attempt", args.id))
                 .hint("an attempt is RUN/NUMBER, for example 3f9c2a10/2"));
@@ -237,7 +236,8 @@ struct With<'a, T> {
 fn attempts(context: &Context, detail: &RunDetail) -> String {
     let output = context.output;
     // Where nothing is faster than the reference, both speedups are the same.
-    let fastest = detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
+    let prepared = detail.view.prepared.as_ref();
+    let fastest = prepared.and_then(PreparedTask::fastest_baseline);
     let fastest = fastest.filter(|fastest| fastest.kind != BaselineKind::Reference);
     let mut columns = vec!["attempt", "plan", "subtask", "stage", "parent", "outcome", "speedup", "reward", "then"];
     if fastest.is_some() {
@@ -264,8 +264,8 @@ fn attempts(context: &Context, detail: &RunDetail) -> String {
             ),
             output.cell(printable(&then), Tone::Plain),
         ];
-        if let Some(fastest) = &fastest {
-            let over = attempt.speedup().map(|speedup| fastest.speedup_of(speedup));
+        if fastest.is_some() {
+            let over = attempt.published().and_then(|measured| prepared?.over_fastest(measured));
             cells.insert(7, output.cell(over.map_or_else(|| NONE.to_owned(), present::interval), Tone::Plain));
         }
         table.add_row(cells);
@@ -275,7 +275,7 @@ fn attempts(context: &Context, detail: &RunDetail) -> String {
 
 fn attempt(
     context: &Context,
-    (attempt, fastest): (&Attempt, Option<FastestBaseline>),
+    (attempt, prepared): (&Attempt, Option<&PreparedTask>),
     later: &[AttemptScore],
     source: Option<&[u8]>,
 ) -> Result<()> {
@@ -286,7 +286,7 @@ fn attempt(
         let more = BTreeMap::from([("later_scores", json!(later)), ("cost", json!(cost))]);
         return output.json(&With { shown: attempt, more });
     }
-    for line in attempt_lines(attempt, fastest, later) {
+    for line in attempt_lines(attempt, prepared, later) {
         output.text(&printable(&line))?;
     }
     match (source, &attempt.source) {
@@ -296,7 +296,7 @@ fn attempt(
     }
 }
 
-fn attempt_lines(attempt: &Attempt, fastest: Option<FastestBaseline>, later: &[AttemptScore]) -> Vec<String> {
+fn attempt_lines(attempt: &Attempt, prepared: Option<&PreparedTask>, later: &[AttemptScore]) -> Vec<String> {
     let mut lines = vec![
         format!("attempt {}: {}", attempt.number, attempt.outcome.as_str()),
         format!(
@@ -356,9 +356,14 @@ fn attempt_lines(attempt: &Attempt, fastest: Option<FastestBaseline>, later: &[A
             ));
         }
     }
-    if let (Some(fastest), Some(speedup)) = (fastest, attempt.speedup()) {
-        let over = present::interval(fastest.speedup_of(speedup));
-        lines.push(format!("over the fastest baseline: {over} ({})", fastest.kind.label()));
+    if let (Some((prepared, fastest)), Some(measured)) =
+        (prepared.and_then(|prepared| Some((prepared, prepared.fastest_baseline()?))), attempt.published())
+    {
+        let label = fastest.kind.label();
+        lines.push(match prepared.over_fastest(measured) {
+            Some(over) => format!("over the fastest baseline: {} ({label})", present::interval(over)),
+            None => format!("over the fastest baseline: unknown ({label} was measured on another kind of device)"),
+        });
     }
     if let Some(profile) = &attempt.profile {
         lines.push(format!("profile: {}, bound by {}", profile.tier, present::bound(profile)));

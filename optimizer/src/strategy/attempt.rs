@@ -193,7 +193,7 @@ pub(super) fn confirmed_estimate(attempt: &Attempt) -> Option<f64> {
 }
 
 /// The confirmed speedup, with its interval.
-pub(super) fn confirmed_speedup(attempt: &Attempt) -> Option<Interval> {
+fn confirmed_speedup(attempt: &Attempt) -> Option<Interval> {
     attempt.confirmation.as_ref()?;
     attempt.speedup()
 }

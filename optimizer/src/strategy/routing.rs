@@ -4,7 +4,7 @@
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, DecidedBy, Route, RouteDecision, Stage, StopReason};
 use nightshift_protocol::attempt_memory::Modification;
 
-use super::attempt::{confirmed_estimate, confirmed_low, confirmed_speedup};
+use super::attempt::{confirmed_estimate, confirmed_low};
 use super::goal::Limits;
 use super::modification;
 use super::state::RunState;
@@ -87,10 +87,12 @@ impl Failure {
 
 pub(super) fn target_reached(run: &RunState, limits: &Limits) -> Option<Routed> {
     let target = limits.target_speedup?;
-    let over_reference = confirmed_speedup(run.best()?)?;
-    let over = run.prepared.as_ref().and_then(|prepared| prepared.target_baseline(limits.target_baseline));
+    let confirmed = run.best()?.confirmation.as_ref()?;
+    let over_reference = confirmed.speedup;
+    let over =
+        run.prepared.as_ref().and_then(|prepared| Some((prepared, prepared.target_baseline(limits.target_baseline)?)));
     let (low, over) = match over {
-        Some(fastest) => (fastest.speedup_of(over_reference).low, format!(" over {}", fastest.kind.label())),
+        Some((prepared, fastest)) => (prepared.over_fastest(confirmed)?.low, format!(" over {}", fastest.kind.label())),
         None => (over_reference.low, String::new()),
     };
     (low >= target).then(|| {

@@ -181,9 +181,7 @@ impl RunState {
             best_attempt: self.best_attempt,
             best_speedup,
             fastest_baseline,
-            best_speedup_over_fastest: best_speedup
-                .zip(fastest_baseline)
-                .map(|(speedup, fastest)| fastest.speedup_of(speedup)),
+            best_speedup_over_fastest: best.and_then(|best| self.prepared.as_ref()?.over_fastest(best.published()?)),
             best_times: best.and_then(|best| {
                 let published = best.published()?;
                 Some(BestTimes {

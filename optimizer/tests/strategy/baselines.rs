@@ -10,11 +10,19 @@ use super::simulator::{self, Failure, Finished};
 
 /// Plays a run of two right programs, whose reference is twice as fast in a CUDA graph.
 fn play(target_baseline: Option<TargetBaseline>) -> Result<Finished, Failure> {
+    play_prepared_on(target_baseline, None)
+}
+
+/// The same, prepared on a machine with this processor, in the place of the one that measures.
+fn play_prepared_on(target_baseline: Option<TargetBaseline>, processor: Option<&str>) -> Result<Finished, Failure> {
     let goal = TaskGoal { target_speedup: Some(1.5), target_baseline, max_attempts: Some(2), ..TaskGoal::default() };
     let goal = nightshift_optimizer::strategy::effective_goal("stitch", &TaskGoal::default(), &goal);
     let script = Script::of([right(2.5), right(4.0)]);
     simulator::run(&facts::run_input(goal), |key, input| match script.answer(key, input)? {
         StepOutput::TaskPrepared { mut prepared } => {
+            if let Some(processor) = processor {
+                processor.clone_into(&mut prepared.machine.processor);
+            }
             let measured = |speedup| Some(Box::new(facts::measurement(speedup)));
             prepared.baselines = vec![
                 Baseline { kind: BaselineKind::CudaGraph, measurement: measured(2.0), reason: None },
@@ -44,6 +52,15 @@ fn a_target_is_meant_over_the_fastest_baseline() -> Result<(), Failure> {
     // Both measurements are uncertain, so that their ratio is more so.
     let best = run.digest.best_speedup.ok_or("no speedup")?;
     assert!(over.relative_half_width() > best.relative_half_width(), "{over:?} {best:?}");
+    Ok(())
+}
+
+#[test]
+fn baselines_of_another_kind_of_device_are_compared_with_nothing() -> Result<(), Failure> {
+    let run = play_prepared_on(None, Some("another processor"))?;
+    assert_eq!((run.view.attempts.len(), run.stopped()), (2, "attempt_budget"), "4.0 over the reference is no target");
+    assert_eq!(run.digest.best_speedup_over_fastest, None);
+    assert!(run.digest.best_speedup.is_some());
     Ok(())
 }
 

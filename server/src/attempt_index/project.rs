@@ -55,10 +55,7 @@ pub fn indexed_attempts(
                 is_best: view.best_attempt == Some(attempt.number),
                 is_confirmed: attempt.confirmation.is_some(),
                 speedup: attempt.speedup(),
-                speedup_over_fastest: view
-                    .prepared
-                    .as_ref()
-                    .and_then(|prepared| prepared.over_fastest(attempt.speedup()?)),
+                speedup_over_fastest: view.prepared.as_ref().and_then(|prepared| prepared.over_fastest(measured?)),
                 candidate_median_ns: measured.map(|measured| measured.candidate_median_ns),
                 reward: attempt.reward.as_ref().map(|reward| reward.reward),
                 rubric_total: attempt.rubric.as_ref().and_then(|rubric| match &rubric.judge {
@@ -130,8 +127,7 @@ fn author(attempt: &Attempt) -> Option<&str> {
 
 /// The GPU that it was timed on, or the processor.
 fn device(machine: &MachineFacts) -> String {
-    let name = machine.gpus.first().map_or(&machine.processor, |gpu| &gpu.name);
-    one_line(name, MAX_DEVICE_CHARS)
+    one_line(machine.device_name(), MAX_DEVICE_CHARS)
 }
 
 fn issue(attempt: &Attempt) -> Option<&str> {

@@ -254,7 +254,7 @@ fn found(attempt: &Attempt, prepared: Option<&PreparedTask>) -> Found {
         ratio: measured.map(|measured| measured.speedup.estimate),
         ratio_low: measured.map(|measured| measured.speedup.low),
         ratio_high: measured.map(|measured| measured.speedup.high),
-        over_fastest: measured.and_then(|measured| prepared?.over_fastest(measured.speedup)),
+        over_fastest: measured.and_then(|measured| prepared?.over_fastest(measured)),
         fast: verdict.fast,
     }
 }

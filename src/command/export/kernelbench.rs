@@ -250,8 +250,8 @@ fn add_baselines(sample: &mut Sample, prepared: &PreparedTask, attempt: &Attempt
     if !baselines.is_empty() {
         sample.metadata.insert("baselines".to_owned(), json!(baselines));
     }
-    if let (Some(fastest), Some(speedup)) = (prepared.fastest_baseline(), attempt.speedup()) {
-        let over_fastest = fastest.speedup_of(speedup);
+    let over_fastest = attempt.published().and_then(|measured| prepared.over_fastest(measured));
+    if let (Some(fastest), Some(over_fastest)) = (prepared.fastest_baseline(), over_fastest) {
         sample.over_fastest = Some(over_fastest.estimate);
         sample.metadata.insert("fastest_baseline".to_owned(), json!(fastest.kind));
         sample.metadata.insert("speedup_over_fastest".to_owned(), json!(over_fastest));

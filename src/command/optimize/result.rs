@@ -34,7 +34,7 @@ struct Best<'a> {
     measured: &'a Measurement,
     /// None where no baseline was measured.
     fastest: Option<FastestBaseline>,
-    /// None where no baseline other than the reference was measured.
+    /// None where no other baseline is faster than the reference, or where it was measured on another kind of device.
     over_fastest: Option<Interval>,
 }
 
@@ -44,9 +44,9 @@ impl<'a> Best<'a> {
         let attempt = detail.view.attempts.iter().find(|attempt| attempt.number == number)?;
         let measured = attempt.published()?;
         let fastest = detail.summary.digest.fastest_baseline;
-        let over_fastest = fastest
-            .filter(|fastest| fastest.kind != BaselineKind::Reference)
-            .map(|fastest| fastest.speedup_of(measured.speedup));
+        let is_other = fastest.is_some_and(|fastest| fastest.kind != BaselineKind::Reference);
+        let prepared = detail.view.prepared.as_ref().filter(|_| is_other);
+        let over_fastest = prepared.and_then(|prepared| prepared.over_fastest(measured));
         Some(Self { attempt, measured, fastest, over_fastest })
     }
 
@@ -169,7 +169,7 @@ impl<'a> Outcome<'a> {
             fastest_baseline_ms: fastest.map(|fastest| fastest.median_ns / NS_PER_MS),
             optimized_ms: measured.map(|measured| measured.candidate_median_ns / NS_PER_MS),
             speedup: measured.map(|measured| measured.speedup),
-            speedup_over_fastest: best.and_then(|best| best.over_fastest.or(Some(best.measured.speedup))),
+            speedup_over_fastest: detail.summary.digest.best_speedup_over_fastest,
             program: files.map(|files| files.program.as_path()),
             evidence: files.map(|files| files.evidence.as_path()),
         }
@@ -205,8 +205,11 @@ fn lines(detail: &RunDetail, best: Option<&Best<'_>>, written: Option<(&str, &Fi
 /// Before and after in milliseconds, one line each.
 fn times(best: &Best<'_>, attempts: u32) -> Vec<String> {
     let mut rows = vec![("reference".to_owned(), best.measured.baseline_median_ns, String::new())];
-    if let (Some(fastest), Some(over)) = (best.fastest, best.over_fastest) {
-        let note = format!("the fastest baseline; {} over it", present::interval(over));
+    if let Some(fastest) = best.fastest.filter(|fastest| fastest.kind != BaselineKind::Reference) {
+        let note = match best.over_fastest {
+            Some(over) => format!("the fastest baseline; {} over it", present::interval(over)),
+            None => "the fastest baseline, measured on another kind of device".to_owned(),
+        };
         rows.push((fastest.kind.label().to_owned(), fastest.median_ns, note));
     }
     let note = format!("attempt {} of {attempts}", best.attempt.number);

@@ -61,12 +61,12 @@ pub(crate) fn fastest_baseline(detail: &RunDetail) -> Option<FastestBaseline> {
 
 /// Returns an attempt's published speedup over the fastest baseline.
 pub(crate) fn speedup_over_fastest(detail: &RunDetail, attempt: &Attempt) -> Option<Interval> {
-    detail.view.prepared.as_ref()?.over_fastest(attempt.speedup()?)
+    detail.view.prepared.as_ref()?.over_fastest(attempt.published()?)
 }
 
 /// Returns the device that a measurement was taken on.
 pub(crate) fn device_name(measurement: &Measurement) -> String {
-    measurement.machine.gpus.first().map_or_else(|| measurement.machine.processor.clone(), |gpu| gpu.name.clone())
+    measurement.machine.device_name().to_owned()
 }
 
 /// Returns the ratio of reference time to candidate time of each pair of calls on equal inputs.

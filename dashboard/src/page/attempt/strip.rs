@@ -106,8 +106,11 @@ fn over_fastest(detail: &RunDetail, attempt: &Attempt) -> Figure {
     const NAME: &str = "Speedup over the fastest baseline";
     let Some(prepared) = &detail.view.prepared else { return unknown(NAME, "the task is not prepared") };
     let Some(fastest) = prepared.fastest_baseline() else { return unknown(NAME, "no other baseline was measured") };
-    let Some(speedup) = attempt.speedup() else { return unknown(NAME, "not timed") };
-    let (figure, range) = interval(fastest.speedup_of(speedup));
+    let Some(measured) = attempt.published() else { return unknown(NAME, "not timed") };
+    let Some(over) = prepared.over_fastest(measured) else {
+        return unknown(NAME, "the baseline was measured on another kind of device");
+    };
+    let (figure, range) = interval(over);
     let below = match fastest.kind {
         BaselineKind::Reference if prepared.baselines.is_empty() => "no other baseline was measured".to_owned(),
         BaselineKind::Reference => format!("{range}, the reference is fastest"),

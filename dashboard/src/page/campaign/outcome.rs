@@ -60,7 +60,7 @@ impl Outcome {
             .fastest_baseline
             .or_else(|| prepared.and_then(nightshift_protocol::step::PreparedTask::fastest_baseline));
         let over_reference = digest.best_speedup;
-        let over_fastest = digest.best_speedup_over_fastest.or_else(|| Some(fastest?.speedup_of(over_reference?)));
+        let over_fastest = digest.best_speedup_over_fastest.or_else(|| prepared?.over_fastest(best?.published()?));
         let computed_reference = fastest.map(|fastest| fastest.median_ns * fastest.speedup.estimate);
         let computed_best = computed_reference.zip(over_reference).map(|(ns, speedup)| ns / speedup.estimate);
         let mut baselines = digest.baselines.clone();

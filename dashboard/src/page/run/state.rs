@@ -11,7 +11,7 @@ use crate::actions;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, significant};
 use crate::format::{money, sentence, speedup, tokens, when};
 use crate::markup::visible;
-use crate::page::attempt::{baseline_table, fastest_baseline, findings};
+use crate::page::attempt::{baseline_table, fastest_baseline, findings, speedup_over_fastest};
 use crate::page::campaign::resource_name;
 use crate::page::parts::{Cell, artifact, facts, folded, machine, milliseconds, on_page_only, table, words};
 use crate::shell::model_label;
@@ -27,11 +27,16 @@ pub(super) fn head(detail: &RunDetail, who: &Who) -> AnyView {
         let confirmed = if summary.digest.best_confirmed { "confirmed" } else { "not confirmed" };
         let href = format!("/runs/{}/attempts/{number}", summary.id);
         let fastest = summary.digest.fastest_baseline.or_else(|| fastest_baseline(detail));
-        let over = fastest.map(|fastest| {
-            let over = summary.digest.best_speedup_over_fastest.unwrap_or_else(|| fastest.speedup_of(interval));
-            let derived = if fastest.kind == BaselineKind::Reference { "" } else { ", derived interval" };
-            format!("; {} over the fastest baseline ({}{derived})", speedup(over), fastest.kind.label())
-        });
+        let attempt = detail.view.attempts.iter().find(|attempt| attempt.number == number);
+        let over = summary
+            .digest
+            .best_speedup_over_fastest
+            .or_else(|| speedup_over_fastest(detail, attempt?))
+            .zip(fastest)
+            .map(|(over, fastest)| {
+                let derived = if fastest.kind == BaselineKind::Reference { "" } else { ", derived interval" };
+                format!("; {} over the fastest baseline ({}{derived})", speedup(over), fastest.kind.label())
+            });
         view! {
             <p>
                 <strong class="figure">{speedup(interval)}</strong>
