@@ -44,6 +44,13 @@ pub(crate) fn metadata() -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
+/// The folder of what cargo builds.
+pub(crate) fn target_folder() -> Result<PathBuf> {
+    let metadata = metadata()?;
+    let target = metadata.get("target_directory").and_then(Value::as_str);
+    Ok(PathBuf::from(target.context("cargo metadata without target_directory")?))
+}
+
 /// Runs it with our own output; whether it succeeded.
 pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     let shown = format!("{command:?}");

@@ -10,6 +10,7 @@ mod nvcc;
 mod postgres_programs;
 mod test;
 mod tools;
+mod wheel;
 
 use std::process::ExitCode;
 

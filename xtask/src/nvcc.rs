@@ -1,10 +1,10 @@
 //! The CUDA compiler of the tests: the machine's own, or the one that the product installs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::command::{cargo, command, find_program, metadata, succeeds};
+use crate::command::{cargo, command, find_program, succeeds, target_folder};
 use crate::tools;
 
 /// Where NVIDIA's installer puts it.
@@ -16,9 +16,7 @@ pub(crate) fn ensure(may_install: bool) -> Result<Option<String>> {
         println!("xtask: the CUDA compiler: {}", program.display());
         return Ok(None);
     }
-    let metadata = metadata()?;
-    let target = metadata.get("target_directory").and_then(serde_json::Value::as_str);
-    let target = PathBuf::from(target.context("cargo metadata without target_directory")?);
+    let target = target_folder()?;
     // Where the tests look.
     let folder = target.join("nvcc");
     if !may_install {

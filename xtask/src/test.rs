@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, for_each_line, succeeds};
-use crate::{browser_tests, front, licences, nvcc, tools};
+use crate::{browser_tests, front, licences, nvcc, tools, wheel};
 
 /// Sum over all test programs.
 #[derive(Default)]
@@ -86,6 +86,14 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     }
     let tests_held = for_each_line(&mut tests, |line| tally.add(line))?;
     println!("\nxtask: tests took {} s", began.elapsed().as_secs());
+    if filter.is_empty() {
+        match wheel::maturin(may_install)? {
+            Some(maturin) => check("the wheel for Python", &mut failed_checks, || wheel::check(&maturin))?,
+            None => {
+                notes.push("skipped: the wheel for Python: maturin is not installed (`pip install maturin`)".to_owned())
+            }
+        }
+    }
     for note in &notes {
         println!("xtask: {note}");
     }
