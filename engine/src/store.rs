@@ -12,6 +12,7 @@ mod error;
 mod kept;
 mod knowledge;
 mod read;
+mod request;
 mod run;
 mod server;
 mod session;
@@ -46,6 +47,7 @@ pub use self::knowledge::{
     BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, MAX_SEARCH_WORDS, NoteRecord, RetrievalRecord, ScoreRecord,
 };
 pub use self::read::{PageRequest, StoreGauges};
+pub use self::request::{NewRequest, RequestAnswer, RequestFilter, RequestLease, RequestStanding, RequestStore};
 pub use self::run::{Advance, Advanced, CreatedRun, OwnerFence, Ownership, RunRecord};
 pub use self::server::{Notice, Pulse, ServerRecord};
 pub use self::session::{SessionHolder, SessionRecord, SessionStore};
@@ -431,6 +433,11 @@ pub trait Store: Send + Sync {
 
     /// Addresses that are told what happens; none where a store keeps none.
     fn webhooks(&self) -> Option<&dyn WebhookStore> {
+        None
+    }
+
+    /// Open model calls that outside agents answer; none where a store keeps none.
+    fn requests(&self) -> Option<&dyn RequestStore> {
         None
     }
 

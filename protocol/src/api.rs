@@ -10,6 +10,7 @@ mod campaign_results;
 mod control;
 mod lease;
 mod live;
+mod request;
 mod retrieval;
 mod run;
 mod search;
@@ -46,6 +47,11 @@ pub use self::lease::{
 pub use self::live::{
     CampaignChange, LAST_EVENT_ID_HEADER, LIVE_HEARTBEAT_MS, LiveEvent, LiveMessage, ResyncReason, RunChange,
     WorkerChange,
+};
+pub use self::request::{
+    AnswerRequest, DEFAULT_REQUEST_LEASE_S, EarlierTurn, ExtendRequest, LeasedRequest, MAX_ANSWER_BYTES,
+    MAX_HOLDER_CHARS, MAX_REQUEST_LEASE_S, MIN_REQUEST_LEASE_S, NextRequest, ReleaseRequest, RequestAnswered,
+    RequestDetail, RequestQuestion, RequestState, RequestView,
 };
 pub use self::retrieval::{Retrieval, Retrieved, RetrievedLesson, RetrievedNote};
 pub use self::run::{

@@ -15,6 +15,9 @@ use crate::task::{PrecisionPolicy, TaskGoal};
 /// Schema version of [`CampaignSpec`].
 pub const CAMPAIGN_SCHEMA: u32 = 1;
 
+/// The provider whose models are agents outside of Nightshift: their calls wait as requests.
+pub const EXTERNAL: &str = "external";
+
 /// Where replies come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -39,6 +42,12 @@ impl ModelChoice {
             Self::Scripted => "scripted".to_owned(),
             Self::Live { endpoint, model } => format!("{endpoint}/{model}"),
         }
+    }
+
+    /// Whether an agent outside of Nightshift answers.
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        matches!(self, Self::Live { endpoint, .. } if endpoint == EXTERNAL)
     }
 
     /// Whether replies were written beforehand.

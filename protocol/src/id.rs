@@ -129,6 +129,10 @@ id_type!(
     /// One thing that one address is told.
     DeliveryId, "dlv_", "a delivery"
 );
+id_type!(
+    /// An open model call that an outside agent may answer.
+    RequestId, "req_", "a request"
+);
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,7 @@ pub(crate) mod ownership;
 pub(crate) mod prune;
 pub(crate) mod quarantine;
 pub(crate) mod reading;
+pub(crate) mod request;
 pub(crate) mod retrieval;
 pub(crate) mod run;
 pub(crate) mod run_list;

@@ -44,6 +44,7 @@ mod port;
 mod port_artifacts;
 mod port_attempts;
 mod port_knowledge;
+mod port_request;
 mod port_session;
 mod port_team;
 mod port_watch;

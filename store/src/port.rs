@@ -8,9 +8,9 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
     ExpiredLease, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership,
-    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, Reservation, RowSink, RunRecord, ServerRecord,
-    SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore, WebhookStore,
-    WorkerRecord,
+    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink, RunRecord,
+    ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore,
+    WebhookStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -473,6 +473,10 @@ impl Store for SqlStore {
     }
 
     fn webhooks(&self) -> Option<&dyn WebhookStore> {
+        Some(self)
+    }
+
+    fn requests(&self) -> Option<&dyn RequestStore> {
         Some(self)
     }
 

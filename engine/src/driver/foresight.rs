@@ -68,7 +68,7 @@ impl Driver {
         let is_foreseeable = match &report.end {
             TryEnd::Completed { output } => !holds_nul(output),
             TryEnd::Failed { failure } => !failure.message.contains('\0') && !failure.code.contains('\0'),
-            TryEnd::Retry { .. } | TryEnd::Cancelled => false,
+            TryEnd::Retry { .. } | TryEnd::Wait { .. } | TryEnd::Cancelled => false,
         };
         if !is_foreseeable {
             return None;
@@ -82,7 +82,7 @@ impl Driver {
                 let standing = Standing::Failed(Box::new(failure.clone()));
                 (Event::StepFailed { key, failure }, standing, failed)
             }
-            TryEnd::Retry { .. } | TryEnd::Cancelled => return None,
+            TryEnd::Retry { .. } | TryEnd::Wait { .. } | TryEnd::Cancelled => return None,
         };
         // A report or a state that cannot be read is for the driver to complain about.
         let state = self.workflow.apply(Some(known.state), &event).ok()?;

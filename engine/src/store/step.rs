@@ -71,6 +71,13 @@ pub enum TryEnd {
         /// Not before.
         at: TimestampMs,
     },
+    /// The step waits for something outside and goes on at this moment or when it is woken. The try does not count.
+    Wait {
+        /// What it waits for.
+        failure: StepFailure,
+        /// Not before.
+        at: TimestampMs,
+    },
     /// Give up.
     Failed {
         /// The failure.

@@ -253,6 +253,7 @@ impl World {
         step.reported = Some((epoch, end.clone()));
         step.lease_expires_at = None;
         let key = step.record.key.clone();
+        let tries_of_a_wait = u32::from(matches!(end, TryEnd::Wait { .. }));
         let event = match end {
             TryEnd::Completed { output } => {
                 (step.record.status, step.record.output) = (StepStatus::Completed, Some(output.clone()));
@@ -262,11 +263,12 @@ impl World {
                 (step.record.status, step.record.failure) = (StepStatus::Failed, Some(failure.clone()));
                 Some(Event::StepFailed { key, failure })
             }
-            TryEnd::Retry { .. } | TryEnd::Cancelled if cancelling => {
+            TryEnd::Retry { .. } | TryEnd::Wait { .. } | TryEnd::Cancelled if cancelling => {
                 step.record.status = StepStatus::Cancelled;
                 Some(Event::StepCancelled { key })
             }
-            TryEnd::Retry { failure, at: not_before } => {
+            TryEnd::Retry { failure, at: not_before } | TryEnd::Wait { failure, at: not_before } => {
+                step.record.tries -= tries_of_a_wait;
                 step.record.status = StepStatus::Scheduled;
                 step.record.failure = Some(failure.clone());
                 step.record.not_before = (not_before > at).then_some(not_before);
@@ -428,7 +430,8 @@ impl World {
 /// Copies of a report may differ in the moment of the next try.
 fn same_report(said: &TryEnd, again: &TryEnd) -> bool {
     match (said, again) {
-        (TryEnd::Retry { failure: a, .. }, TryEnd::Retry { failure: b, .. }) => a == b,
+        (TryEnd::Retry { failure: a, .. }, TryEnd::Retry { failure: b, .. })
+        | (TryEnd::Wait { failure: a, .. }, TryEnd::Wait { failure: b, .. }) => a == b,
         _ => said == again,
     }
 }

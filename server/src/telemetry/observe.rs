@@ -25,7 +25,9 @@ impl Asked {
             Change::Report(report) => {
                 let (outcome, error) = match &report.end {
                     TryEnd::Completed { .. } => (Outcome::Completed, None),
-                    TryEnd::Retry { failure, .. } => (Outcome::Retried, Some(failure.code.clone())),
+                    TryEnd::Retry { failure, .. } | TryEnd::Wait { failure, .. } => {
+                        (Outcome::Retried, Some(failure.code.clone()))
+                    }
                     TryEnd::Failed { failure } => (Outcome::Failed, Some(failure.code.clone())),
                     TryEnd::Cancelled => (Outcome::Cancelled, None),
                 };

@@ -9,9 +9,9 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
     ExpiredLease, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership,
-    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, Reservation, RowSink, RunRecord, ServerRecord,
-    SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore, WebhookStore,
-    WorkerRecord,
+    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink, RunRecord,
+    ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore,
+    WebhookStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -122,6 +122,10 @@ impl Store for ObservedStore {
 
     fn webhooks(&self) -> Option<&dyn WebhookStore> {
         self.inner.webhooks()
+    }
+
+    fn requests(&self) -> Option<&dyn RequestStore> {
+        self.inner.requests()
     }
 
     fn watch(&self) -> Option<&dyn WatchStore> {

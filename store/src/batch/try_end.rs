@@ -76,6 +76,11 @@ pub(crate) fn end(
         TryEnd::Retry { failure, at: not_before } => {
             give_back(set, id, Some((failure, told.text)), *not_before, at)?;
         }
+        TryEnd::Wait { failure, at: not_before } => {
+            let step = set.step_mut(id)?;
+            step.tries = (step.tries - 1).max(0);
+            give_back(set, id, Some((failure, told.text)), *not_before, at)?;
+        }
         // Stopped although nobody asked for it, for example because the worker goes away: the step is still wanted.
         TryEnd::Cancelled => give_back(set, id, None, at, at)?,
     }
@@ -177,6 +182,7 @@ impl Told {
         let (kind, text) = match end {
             TryEnd::Completed { output } => ("completed", json::write(output)?),
             TryEnd::Retry { failure, .. } => ("retry", json::write(failure)?),
+            TryEnd::Wait { failure, .. } => ("wait", json::write(failure)?),
             TryEnd::Failed { failure } => ("failed", json::write(failure)?),
             TryEnd::Cancelled => ("cancelled", String::new()),
         };

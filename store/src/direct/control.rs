@@ -91,6 +91,9 @@ pub(crate) async fn retry(
     }
     let wanted = Wanted { run_ids: vec![failed.id], step_ids: ids.clone(), ..Wanted::default() };
     let mut held = Held::load(transaction, wanted).await?;
+    // The steps ask again, with a new deadline.
+    let expired = "DELETE FROM model_request WHERE run_id = $1 AND answered_at_ms IS NULL AND deadline_ms <= $2";
+    transaction.connection.execute(expired, values![failed.id, at.0]).await?;
     let set = &mut held.set;
     for id in &ids {
         let step = set.step_mut(*id)?;

@@ -21,7 +21,8 @@ pub(crate) const FINISHED: &str = "SELECT c.public_id, \
      ORDER BY ended, c.id LIMIT $2";
 
 /// What belongs to a run, before the run.
-const OF_A_RUN: [&str; 13] = [
+const OF_A_RUN: [&str; 14] = [
+    "DELETE FROM model_request WHERE run_id = $1",
     "DELETE FROM step_input WHERE step_id IN (SELECT id FROM step WHERE run_id = $1)",
     "DELETE FROM event WHERE run_id = $1",
     "DELETE FROM step WHERE run_id = $1",

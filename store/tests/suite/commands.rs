@@ -210,6 +210,7 @@ impl World {
             1 => TryEnd::Retry { failure: lost(), at: at.plus_ms(500) },
             2 => TryEnd::Failed { failure: StepFailure::fatal("x", "broken") },
             3 => TryEnd::Cancelled,
+            4 => TryEnd::Wait { failure: lost(), at: at.plus_ms(500) },
             _ => TryEnd::Completed { output: json!({ "key": step.key, "third": 1.0 / 3.0, "nul": "a\0b" }) },
         };
         Report { step: step.id.clone(), epoch: step.epoch, end, used: Self::amounts(dice), at }

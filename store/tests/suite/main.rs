@@ -29,6 +29,7 @@ mod quarantine;
 mod races;
 mod raw;
 mod reopening;
+mod requests;
 mod runs;
 mod search;
 mod signals;
