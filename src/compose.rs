@@ -124,6 +124,10 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         pulse_ms: PULSE_MS,
         sole: config.database.url.is_none(),
         retention: config.server.retention_days.map(|days| Duration::from_hours(24).saturating_mul(days)),
+        request_deadline: config
+            .external
+            .deadline_s
+            .map_or(nightshift_server::DEFAULT_REQUEST_DEADLINE, |deadline_s| Duration::from_secs(deadline_s.into())),
         otlp_endpoint: config.server.otlp_endpoint.clone(),
         name: start.name.clone().or_else(|| config.server.name.clone()).unwrap_or_else(worker::host_name),
         version: env!("CARGO_PKG_VERSION").to_owned(),

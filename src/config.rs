@@ -35,6 +35,9 @@ pub(crate) struct Config {
     /// What prompts are given beside a run's own history.
     #[serde(default)]
     pub(crate) knowledge: KnowledgeSection,
+    /// Requests that agents outside of Nightshift answer.
+    #[serde(default)]
+    pub(crate) external: ExternalSection,
     /// Model endpoints by name, added to the built-in ones.
     #[serde(default)]
     pub(crate) models: BTreeMap<String, serde_json::Value>,
@@ -53,6 +56,14 @@ pub(crate) struct RoleSection {
     pub(crate) temperature: Option<f32>,
     /// Limit of a reply in tokens.
     pub(crate) max_output_tokens: Option<u32>,
+}
+
+/// Requests that agents outside of Nightshift answer.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExternalSection {
+    /// Seconds in which a request has to be answered; a day without it.
+    pub(crate) deadline_s: Option<u32>,
 }
 
 /// What prompts are given beside a run's own history.

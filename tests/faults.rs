@@ -159,6 +159,7 @@ fn settings(token: &SecretString, worker_token: &SecretString) -> ServerConfig {
         pulse_ms: 1_000,
         sole: true,
         retention: None,
+        request_deadline: nightshift_server::DEFAULT_REQUEST_DEADLINE,
         otlp_endpoint: None,
         name: "test".to_owned(),
         version: "test".to_owned(),

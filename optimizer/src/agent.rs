@@ -29,7 +29,9 @@ mod conversation;
 mod correct;
 mod diagnose;
 mod evidence;
+mod examine;
 mod judge;
+mod outside;
 mod plan;
 mod rehearsal;
 mod schema;
@@ -37,6 +39,8 @@ mod target;
 mod write_code;
 
 pub use self::budget::{BUDGET_EXHAUSTED, BUDGET_WAIT, budget_exhausted, budget_wait, exhausted_resource};
+pub use self::examine::{AnswerProblem, examine_answer};
+pub use self::outside::{OutsideCall, OutsideOutcome, OutsideRequest, REQUEST_OPEN, request_open};
 pub use self::plan::{MAX_SUBTASKS, PlanProblem, validate_plan};
 pub use self::rehearsal::{Rehearsal, RehearsedStep, rehearse};
 
@@ -70,6 +74,23 @@ pub trait AgentPorts: Send + Sync {
 
     /// Settles a live call that was not answered: gives back what was set aside, and notes what of it counts as used.
     async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure>;
+
+    /// Opens the request of a call that an outside agent answers, or finds the one that asked the same.
+    async fn open_request(&self, call: OutsideCall<'_>) -> Result<OutsideRequest, StepFailure> {
+        let message = format!("`{}` is answered by requests, which are kept by a server only", call.model);
+        Err(StepFailure::fatal("request.unavailable", message))
+    }
+
+    /// The request that asked this for this step, when there is one.
+    async fn find_request(
+        &self,
+        _run: &RunId,
+        _step_key: &str,
+        _turn: u32,
+        _request_hash: &str,
+    ) -> Result<Option<OutsideRequest>, StepFailure> {
+        Ok(None)
+    }
 
     /// Notes and lessons, and what time it is for them; none where there are none.
     fn knowledge(&self) -> Option<(&dyn KnowledgeStore, TimestampMs)> {

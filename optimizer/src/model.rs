@@ -4,7 +4,8 @@
 //! them, and Anthropic's messages. A general client crate was tried on paper and left out: it hides the `Retry-After`
 //! header, the bytes on the wire and the moment at which they arrive, and these are what decides between a reply that
 //! was cut off, a server that is busy, and one that is gone. A campaign that runs unattended has to tell them apart.
-//! A third way is a program of this machine that reads the prompt and writes the reply.
+//! A third way is a program of this machine that reads the prompt and writes the reply. A fourth is an agent outside of
+//! Nightshift, whose calls are stored as requests.
 //!
 //! What is in this module: [`Catalog`] knows the endpoints and opens models; [`Model`] answers one request, with bounded
 //! retries of its own for passing trouble; [`ScriptedModel`] answers from texts that were written beforehand;
@@ -22,6 +23,7 @@ mod chat_completions;
 mod command;
 mod endpoint;
 mod error;
+mod external;
 mod live;
 mod price;
 mod probe;
@@ -36,6 +38,7 @@ pub use self::catalog::{Catalog, InvalidModelName, KeyLookup, SCRIPTED, parse_ch
 pub use self::command::{CommandConfig, CommandKind};
 pub use self::endpoint::{EndpointConfig, MaxTokensField, StructuredReplies, Timeouts, WireFormat, default_endpoints};
 pub use self::error::ModelError;
+pub use self::external::DEFAULT_AGENT;
 pub use self::price::{PriceError, PriceTable};
 pub use self::probe::ProbeReport;
 pub use self::record::{RecordError, Recorder};
@@ -88,6 +91,11 @@ pub trait Model: Send + Sync {
 
     /// Whether replies were written beforehand.
     fn is_scripted(&self) -> bool;
+
+    /// Whether an agent outside of Nightshift answers, by a request that is stored.
+    fn is_external(&self) -> bool {
+        false
+    }
 
     /// Answers one request. The meter is asked before each try that costs something.
     async fn call(&self, request: &ModelRequest, meter: &dyn Meter) -> Result<ModelReply, ModelError>;

@@ -22,7 +22,7 @@ use nightshift_protocol::access::Role;
 use nightshift_protocol::api::Target;
 use nightshift_protocol::time::TimestampMs;
 
-pub(crate) use keys::{Keys, new_secret, new_webhook_secret, secret_hash};
+pub(crate) use keys::{Keys, new_request_lease, new_secret, new_webhook_secret, secret_hash};
 pub(crate) use links::new_share_secret;
 pub(crate) use rate::{Peer, RateLimits, limited_sign_ins};
 pub use rate::{Rate, Rates};

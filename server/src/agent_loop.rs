@@ -323,8 +323,14 @@ async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure
         app.inputs.keep(step.run.clone(), run_input.clone());
         run_input
     };
-    let ports =
-        StorePorts { store: app.store.clone(), clock: app.clock.clone(), step: step.id.clone(), epoch: step.epoch };
+    let ports = StorePorts {
+        store: app.store.clone(),
+        clock: app.clock.clone(),
+        step: step.id.clone(),
+        epoch: step.epoch,
+        random: app.random.clone(),
+        request_deadline_ms: u64::try_from(app.config.request_deadline.as_millis()).unwrap_or(u64::MAX),
+    };
     let agent_step = AgentStep { run: &step.run, step_key: &step.key, input: &input, run_input: &run_input };
     app.agents.carry_out(&ports, agent_step).await
 }

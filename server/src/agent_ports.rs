@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use nightshift_engine::clock::Clock;
-use nightshift_engine::store::{KnowledgeStore, ModelCallRecord, Reservation, Store, StoreError};
-use nightshift_optimizer::agent::{AgentPorts, AnsweredCall, budget_exhausted, budget_wait};
+use nightshift_engine::clock::{Clock, Random};
+use nightshift_engine::store::{
+    KnowledgeStore, ModelCallRecord, NewRequest, RequestStore, Reservation, Store, StoreError,
+};
+use nightshift_optimizer::agent::{
+    AgentPorts, AnsweredCall, OutsideCall, OutsideRequest, budget_exhausted, budget_wait,
+};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::budget::Amount;
-use nightshift_protocol::id::{RunId, StepId};
+use nightshift_protocol::id::{RequestId, RunId, StepId};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
+use uuid::Uuid;
 
 use crate::backoff::Backoff;
 
@@ -27,6 +32,10 @@ pub(crate) struct StorePorts {
     pub(crate) step: StepId,
     /// Its lease.
     pub(crate) epoch: u64,
+    /// Ids of requests.
+    pub(crate) random: Arc<dyn Random>,
+    /// How long outside agents have time to answer a request, in milliseconds.
+    pub(crate) request_deadline_ms: u64,
 }
 
 #[async_trait]
@@ -115,8 +124,47 @@ impl AgentPorts for StorePorts {
         }
     }
 
+    async fn open_request(&self, call: OutsideCall<'_>) -> Result<OutsideRequest, StepFailure> {
+        let at = self.clock.now();
+        let new = NewRequest {
+            id: RequestId::from_uuid(Uuid::from_u128(self.random.uuid())),
+            run: call.run.clone(),
+            step: self.step.clone(),
+            step_key: call.step_key.to_owned(),
+            turn: call.turn,
+            request_hash: call.request_hash.to_owned(),
+            role: call.role,
+            model: call.model.to_owned(),
+            question: call.question,
+            fell_back: call.fell_back.to_vec(),
+            at,
+            deadline: at.plus_ms(self.request_deadline_ms),
+        };
+        let standing = self.requests()?.open_request(new).await.map_err(|error| failure(&error))?;
+        Ok(OutsideRequest::at(standing, at))
+    }
+
+    async fn find_request(
+        &self,
+        run: &RunId,
+        step_key: &str,
+        turn: u32,
+        request_hash: &str,
+    ) -> Result<Option<OutsideRequest>, StepFailure> {
+        let found = self.requests()?.find_request(run, step_key, turn, request_hash).await;
+        let found = found.map_err(|error| failure(&error))?;
+        Ok(found.map(|standing| OutsideRequest::at(standing, self.clock.now())))
+    }
+
     fn knowledge(&self) -> Option<(&dyn KnowledgeStore, TimestampMs)> {
         self.store.knowledge().map(|knowledge| (knowledge, self.clock.now()))
+    }
+}
+
+impl StorePorts {
+    fn requests(&self) -> Result<&dyn RequestStore, StepFailure> {
+        let requests = self.store.requests();
+        requests.ok_or_else(|| StepFailure::fatal("request.unavailable", "this store keeps no requests"))
     }
 }
 
@@ -143,6 +191,8 @@ fn failure(error: &StoreError) -> StepFailure {
 mod tests {
     use std::time::Duration;
 
+    use super::*;
+    use crate::clock::{OsRandom, SystemClock};
     use nightshift_engine::store::{NewCampaign, NewRun};
     use nightshift_protocol::budget::BudgetCaps;
     use nightshift_protocol::id::CampaignId;
@@ -150,10 +200,6 @@ mod tests {
     use nightshift_store::fault::FaultyStore;
     use nightshift_store::{OpenOptions, SqlStore};
     use serde_json::json;
-    use uuid::Uuid;
-
-    use super::*;
-    use crate::clock::SystemClock;
 
     fn summary() -> ModelCallSummary {
         ModelCallSummary {
@@ -195,7 +241,14 @@ mod tests {
         let store = Arc::new(FaultyStore::counting(inner));
         store.set_full(true);
         let step = StepId::from_uuid(Uuid::from_u128(3));
-        let ports = StorePorts { store: store.clone(), clock: Arc::new(SystemClock), step, epoch: 1 };
+        let ports = StorePorts {
+            store: store.clone(),
+            clock: Arc::new(SystemClock),
+            step,
+            epoch: 1,
+            random: Arc::new(OsRandom),
+            request_deadline_ms: 1,
+        };
         let recorded = tokio::spawn({
             let run = run.clone();
             async move {

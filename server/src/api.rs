@@ -23,6 +23,7 @@ mod metrics;
 mod models;
 mod openapi;
 mod prune;
+mod requests;
 mod retrievals;
 mod run_control;
 mod runs;
@@ -72,6 +73,8 @@ pub(crate) const PREFIX: &str = "/api/v1";
 const REPEATS: [&str; 2] = ["/api/v1/health", "/api/v1/ready"];
 /// Largest JSON body, in bytes.
 pub const MAX_JSON_BYTES: usize = 8 * 1024 * 1024;
+/// Largest body of an answer to a request, in bytes: the text may be six times as long in JSON.
+const MAX_ANSWER_BODY_BYTES: usize = 32 * 1024 * 1024;
 /// Largest body of a call that everybody may make, in bytes.
 const MAX_SIGN_IN_BYTES: usize = 16 * 1024;
 /// Longest time that a call may take, long polls and artifacts left aside.
@@ -95,6 +98,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .merge(table_routes(app))
         .merge(team_routes(app))
         .merge(webhook_routes(app))
+        .merge(request_routes(app))
         .merge(session_routes(app))
         .merge(
             Router::new()
@@ -161,6 +165,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route_layer(reads.clone()),
         )
         .merge(Router::new().route("/workers/{id}/claim", post(workers::claim)).route_layer(works.clone()))
+        .merge(Router::new().route("/requests/next", post(requests::next)).route_layer(operates.clone()))
         .route_layer(from_fn(within_long_poll_timeout));
     let archives = Router::new()
         .merge(Router::new().route("/campaigns/{id}/archive", get(archive::export)).route_layer(operates))
@@ -255,6 +260,24 @@ fn webhook_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/webhooks/{id}/deliveries", get(webhooks::deliveries))
         .route("/deliveries/{id}/repeat", post(webhooks::repeat))
         .route_layer(from_fn_with_state(app.clone(), access::administers))
+}
+
+/// Open model calls that outside agents answer; waiting for one is a long poll.
+fn request_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    let read = Router::new()
+        .route("/requests", get(requests::list))
+        .route("/requests/{id}", get(requests::show))
+        .route_layer(from_fn_with_state(app.clone(), access::reads));
+    let changed = Router::new()
+        .route("/requests/{id}/extend", post(requests::extend))
+        .route("/requests/{id}/release", post(requests::release))
+        .route_layer(from_fn_with_state(app.clone(), access::operates));
+    let answered = Router::new()
+        .route("/requests/{id}/answer", post(requests::answer))
+        // Read as a whole before it is refused: an agent hears the reason, and not of a broken connection.
+        .route_layer(DefaultBodyLimit::max(MAX_ANSWER_BODY_BYTES))
+        .route_layer(from_fn_with_state(app.clone(), access::operates));
+    read.merge(changed).merge(answered)
 }
 
 /// Logs failures that are ours, once each. Trouble of the store is told once for all callers that try again; `/health`

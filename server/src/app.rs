@@ -9,7 +9,7 @@ use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::trace::SpanSink;
 use nightshift_store::AttemptIndex;
 use secrecy::SecretString;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -69,6 +69,8 @@ pub(crate) struct App {
     pub(crate) wake: Wake,
     pub(crate) trouble: Trouble,
     pub(crate) complaints: Complaints,
+    /// Rings when a request may have become open.
+    pub(crate) requests: Notify,
     pub(crate) held_polls: Semaphore,
     pub(crate) transfers: Semaphore,
     pub(crate) tables: Arc<Semaphore>,
@@ -114,6 +116,7 @@ impl App {
             wake: Wake::new(),
             trouble: Trouble::default(),
             complaints: Complaints::default(),
+            requests: Notify::new(),
             held_polls: Semaphore::new(MAX_HELD_POLLS),
             transfers: Semaphore::new(MAX_TRANSFERS),
             tables: Arc::new(Semaphore::new(MAX_TABLES)),

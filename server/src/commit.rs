@@ -5,7 +5,7 @@ use nightshift_engine::retry::{AfterFailure, after_failure};
 use nightshift_engine::store::{
     Advanced, Change, Changed, ClaimRequest, Report, Reported, StepRecord, StoreError, TryEnd,
 };
-use nightshift_optimizer::agent::BUDGET_WAIT;
+use nightshift_optimizer::agent::{BUDGET_WAIT, REQUEST_OPEN};
 use nightshift_protocol::api::TryOutcome;
 use nightshift_protocol::budget::{Amount, Resource};
 use nightshift_protocol::id::RunId;
@@ -93,6 +93,7 @@ impl App {
         let at = self.clock.now();
         let end = self.end_of(step, outcome, reporter, at).await?;
         let used = used(step, &end, at);
+        let waits = matches!(end, TryEnd::Wait { .. });
         let lease = claim.as_ref().map(|claim| (claim.worker.clone(), claim.expires_at));
         let report = Report { step: step.id.clone(), epoch, end, used, at };
         // Whoever claimed this step with another report may be quicker than the one whose decision made it ready: what
@@ -134,6 +135,9 @@ impl App {
             return Err(error.into());
         }
         self.leases.forget(&step.id);
+        if waits && done.reported == Reported::Committed {
+            self.requests.notify_waiters();
+        }
         if let Some((worker, expires_at)) = lease.filter(|_| !done.steps.is_empty()) {
             self.leased(&worker, &done.steps, expires_at);
         }
@@ -162,6 +166,11 @@ impl App {
             (TryOutcome::Failed { failure }, Reporter::Agents) if failure.code == BUDGET_WAIT => {
                 let wait_ms = failure.retry_after_ms.unwrap_or(BUDGET_WAIT_MS).min(MAX_RETRY_AFTER_MS);
                 TryEnd::Retry { failure, at: at.plus_ms(wait_ms) }
+            }
+            // The answer of an outside agent wakes the step, or its deadline does.
+            (TryOutcome::Failed { failure }, Reporter::Agents) if failure.code == REQUEST_OPEN => {
+                let wait_ms = failure.retry_after_ms.unwrap_or(MAX_RETRY_AFTER_MS);
+                TryEnd::Wait { failure, at: at.plus_ms(wait_ms) }
             }
             (TryOutcome::Failed { failure }, reporter) => self.after(step, &bounded(failure, reporter), at),
             // Only a cancelled run's steps are cancelled (and a second copy of such a report may come when the run is

@@ -33,6 +33,11 @@ const SOLE_LIFE_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 pub const DEFAULT_PULSE_MS: u64 = 2_000;
 /// Shortest time for which finished campaigns are kept.
 const MIN_RETENTION: Duration = Duration::from_hours(1);
+/// Shortest and longest time to answer a request.
+const MIN_REQUEST_DEADLINE: Duration = Duration::from_secs(1);
+const MAX_REQUEST_DEADLINE: Duration = Duration::from_hours(24 * 366);
+/// Time to answer a request when nothing else is said.
+pub const DEFAULT_REQUEST_DEADLINE: Duration = Duration::from_hours(24);
 /// Shortest token that is configured: others can be guessed.
 const MIN_TOKEN_CHARS: usize = 12;
 /// Most steps that the agents carry out at once.
@@ -68,6 +73,8 @@ pub struct ServerConfig {
     pub sole: bool,
     /// How long finished campaigns are kept after their last run ended; for good without it.
     pub retention: Option<Duration>,
+    /// How long outside agents have time to answer a request.
+    pub request_deadline: Duration,
     /// Where spans are sent (OTLP over HTTP), for example `http://127.0.0.1:4318`; without it, none are made.
     pub otlp_endpoint: Option<String>,
     /// Name of the server for people, in lists.
@@ -96,6 +103,9 @@ impl ServerConfig {
         }
         if self.agent_slots > MAX_AGENT_SLOTS {
             return wrong("at most 1024 steps of agents can be carried out at once");
+        }
+        if !(MIN_REQUEST_DEADLINE..=MAX_REQUEST_DEADLINE).contains(&self.request_deadline) {
+            return wrong("outside agents must have between a second and 366 days to answer a request");
         }
         if self.retention.is_some_and(|keep_for| keep_for < MIN_RETENTION) {
             return wrong("finished campaigns must be kept for an hour at least");

@@ -56,7 +56,7 @@ pub use api::{
 pub use attempt_index::{AttemptSpan, FORM as ATTEMPT_INDEX_FORM, indexed_attempts};
 pub use beside::guarded;
 pub use clock::{OsRandom, SystemClock};
-pub use config::{DEFAULT_PULSE_MS, Parts, ServerConfig, ViewFn};
+pub use config::{DEFAULT_PULSE_MS, DEFAULT_REQUEST_DEADLINE, Parts, ServerConfig, ViewFn};
 pub use error::{ApiFailure, ServerError};
 pub use extract::Body;
 pub use running::{Running, Server, Shutdown, listen};

@@ -11,8 +11,8 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
     ExpiredLease, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership,
-    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, Reservation, RowSink, RunRecord, ServerRecord, StepRecord,
-    Store, StoreError, StoreGauges, TryEnd, WorkerRecord,
+    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink, RunRecord,
+    ServerRecord, StepRecord, Store, StoreError, StoreGauges, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -158,6 +158,10 @@ macro_rules! hand_through {
 
             fn notices(&self) -> BoxStream<'static, Notice> {
                 self.inner.notices()
+            }
+
+            fn requests(&self) -> Option<&dyn RequestStore> {
+                self.inner.requests()
             }
 
             fn knowledge(&self) -> Option<&dyn KnowledgeStore> {

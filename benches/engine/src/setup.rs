@@ -82,6 +82,7 @@ pub(crate) async fn start(
         pulse_ms: DEFAULT_PULSE_MS,
         sole: settings.sole,
         retention: None,
+        request_deadline: nightshift_server::DEFAULT_REQUEST_DEADLINE,
         otlp_endpoint: None,
         name: "bench".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -18,6 +18,10 @@ pub(super) struct Link {
 }
 
 impl Link {
+    pub(super) fn is_external(&self) -> bool {
+        self.model.as_ref().is_ok_and(|model| model.is_external())
+    }
+
     pub(super) fn is_scripted(&self) -> bool {
         self.model.as_ref().is_ok_and(|model| model.is_scripted())
     }

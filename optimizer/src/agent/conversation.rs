@@ -1,5 +1,7 @@
 //! Asking a model within a step: each turn is made once, committed, and found again after a crash.
 
+mod requests;
+
 use std::sync::Arc;
 
 use nightshift_protocol::artifact::ArtifactHash;
@@ -261,8 +263,8 @@ impl<'a> Conversation<'a> {
         (request, rendered, turn): (&ModelRequest, &Rendered, u32),
     ) -> Result<(ModelCallSummary, Option<String>), NoReply> {
         let mut errors: Vec<(String, Arc<ModelError>)> = Vec::new();
-        let mut fell_back = Vec::new();
-        for (place, link) in chain.iter().enumerate().skip(*asked_first) {
+        let (first, mut fell_back) = self.request_in_order(chain, *asked_first, request, turn).await?;
+        for (place, link) in chain.iter().enumerate().skip(first) {
             let error = match &link.model {
                 Err(error) => Arc::clone(error),
                 Ok(model) => {
@@ -305,6 +307,9 @@ impl<'a> Conversation<'a> {
         model: &Arc<dyn Model>,
         asked: Asked<'_>,
     ) -> Result<(ModelCallSummary, Option<String>), NoReply> {
+        if model.is_external() {
+            return self.ask_outside(model, asked).await;
+        }
         // Nobody is paid for a file.
         let estimate = if model.is_scripted() {
             Vec::new()

@@ -65,3 +65,85 @@ fn object(properties: &Value) -> Value {
         properties.as_object().into_iter().flat_map(|map| map.keys()).map(|k| json!(k)).collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
+
+/// Whether a value satisfies one of the schemas above: `type`, `enum`, `properties`, `required`,
+/// `additionalProperties: false` and `items`. The error names the place and what is wrong there.
+pub(super) fn check(schema: &Value, value: &Value) -> Result<(), String> {
+    check_at(schema, value, "the object")
+}
+
+fn check_at(schema: &Value, value: &Value, place: &str) -> Result<(), String> {
+    let types: Vec<&str> = match &schema["type"] {
+        Value::String(one) => vec![one],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if !types.is_empty() && !types.iter().any(|wanted| is_of_type(value, wanted)) {
+        return Err(format!("{place} has to be of type {}", types.join(" or ")));
+    }
+    if let Some(allowed) = schema["enum"].as_array()
+        && !allowed.contains(value)
+    {
+        let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
+        return Err(format!("{place} has to be one of {}", allowed.join(", ")));
+    }
+    if let Some(object) = value.as_object() {
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        if let Some(missing) = required.into_iter().find(|name| !object.contains_key(*name)) {
+            return Err(format!("`{missing}` is missing in {place}"));
+        }
+        for (name, value) in object {
+            match schema["properties"].get(name) {
+                Some(schema) => check_at(schema, value, &format!("`{name}` of {place}"))?,
+                None if schema["additionalProperties"] == false => {
+                    return Err(format!("{place} has no field `{name}`"));
+                }
+                None => {}
+            }
+        }
+    }
+    if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
+        for (index, value) in values.iter().enumerate() {
+            check_at(items, value, &format!("item {} of {place}", index + 1))?;
+        }
+    }
+    Ok(())
+}
+
+fn is_of_type(value: &Value, wanted: &str) -> bool {
+    match wanted {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mismatch_is_named_with_its_place() {
+        let wrong = |schema: &Value, value: &Value| check(schema, value).err().unwrap_or_default();
+        let diagnosis = json!({
+            "bound": "memory", "critical_issue": "a", "modification": "b", "metrics": ["c"],
+            "expected_gain": null, "route": "optimize", "repeat_reason": null,
+        });
+        assert_eq!(check(&super::diagnosis(), &diagnosis), Ok(()));
+        let with = |name: &str, value: Value| {
+            let mut changed = diagnosis.clone();
+            changed[name] = value;
+            wrong(&super::diagnosis(), &changed)
+        };
+        assert!(with("bound", json!("luck")).starts_with("`bound` of the object has to be one of \"memory\""));
+        assert_eq!(with("expected_gain", json!("1")), "`expected_gain` of the object has to be of type number or null");
+        assert_eq!(with("metrics", json!(["a", 1])), "item 2 of `metrics` of the object has to be of type string");
+        assert_eq!(with("more", json!(1)), "the object has no field `more`");
+        assert_eq!(wrong(&super::diagnosis(), &json!([])), "the object has to be of type object");
+    }
+}

@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 use governor::clock::DefaultClock;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
-use nightshift_protocol::campaign::ModelChoice;
+use nightshift_protocol::campaign::{EXTERNAL, ModelChoice};
 use secrecy::SecretString;
 
 use super::command::{CommandConfig, CommandProvider};
 use super::endpoint::{EndpointConfig, default_endpoints};
+use super::external::{DEFAULT_AGENT, ExternalModel};
 use super::live::LiveModel;
 use super::probe::{ProbeReport, probe};
 use super::transport::Transport;
@@ -31,14 +32,17 @@ pub(super) type Limiter = RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
 /// A text that names no model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` names no model: expected PROVIDER/NAME, for example `openai/gpt-5` or `vllm/Qwen/Qwen3-32B`, or `scripted`"
+    "`{0}` names no model: expected PROVIDER/NAME, for example `openai/gpt-5` or `vllm/Qwen/Qwen3-32B`, or `scripted` or `external`"
 )]
 pub struct InvalidModelName(String);
 
-/// Reads `PROVIDER/NAME`. The name itself may contain slashes.
+/// Reads `PROVIDER/NAME`. The name itself may contain slashes. `external` alone means any agent outside of Nightshift.
 pub fn parse_choice(text: &str) -> Result<ModelChoice, InvalidModelName> {
     if text == SCRIPTED {
         return Ok(ModelChoice::Scripted);
+    }
+    if text == EXTERNAL {
+        return Ok(ModelChoice::Live { endpoint: EXTERNAL.to_owned(), model: DEFAULT_AGENT.to_owned() });
     }
     let invalid = || InvalidModelName(text.chars().take(MAX_MODEL_NAME_BYTES).collect());
     let (endpoint, model) = text.split_once('/').ok_or_else(invalid)?;
@@ -163,6 +167,7 @@ impl Catalog {
     pub fn knows(&self, choice: &ModelChoice) -> Result<(), ModelError> {
         match choice {
             ModelChoice::Scripted => Ok(()),
+            choice if choice.is_external() => Ok(()),
             ModelChoice::Live { endpoint, .. } if self.commands.contains_key(endpoint) => Ok(()),
             ModelChoice::Live { endpoint, .. } => self.endpoint(endpoint).map(drop),
         }
@@ -178,6 +183,9 @@ impl Catalog {
         let ModelChoice::Live { endpoint, model } = choice else {
             return Err(ModelError::NoScript { message: "a catalog holds live models only".to_owned() });
         };
+        if choice.is_external() {
+            return Ok(Arc::new(ExternalModel { name: model.clone() }));
+        }
         if let Some(command) = self.commands.get(endpoint) {
             return Ok(Arc::new(command.open(model.clone(), keys)?));
         }
@@ -188,6 +196,10 @@ impl Catalog {
 
     /// Asks an endpoint for its list of models: is it there, does it take the key, which models does it offer?
     pub async fn probe(&self, endpoint: &str, keys: KeyLookup<'_>) -> Result<ProbeReport, ModelError> {
+        if endpoint == EXTERNAL {
+            let base_url = "requests that outside agents answer".to_owned();
+            return Ok(ProbeReport { endpoint: EXTERNAL.to_owned(), base_url, models: None });
+        }
         if let Some(command) = self.commands.get(endpoint) {
             return command.probe(keys);
         }
@@ -234,6 +246,19 @@ mod tests {
         let expected = ModelChoice::Live { endpoint: "vllm".to_owned(), model: "Qwen/Qwen3-32B".to_owned() };
         assert_eq!(parse_choice("vllm/Qwen/Qwen3-32B"), Ok(expected));
         assert_eq!(parse_choice("scripted"), Ok(ModelChoice::Scripted));
+    }
+
+    #[test]
+    fn an_outside_agent_may_have_a_name_and_needs_no_key() {
+        let labels = |text: &str| parse_choice(text).map(|choice| (choice.label(), choice.is_external()));
+        assert_eq!(labels("external"), Ok(("external/agent".to_owned(), true)));
+        assert_eq!(labels("external/night-shift"), Ok(("external/night-shift".to_owned(), true)));
+        let catalog = Catalog::default();
+        let Ok(choice) = parse_choice("external") else { panic!("not read") };
+        assert!(catalog.knows(&choice).is_ok());
+        let Ok(model) = catalog.open(&choice, &|_| None) else { panic!("not opened") };
+        assert!(model.is_external() && !model.is_scripted());
+        assert_eq!(model.label(), "external/agent");
     }
 
     #[test]

@@ -185,6 +185,18 @@ pub enum ModelError {
         /// Whether it never began.
         before_it_ran: bool,
     },
+    /// No outside agent answered a request in time.
+    #[error(
+        "no agent answered the request {request} to `{endpoint}` within {waited_ms} ms: start one (`nightshift requests next`), or raise `deadline_s` of [external]"
+    )]
+    Expired {
+        /// `external/NAME`.
+        endpoint: String,
+        /// Id of the request.
+        request: String,
+        /// How long there was time for an answer, in milliseconds.
+        waited_ms: u64,
+    },
     /// Every model that was to be asked failed.
     #[error("none of the models answered: {}", told(errors))]
     NoneAnswered {
@@ -228,6 +240,7 @@ impl ModelError {
             Self::BadRequest { .. } => "model.bad_request",
             Self::ServerError { .. } => "model.server_error",
             Self::CommandFailed { .. } => "model.command_failed",
+            Self::Expired { .. } => "request.expired",
             Self::NoneAnswered { errors } => decisive(errors).map_or("model.unreachable", |error| error.code()),
             Self::NotBegun(failure) => &failure.code,
             Self::ScriptEnded { .. } => "model.script_ended",
@@ -258,6 +271,7 @@ impl ModelError {
             | Self::TooLarge { .. }
             | Self::Refused { .. }
             | Self::BadRequest { .. }
+            | Self::Expired { .. }
             | Self::ScriptEnded { .. }
             | Self::NoScript { .. } => false,
         }
@@ -301,6 +315,7 @@ impl ModelError {
             | Self::Misconfigured { .. }
             | Self::NotFound { .. }
             | Self::NotBegun(_)
+            | Self::Expired { .. }
             | Self::ScriptEnded { .. }
             | Self::NoScript { .. } => false,
         }
@@ -325,6 +340,7 @@ impl ModelError {
             | Self::Malformed { .. }
             | Self::BadRequest { .. }
             | Self::CommandFailed { .. }
+            | Self::Expired { .. }
             | Self::ServerError { .. } => true,
             Self::TooLarge { .. }
             | Self::Refused { .. }

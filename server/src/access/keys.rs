@@ -230,6 +230,11 @@ pub(crate) fn new_webhook_secret(random: &dyn Random) -> String {
     new_secret_of(random, "nsw_")
 }
 
+/// A new token of a lease on a request.
+pub(crate) fn new_request_lease(random: &dyn Random) -> String {
+    new_secret_of(random, "nsl_")
+}
+
 /// What is kept of a secret.
 pub(crate) fn secret_hash(secret: &str) -> String {
     blake3::hash(secret.as_bytes()).to_hex().to_string()

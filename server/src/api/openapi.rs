@@ -7,6 +7,7 @@ mod attempts;
 mod call;
 mod campaigns;
 mod operations;
+mod requests;
 mod runs;
 mod schemas;
 mod tables;
@@ -45,6 +46,7 @@ fn calls(schemas: &mut Schemas) -> Vec<Call> {
     calls.extend(workers::calls(schemas));
     calls.extend(team::calls(schemas));
     calls.extend(webhooks::calls(schemas));
+    calls.extend(requests::calls(schemas));
     calls.extend(operations::calls(schemas));
     calls
 }

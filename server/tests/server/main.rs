@@ -25,6 +25,7 @@ mod openapi;
 mod prune;
 mod quarantine;
 mod replicas;
+mod requests;
 mod runs;
 mod session;
 mod setup;

@@ -57,6 +57,7 @@ pub(crate) struct Wish {
     pub(crate) retention: Option<Duration>,
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) extra: Router,
+    pub(crate) request_deadline: std::time::Duration,
     pub(crate) attempts: Option<Arc<dyn AttemptIndex>>,
     /// What is read from the states of runs.
     pub(crate) view: ViewFn,
@@ -80,6 +81,7 @@ impl Default for Wish {
             pulse_ms: 200,
             sole: true,
             retention: None,
+            request_deadline: nightshift_server::DEFAULT_REQUEST_DEADLINE,
             otlp_endpoint: None,
             extra: Router::new(),
             attempts: None,
@@ -104,6 +106,7 @@ impl Wish {
             pulse_ms: self.pulse_ms,
             sole: self.sole,
             retention: self.retention,
+            request_deadline: self.request_deadline,
             otlp_endpoint: self.otlp_endpoint.clone(),
             name: "test".to_owned(),
             version: "0.0.0-test".to_owned(),

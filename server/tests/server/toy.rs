@@ -9,8 +9,8 @@ use nightshift_engine::clock::Clock;
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::workflow::{Command, StepOrder, Workflow, WorkflowError};
-use nightshift_optimizer::agent::{AgentPorts, AgentStep, AnsweredCall};
-use nightshift_protocol::api::{FreeDevice, FreeSlots, RunDigest, RunView};
+use nightshift_optimizer::agent::{AgentPorts, AgentStep, AnsweredCall, OutsideCall, OutsideOutcome, request_open};
+use nightshift_protocol::api::{FreeDevice, FreeSlots, RequestQuestion, RunDigest, RunView};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::budget::{Amount, Resource};
@@ -18,6 +18,7 @@ use nightshift_protocol::campaign::{ModelChoice, RunInput};
 use nightshift_protocol::machine::{DeviceOffer, DeviceUse, MachineFacts, Needs, Offers, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::{CompilerReport, Interval};
 use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::plan::Plan;
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepInput, StepKind, StepOutput};
 use nightshift_protocol::task::Target;
@@ -284,6 +285,8 @@ pub(crate) fn prepared_output() -> StepOutput {
 pub(crate) enum Behaviour {
     /// It asks its model, records the call and answers with a plan.
     Plans,
+    /// It has an outside agent answer, and plans when there is an answer.
+    AsksOutside,
     /// It never ends by itself.
     Hangs,
     /// It panics.
@@ -365,6 +368,10 @@ impl AgentExecutor for FakeAgents {
                 armed.1 = false;
                 Ok(StepOutput::TaskRejected { code: "x".to_owned(), message: "x".to_owned(), log: None })
             }
+            Behaviour::AsksOutside => {
+                armed.1 = false;
+                self.ask_outside(ports, &step).await
+            }
             Behaviour::Plans => {
                 let found = ports.find_call(step.run, step.step_key, 1, "request").await?;
                 let call = match found {
@@ -384,6 +391,36 @@ impl AgentExecutor for FakeAgents {
 }
 
 impl FakeAgents {
+    async fn ask_outside(&self, ports: &dyn AgentPorts, step: &AgentStep<'_>) -> Result<StepOutput, StepFailure> {
+        let question = RequestQuestion {
+            system: "You plan.".to_owned(),
+            user: "Plan it.".to_owned(),
+            earlier: Vec::new(),
+            schema: Some(json!({ "type": "object", "required": ["summary"] })),
+            form: None,
+            max_output_tokens: 100,
+        };
+        let call = OutsideCall {
+            run: step.run,
+            step_key: step.step_key,
+            turn: 1,
+            request_hash: "hash",
+            role: AgentRole::Planner,
+            model: "external/agent",
+            question,
+            fell_back: &[],
+        };
+        let request = ports.open_request(call).await?;
+        match request.outcome {
+            OutsideOutcome::Answered { answer, .. } => Ok(StepOutput::Planned {
+                plan: Plan { summary: answer.text, subtasks: Vec::new(), correctness_risks: Vec::new() },
+                calls: Vec::new(),
+            }),
+            OutsideOutcome::Open { wait_ms } => Err(request_open(&request.id, "external/agent", wait_ms)),
+            OutsideOutcome::Expired { .. } => Err(StepFailure::fatal("request.expired", "no agent answered")),
+        }
+    }
+
     async fn ask(&self, ports: &dyn AgentPorts, step: &AgentStep<'_>) -> Result<ModelCallSummary, StepFailure> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let (prompt, reply) = (b"a prompt".to_vec(), b"a reply".to_vec());

@@ -304,7 +304,10 @@ async fn requests_are_listed_newest_first_and_go_with_their_run(bench: Bench) {
     let (first_run, second_run) = (bench.run().await, bench.run().await);
     let first = bench.open(&first_run, "plan", AgentRole::Planner).await;
     let second = bench.open(&second_run, "plan", AgentRole::Planner).await;
-    bench.lease_one(RequestFilter { run: Some(first_run.clone()), ..RequestFilter::default() }, "one", 1_000).await.unwrap();
+    bench
+        .lease_one(RequestFilter { run: Some(first_run.clone()), ..RequestFilter::default() }, "one", 1_000)
+        .await
+        .unwrap();
     bench.answer(&first.id, "one", "a plan").await.unwrap();
     let list = async |filter: RequestFilter, waiting: bool, page: PageRequest| {
         let listed = bench.store.list_requests(&filter, waiting, &page, bench.now()).await.unwrap();

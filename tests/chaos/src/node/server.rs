@@ -97,6 +97,7 @@ pub(super) async fn run(options: Options, end: CancellationToken) -> anyhow::Res
         pulse_ms: PULSE_MS,
         sole: store.kind() == "sqlite",
         retention: None,
+        request_deadline: nightshift_server::DEFAULT_REQUEST_DEADLINE,
         otlp_endpoint: None,
         name: options.name,
         version: "chaos".to_owned(),
