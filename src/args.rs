@@ -9,6 +9,7 @@ mod mcp;
 mod models;
 mod optimize;
 mod prompts;
+mod requests;
 mod reward;
 mod verify;
 
@@ -40,6 +41,9 @@ pub(crate) use mcp::{Mcp, McpCommand, McpInstall, McpServe};
 pub(crate) use models::ModelFlags;
 pub(crate) use optimize::Optimize;
 pub(crate) use prompts::{Prompts, PromptsCommand};
+pub(crate) use requests::{
+    Requests, RequestsAnswer, RequestsCommand, RequestsList, RequestsNext, RequestsRelease, RequestsServe, RequestsTake,
+};
 pub(crate) use reward::{ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards};
 pub(crate) use verify::Verify;
 
@@ -170,6 +174,8 @@ pub(crate) enum Command {
     Release(Release),
     /// Make, list and end tokens of the server
     Token(Token),
+    /// Take and answer the open model calls of campaigns that ask the model `external`
+    Requests(Requests),
     /// Make, list and end links by which others read a campaign or a run
     Share(Share),
     /// Write a campaign with everything about it to one file, or training rows to a folder

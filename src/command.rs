@@ -25,6 +25,7 @@ mod prompts;
 mod prune;
 mod reject;
 mod release;
+mod requests;
 mod resume;
 mod retry;
 mod reward;
@@ -71,6 +72,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Drain(args) => drain::run(context, args).await,
         Command::Release(args) => release::run(context, args).await,
         Command::Token(args) => token::run(context, args.command).await,
+        Command::Requests(args) => requests::run(context, args.command).await,
         Command::Share(args) => share::run(context, args.command).await,
         Command::Export(args) => export::run(context, args).await,
         Command::Reward(args) => reward::run(context, args).await,

@@ -102,6 +102,7 @@ fn default_hint(code: &str) -> Option<&'static str> {
         "token.not_found" => "`nightshift token list` shows the tokens",
         "worker.not_found" => "`nightshift list workers` shows the workers",
         "campaign.not_found" => "`nightshift list` shows the campaigns",
+        "request.not_found" => "`nightshift requests list --all` shows the requests",
         "run.not_found" => "`nightshift list runs` shows the runs",
         _ => return None,
     })

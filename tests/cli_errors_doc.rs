@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use sources::{SHIPPED, root, sources};
 
 /// First segments of codes.
-const AREAS: [&str; 46] = [
+const AREAS: [&str; 47] = [
     "access",
     "agent",
+    "answer",
     "archive",
     "artifact",
     "attempt",

@@ -14,6 +14,7 @@ mod error;
 mod exports;
 mod live;
 mod operations;
+mod requests;
 mod runs;
 mod scores;
 mod session;

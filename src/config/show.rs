@@ -5,8 +5,9 @@ use figment::{Figment, Profile, Provider};
 use serde::Serialize;
 
 /// Keys that may be absent, so that `config show` names them too.
-const OPTIONAL: [&str; 24] = [
+const OPTIONAL: [&str; 25] = [
     "database.url",
+    "external.deadline_s",
     "knowledge.folder",
     "prices",
     "prompts",

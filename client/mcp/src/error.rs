@@ -57,6 +57,9 @@ impl From<ApiError> for ToolError {
             ),
             "access.role_needed" => Some("ask the user for a token of that role; do not try again with this one"),
             "run.not_found" => Some("list_runs shows the runs"),
+            "request.lease_lost" | "request.answered" | "request.expired" | "request.cancelled" => {
+                Some("ask for another one with next_request")
+            }
             "campaign.not_found" => Some("list_campaigns shows the campaigns"),
             _ => None,
         };

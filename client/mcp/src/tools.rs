@@ -1,6 +1,7 @@
 //! The tools, in the order in which clients list them.
 
 mod add_note;
+mod answer_request;
 mod cancel_verification;
 mod control_run;
 mod create_campaign;
@@ -13,6 +14,9 @@ mod list_campaigns;
 mod list_notes;
 mod list_runs;
 mod list_tasks;
+mod next_request;
+mod read_request;
+mod release_request;
 mod search_history;
 mod signal_run;
 mod verify_program;
@@ -42,6 +46,10 @@ pub(crate) fn all() -> Vec<Entry> {
         Entry::of::<control_run::ControlRun>(),
         Entry::of::<signal_run::SignalRun>(),
         Entry::of::<add_note::AddNote>(),
+        Entry::of::<next_request::NextRequestTool>(),
+        Entry::of::<read_request::ReadRequest>(),
+        Entry::of::<answer_request::AnswerRequestTool>(),
+        Entry::of::<release_request::ReleaseRequestTool>(),
     ]
 }
 

@@ -134,6 +134,30 @@ pub struct RequestQuestion {
     pub max_output_tokens: u32,
 }
 
+impl RequestQuestion {
+    /// The question as one Markdown text: rules, messages in their order, and what the answer has to contain.
+    #[must_use]
+    pub fn to_markdown(&self) -> String {
+        let mut parts = vec![format!("# System\n\n{}", self.system), format!("# User\n\n{}", self.user)];
+        for turn in &self.earlier {
+            parts.push(format!("# Your earlier answer\n\n{}", turn.assistant));
+            parts.push(format!("# User\n\n{}", turn.user));
+        }
+        let wanted = match (&self.schema, self.form) {
+            (Some(schema), _) => {
+                Some(format!("Exactly one JSON object that satisfies this schema:\n\n```json\n{schema:#}\n```"))
+            }
+            (None, Some(CandidateForm::Native)) => Some("One program in one closed fenced code block.".to_owned()),
+            (None, Some(CandidateForm::Torch)) => {
+                Some("One Python program in one closed fenced code block.".to_owned())
+            }
+            (None, None) => None,
+        };
+        parts.extend(wanted.map(|wanted| format!("# What your answer has to contain\n\n{wanted}")));
+        parts.join("\n\n")
+    }
+}
+
 /// Answer to `GET /requests/{id}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

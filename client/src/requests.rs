@@ -1,0 +1,72 @@
+//! Requests: open model calls that an outside agent takes and answers.
+
+use std::time::Duration;
+
+use nightshift_protocol::api::{
+    AnswerRequest, ExtendRequest, LeasedRequest, NextRequest, Page, ReleaseRequest, RequestAnswered, RequestDetail,
+    RequestView,
+};
+use nightshift_protocol::id::{CampaignId, RequestId, RunId};
+use reqwest::{Method, StatusCode};
+
+use crate::error::ClientError;
+use crate::transport::{Client, LONG_POLL_GRACE};
+
+impl Client {
+    /// Requests that wait for an answer, newest first; with `all` also those that do not any more.
+    pub async fn requests(
+        &self,
+        campaign: Option<&CampaignId>,
+        run: Option<&RunId>,
+        all: bool,
+        limit: Option<u32>,
+        before: Option<&str>,
+    ) -> Result<Page<RequestView>, ClientError> {
+        let query = [
+            ("campaign", campaign.map(ToString::to_string)),
+            ("run", run.map(ToString::to_string)),
+            ("all", all.then(|| "true".to_owned())),
+            ("limit", limit.map(|limit| limit.to_string())),
+            ("before", before.map(str::to_owned)),
+        ];
+        self.get(self.url(&["requests"], &query)).await
+    }
+
+    /// One request with what it asks.
+    pub async fn model_request(&self, id: &RequestId) -> Result<RequestDetail, ClientError> {
+        self.get(self.url(&["requests", id.as_str()], &[])).await
+    }
+
+    /// Leases the oldest open request that fits. With none open, the server holds the call for up to `wish.wait_ms`.
+    pub async fn next_request(&self, wish: &NextRequest) -> Result<Option<LeasedRequest>, ClientError> {
+        let url = self.url(&["requests", "next"], &[]);
+        let timeout = Duration::from_millis(wish.wait_ms).saturating_add(LONG_POLL_GRACE);
+        let request = self.request(Method::POST, url).timeout(timeout).json(wish);
+        let (status, body) = self.send(request).await?;
+        if status == StatusCode::NO_CONTENT {
+            return Ok(None);
+        }
+        serde_json::from_slice(&body).map(Some).map_err(|error| ClientError::NotUnderstood {
+            address: self.address(),
+            status: status.as_u16(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Answers a request under a lease. The same answer again is fine.
+    pub async fn answer_request(&self, id: &RequestId, answer: &AnswerRequest) -> Result<RequestAnswered, ClientError> {
+        self.post(self.url(&["requests", id.as_str(), "answer"], &[]), answer).await
+    }
+
+    /// Moves the end of a lease to so many seconds from now.
+    pub async fn extend_request(&self, id: &RequestId, lease: &str, lease_s: u32) -> Result<RequestView, ClientError> {
+        let wish = ExtendRequest { lease: lease.to_owned(), lease_s };
+        self.post(self.url(&["requests", id.as_str(), "extend"], &[]), &wish).await
+    }
+
+    /// Gives a request back to other agents.
+    pub async fn release_request(&self, id: &RequestId, lease: &str) -> Result<(), ClientError> {
+        let wish = ReleaseRequest { lease: lease.to_owned() };
+        self.tell(self.url(&["requests", id.as_str(), "release"], &[]), &wish).await
+    }
+}
