@@ -60,7 +60,9 @@ const AREAS: [&str; 47] = [
     "screen",
 ];
 /// Texts of that form that are no codes: keys of the configuration, names of files, attributes of spans.
-const NO_CODES: [&str; 40] = [
+const NO_CODES: [&str; 42] = [
+    "answer.md",
+    "request.json",
     "campaign.id",
     "config.toml",
     "device.index",

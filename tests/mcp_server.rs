@@ -35,7 +35,8 @@ const WORKER: &str = "the-worker-of-this-test";
 /// Most bytes of an answer for which nothing larger was asked.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// Tools that spend, change or end something on a server.
-const CHANGING: [&str; 4] = ["create_campaign", "control_run", "signal_run", "add_note"];
+const CHANGING: [&str; 7] =
+    ["create_campaign", "control_run", "signal_run", "add_note", "next_request", "answer_request", "release_request"];
 /// Longest time that a socket is read.
 const MAX_READ: Duration = Duration::from_secs(30);
 
@@ -148,6 +149,7 @@ async fn a_viewer_is_offered_no_tool_that_spends_or_ends_and_cannot_call_one() {
             ("signal_run", json!({"run": site.run, "signal": "hint", "text": "x", "idempotency_key": "1"})),
             ("add_note", json!({"run": site.run, "text": "x"})),
             ("create_campaign", json!({"task": "row_softmax", "model": "a/b", "idempotency_key": "1"})),
+            ("next_request", json!({"wait_s": 0})),
         ];
         for (tool, arguments) in refused {
             let said = agent.refusal(tool, arguments).await;

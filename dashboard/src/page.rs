@@ -14,6 +14,7 @@ pub(crate) mod glossary;
 pub(crate) mod health;
 pub(crate) mod models;
 pub(crate) mod parts;
+pub(crate) mod requests;
 pub(crate) mod retrieved;
 pub(crate) mod run;
 #[cfg(test)]

@@ -8,9 +8,9 @@ mod runs;
 mod usage;
 
 use axum::response::Response;
-use futures::future::try_join3;
+use futures::future::{join, try_join3};
 use leptos::prelude::*;
-use nightshift_protocol::api::{CampaignDetail, CampaignResults, RunSummary, precision_policies};
+use nightshift_protocol::api::{CampaignDetail, CampaignResults, RequestView, RunSummary, precision_policies};
 use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
@@ -24,6 +24,7 @@ use crate::format::{count, counted, milliseconds, speedup, when, words};
 use crate::meter;
 use crate::page::failure::{PageError, Path};
 use crate::page::parts::on_page_only;
+use crate::page::requests;
 use crate::page::short_id::{self, Kind};
 use crate::report;
 use crate::shell::{Live, Page, Section, model_label};
@@ -55,8 +56,14 @@ async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let client = &visitor.client;
     let (detail, results, health) =
         try_join3(client.campaign(&id), client.campaign_results(&id, places), client.health()).await?;
-    let outcomes = outcome::read(client, &detail).await;
-    Ok(page(&address, &detail, &results, &outcomes, health.now, &visitor.who))
+    let asked = async {
+        if detail.summary.runs.unfinished() == 0 {
+            return Vec::new();
+        }
+        requests::waiting(client, Some(&id), None).await
+    };
+    let (outcomes, asked) = join(outcome::read(client, &detail), asked).await;
+    Ok(page(&address, &detail, &results, (&outcomes, &asked), health.now, &visitor.who))
 }
 
 /// The page, as it is at `now`.
@@ -64,7 +71,7 @@ fn page(
     address: &Address,
     detail: &CampaignDetail,
     results: &CampaignResults,
-    outcomes: &[Outcome],
+    (outcomes, asked): (&[Outcome], &[RequestView]),
     now: TimestampMs,
     who: &Who,
 ) -> Page {
@@ -89,6 +96,7 @@ fn page(
             </p>
             {on_page_only(actions::of_campaign(who, summary).into_any())}
             {awaiting(&detail.runs)}
+            {requests::section(asked).map(on_page_only)}
             {cards(detail, outcomes, now).into_any()}
             {results::results(outcomes).into_any()}
             {mixed_policies(&detail.runs)}

@@ -6,15 +6,16 @@ mod state;
 mod steps;
 
 use axum::response::Response;
-use futures::future::{join, try_join};
+use futures::future::{join3, try_join};
 use leptos::prelude::*;
-use nightshift_protocol::api::{Retrieval, RunDetail, StepView};
+use nightshift_protocol::api::{RequestView, Retrieval, RunDetail, StepView};
 use nightshift_protocol::id::RunId;
 
 pub(crate) use self::state::stopped;
 use super::campaign_name::campaign_name;
 use super::failure::{PageError, Path};
-use super::parts::{Section as Part, sections};
+use super::parts::{Section as Part, on_page_only, sections};
+use super::requests;
 use super::short_id::{self, Kind};
 use crate::markup::visible;
 use crate::shell::{Live, Page, Section};
@@ -38,8 +39,14 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
 async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let (detail, steps) = load(visitor, id).await?;
     let campaign = campaign_name(&visitor.client, &detail.summary.campaign);
-    let (campaign, retrievals) = join(campaign, planned_with(visitor, &detail)).await;
-    Ok(page(&detail, &steps, &retrievals, &campaign, &visitor.who))
+    let asked = async {
+        if detail.summary.status.is_final() {
+            return Vec::new();
+        }
+        requests::waiting(&visitor.client, None, Some(&detail.summary.id)).await
+    };
+    let (campaign, retrievals, asked) = join3(campaign, planned_with(visitor, &detail), asked).await;
+    Ok(page(&detail, &steps, &retrievals, &asked, &campaign, &visitor.who))
 }
 
 /// `GET /runs/{id}/report.html`: the page as one file.
@@ -75,7 +82,14 @@ async fn planned_with(visitor: &Visitor, detail: &RunDetail) -> Vec<Retrieval> {
 }
 
 /// The page.
-fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval], campaign: &str, who: &Who) -> Page {
+fn page(
+    detail: &RunDetail,
+    steps: &[StepView],
+    retrievals: &[Retrieval],
+    asked: &[RequestView],
+    campaign: &str,
+    who: &Who,
+) -> Page {
     let summary = &detail.summary;
     let live = if summary.status.is_final() { Live::Still } else { Live::Run(summary.id.to_string()) };
     let all = [
@@ -89,9 +103,10 @@ fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval], campai
     let parts =
         all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect();
     let (top, body) = (state::head(detail, who), sections(parts));
+    let asked = requests::section(asked).map(on_page_only);
     // Runs of one task are told apart in the tabs of a browser, too.
     let title = format!("{}, run {}", visible(&summary.digest.task), summary.id.short());
-    Page::new(title, view! { {top}{body} })
+    Page::new(title, view! { {top}{asked}{body} })
         .section(Section::Campaigns)
         .crumb("Campaigns", "/")
         .crumb(visible(campaign), format!("/campaigns/{}", summary.campaign))

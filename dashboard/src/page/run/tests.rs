@@ -5,7 +5,7 @@ use crate::page::sample::Sample;
 use crate::report;
 
 fn html(detail: &RunDetail, steps: &[StepView]) -> String {
-    report::with_links(page(detail, steps, &[], "Night", &Who::default()))
+    report::with_links(page(detail, steps, &[], &[], "Night", &Who::default()))
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! Open requests: which runs wait for an agent outside of Nightshift, and which agent works on them.
+
+use leptos::prelude::*;
+use nightshift_client::Client;
+use nightshift_protocol::api::{RequestState, RequestView};
+use nightshift_protocol::id::{CampaignId, RunId};
+
+use crate::format::moment;
+use crate::markup::visible;
+use crate::page::parts::{Cell, table, words};
+
+/// Most requests that a page shows.
+const MAX_SHOWN: u32 = 50;
+
+/// The requests that wait for an answer; none where they cannot be read.
+pub(crate) async fn waiting(client: &Client, campaign: Option<&CampaignId>, run: Option<&RunId>) -> Vec<RequestView> {
+    let found = client.requests(campaign, run, false, Some(MAX_SHOWN), None).await;
+    found.map(|page| page.items).unwrap_or_default()
+}
+
+/// The table of requests; nothing without any.
+pub(crate) fn section(requests: &[RequestView]) -> Option<AnyView> {
+    if requests.is_empty() {
+        return None;
+    }
+    let rows: Vec<Vec<Cell>> = requests.iter().map(row).collect();
+    let head = ["Request", "Run", "Step", "Role", "State", "Held by", "Since", "Deadline"];
+    Some(
+        view! {
+            <section id="requests">
+                <h2>"Open requests"</h2>
+                <p class="quiet">"These model calls wait for an agent outside of Nightshift: nightshift requests next takes one."</p>
+                {table(&head, &rows)}
+            </section>
+        }
+        .into_any(),
+    )
+}
+
+fn row(request: &RequestView) -> Vec<Cell> {
+    let state = request.state.as_str();
+    let holder = request.holder.as_deref().filter(|_| request.state == RequestState::Leased);
+    vec![
+        Cell::Code(request.id.short().to_owned()),
+        Cell::Link(format!("/runs/{}", request.run), request.run.short().to_owned()),
+        Cell::Code(request.step_key.clone()),
+        Cell::Text(request.role.as_str().to_owned()),
+        Cell::Tag(state.to_owned(), words(state)),
+        Cell::Text(holder.map_or_else(|| "no agent".to_owned(), |holder| visible(holder).into_owned())),
+        Cell::Text(moment(request.created_at)),
+        Cell::Text(moment(request.deadline)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::models::AgentRole;
+    use nightshift_protocol::time::TimestampMs;
+
+    use super::*;
+    use crate::report;
+    use crate::shell::Page;
+
+    fn id<T: std::str::FromStr>(prefix: &str) -> T
+    where
+        T::Err: std::fmt::Display,
+    {
+        format!("{prefix}{}", "7".repeat(32)).parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn who_waits_for_what_is_shown_with_nothing_of_it_alive() {
+        let request = RequestView {
+            id: id("req_"),
+            campaign: id("cmp_"),
+            run: id("run_"),
+            step_key: "subtask1/attempt2/write_code".to_owned(),
+            turn: 1,
+            role: AgentRole::Coder,
+            model: "external/agent".to_owned(),
+            state: RequestState::Leased,
+            created_at: TimestampMs(0),
+            deadline: TimestampMs(86_400_000),
+            holder: Some("<b>one</b>".to_owned()),
+            leased_until: Some(TimestampMs(900_000)),
+            answered_at: None,
+            answered_with: None,
+        };
+        let html = report::with_links(Page::new("x", view! { {section(&[request])} }));
+        for part in
+            ["Open requests", "subtask1/attempt2/write_code", "coder", "1970-01-02 00:00:00 UTC", "&lt;b&gt;one"]
+        {
+            assert!(html.contains(part), "{part}");
+        }
+        assert!(section(&[]).is_none());
+    }
+}

@@ -1,0 +1,233 @@
+//! A campaign whose models are an outside agent: it answers by the command line and by a folder of files, the server is
+//! killed in between, and nothing is lost or done twice.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
+
+#[path = "support/binary.rs"]
+mod binary;
+#[path = "support/serving.rs"]
+#[expect(dead_code, reason = "other tests look for a browser")]
+mod serving;
+#[path = "support/tiny_task.rs"]
+mod tiny_task;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use binary::{expect_exit, json_lines, nightshift};
+use serde_json::{Value, json};
+use serving::Serving;
+
+/// Longest time that anything here is waited for.
+const LIMIT: Duration = Duration::from_mins(2);
+
+fn json(data_dir: &Path, args: &[&str], code: i32) -> Value {
+    let mut lines = json_lines(&expect_exit(nightshift(data_dir).args(args).arg("--json"), code));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    lines.remove(0)
+}
+
+/// Starts the campaign and gives its run.
+fn begin(data_dir: &Path, task: &Path) -> (Child, String) {
+    let mut command = nightshift(data_dir);
+    command.arg("run").arg(task).args(["--model", "external", "--max-attempts", "1", "--allow-unsandboxed", "--exit"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts");
+    let began = Instant::now();
+    loop {
+        assert!(began.elapsed() < LIMIT, "no request was opened");
+        let output = nightshift(data_dir).args(["requests", "list", "--json"]).output().unwrap();
+        let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if let Some(run) = listed[0]["run"].as_str() {
+            return (child, run.to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn until_completed(data_dir: &Path, run: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let detail = json(data_dir, &["show", run], 0);
+        match detail["summary"]["status"].as_str() {
+            Some("completed") => return detail,
+            Some("running") => {}
+            other => panic!("{other:?}: {}", detail["summary"]),
+        }
+        assert!(began.elapsed() < LIMIT, "the run does not end: {}", detail["summary"]);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The answer to a question: the prepared replies of the task, completed where the schema wants more.
+fn reply(task: &Path, request: &Value) -> String {
+    match request["request"]["role"].as_str().unwrap() {
+        "planner" => {
+            let subtask = json!({
+                "title": "gaussian", "scope": ["gaussian"], "fusion_boundary": "the whole program",
+                "contract": {"inputs": [], "outputs": []}, "methods": ["one pass"], "expected_bottleneck": "compute",
+                "risk": "none", "time_share": null, "expected_gain": null, "target_speedup": null,
+            });
+            json!({"summary": "Fewer passes.", "subtasks": [subtask], "correctness_risks": []}).to_string()
+        }
+        "coder" => std::fs::read_to_string(task.join("replies/subtask1.attempt1.write_code.md")).unwrap(),
+        "verifier" => json!({
+            "bound": "compute", "critical_issue": "none", "modification": "stop here", "metrics": [],
+            "expected_gain": null, "route": "stop", "repeat_reason": null,
+        })
+        .to_string(),
+        other => panic!("nobody answers for the {other}: {request}"),
+    }
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Answers until the run is over: by the command line. The judge is not asked by `stitch` without a GPU rubric of its own.
+fn answer_all(data_dir: &Path, folder: &Path, task: &Path, run: &str) -> usize {
+    let began = Instant::now();
+    let mut answered = 0;
+    loop {
+        assert!(began.elapsed() < LIMIT, "the run does not end");
+        let output =
+            nightshift(data_dir).args(["requests", "next", "--of", run, "--wait", "1", "--json"]).output().unwrap();
+        let taken: Value = serde_json::from_slice(&output.stdout).unwrap();
+        if taken["error"]["code"] == "request.none" {
+            let status = json(data_dir, &["show", run], 0)["summary"]["status"].clone();
+            if status == "completed" {
+                return answered;
+            }
+            continue;
+        }
+        let (id, lease) = (taken["request"]["id"].as_str().unwrap(), taken["lease"].as_str().unwrap());
+        let file = write(folder, "answer.txt", &answer_of(task, &taken));
+        let args = ["requests", "answer", id, "--lease", lease, "--file", file.to_str().unwrap()];
+        json(data_dir, &args, 0);
+        answered += 1;
+    }
+}
+
+/// As [`reply`], with a rating for the judge.
+fn answer_of(task: &Path, taken: &Value) -> String {
+    if taken["request"]["role"] != "judge" {
+        return reply(task, taken);
+    }
+    let mut rating = serde_json::Map::new();
+    for name in taken["question"]["schema"]["required"].as_array().unwrap() {
+        let value = match name.as_str().unwrap() {
+            "major_hacking" => json!(false),
+            "reasons" => json!(["It does what was asked for."]),
+            _ => json!(4),
+        };
+        rating.insert(name.as_str().unwrap().to_owned(), value);
+    }
+    Value::Object(rating).to_string()
+}
+
+#[test]
+fn an_outside_agent_answers_a_campaign_and_a_killed_server_loses_and_doubles_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let task = tiny_task::write(folder.path(), "gaussian", &[2]);
+    let (mut server, run) = begin(&data_dir, &task);
+
+    let taken = json(&data_dir, &["requests", "next", "--of", &run, "--holder", "agent one"], 0);
+    assert_eq!(taken["request"]["role"], "planner");
+    assert!(taken["question"]["user"].as_str().unwrap().contains("gaussian"));
+    assert_eq!(json(&data_dir, &["requests", "next", "--of", &run], 4)["error"]["code"], "request.none");
+    // Kills it between the request and its answer.
+    server.kill().unwrap();
+    server.wait().unwrap();
+
+    let served = Serving::on(&data_dir, &[]);
+    let listed = json(&data_dir, &["requests", "list"], 0);
+    assert_eq!((listed[0]["state"].as_str(), listed[0]["holder"].as_str()), (Some("leased"), Some("agent one")));
+    let (id, lease) = (taken["request"]["id"].as_str().unwrap(), taken["lease"].as_str().unwrap());
+    let answer = |text: &str, code: i32| {
+        let file = write(folder.path(), "answer.txt", text);
+        json(&data_dir, &["requests", "answer", id, "--lease", lease, "--file", file.to_str().unwrap()], code)
+    };
+    assert_eq!(answer("I would rather not.", 4)["error"]["code"], "answer.not_json");
+    assert_eq!(answer(&"x".repeat(10 * 1024 * 1024), 4)["error"]["code"], "answer.too_large");
+    let plan = reply(&task, &taken);
+    assert_eq!(answer(&plan, 0)["repeated"], false);
+    assert_eq!(answer(&plan, 0)["repeated"], true);
+    assert_eq!(answer("{\"summary\": \"another\"}", 4)["error"]["code"], "request.answered");
+
+    answer_all(&data_dir, folder.path(), &task, &run);
+    let detail = until_completed(&data_dir, &run);
+    assert_eq!(detail["view"]["attempts"][0]["calls"][0]["model"], "external/agent");
+    assert_eq!(detail["view"]["best_attempt"], 1);
+    let events = json_lines(&expect_exit(nightshift(&data_dir).args(["logs", &run, "--json"]), 0));
+    let mut completed: Vec<&str> = events
+        .iter()
+        .filter(|event| event["kind"] == "step_completed")
+        .map(|event| event["step_key"].as_str().unwrap())
+        .collect();
+    let all = completed.len();
+    completed.sort_unstable();
+    completed.dedup();
+    assert_eq!(completed.len(), all, "every step is committed once");
+    let asked = json(&data_dir, &["requests", "list", "--all"], 0);
+    assert!(asked.as_array().unwrap().iter().all(|request| request["state"] == "answered"), "{asked}");
+    drop(served);
+}
+
+#[test]
+fn a_folder_of_files_is_enough_for_an_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let task = tiny_task::write(folder.path(), "gaussian", &[2]);
+    let (mut server, run) = begin(&data_dir, &task);
+    let asked = folder.path().join("asked");
+    let mut serving = nightshift(&data_dir)
+        .args(["requests", "serve"])
+        .arg(&asked)
+        .args(["--of", &run])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let began = Instant::now();
+    let mut refused = false;
+    loop {
+        assert!(began.elapsed() < LIMIT, "the run does not end");
+        let folders = std::fs::read_dir(&asked).into_iter().flatten().flatten().map(|entry| entry.path());
+        for request in folders.filter(|path| path.join("request.json").is_file()) {
+            let text = std::fs::read_to_string(request.join("request.json")).unwrap_or_default();
+            let Ok(taken) = serde_json::from_str::<Value>(&text) else { continue };
+            let spoken = request.join("answer.md").exists();
+            if !refused && !spoken {
+                refused = request.join("refused.md").exists();
+                if !refused {
+                    put(&request, "no answer");
+                }
+            } else if !spoken {
+                put(&request, &answer_of(&task, &taken));
+            }
+        }
+        if server.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    assert!(refused, "the reason of a refusal is a file");
+    let detail = json(&data_dir, &["show", &run], 0);
+    assert_eq!(detail["summary"]["status"], "completed");
+}
+
+/// Writes an answer under another name first, as the documentation asks for. The folder may be gone by then.
+fn put(request: &Path, text: &str) {
+    let draft = request.join("draft.md");
+    if std::fs::write(&draft, text).is_ok() {
+        let _gone = std::fs::rename(&draft, request.join("answer.md"));
+    }
+}
