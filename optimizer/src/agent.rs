@@ -44,8 +44,9 @@ pub use self::outside::{OutsideCall, OutsideOutcome, OutsideRequest, REQUEST_OPE
 pub use self::plan::{MAX_SUBTASKS, PlanProblem, validate_plan};
 pub use self::rehearsal::{Rehearsal, RehearsedStep, rehearse};
 
-/// Limit of a reply in tokens, when nothing else is configured: room for reasoning and a long program.
-pub const DEFAULT_MAX_OUTPUT_TOKENS: u32 = 32_768;
+/// Limit of a reply in tokens, when nothing else is configured: room for reasoning and a long program. The Claude 4.5
+/// models accept no more; newer hosted models accept 128,000.
+pub const DEFAULT_MAX_OUTPUT_TOKENS: u32 = 64_000;
 
 /// What the agents need of the world.
 #[async_trait]
@@ -113,6 +114,8 @@ pub struct AnsweredCall<'a> {
     pub prompt: Vec<u8>,
     /// The reply.
     pub reply: Vec<u8>,
+    /// The reasoning, where the provider gives it: the artifact that the summary names.
+    pub reasoning: Option<Vec<u8>>,
     /// What had been set aside for it and is free again.
     pub released: Vec<Amount>,
     /// What it used up.

@@ -1,10 +1,10 @@
 //! Language models behind one trait.
 //!
-//! Two wire formats are spoken here, over `reqwest` and `eventsource-stream`: chat completions as most servers offer
-//! them, and Anthropic's messages. A general client crate was tried on paper and left out: it hides the `Retry-After`
+//! Three wire formats are spoken here, over `reqwest` and `eventsource-stream`: chat completions as most servers offer
+//! them, `OpenAI`'s responses, and Anthropic's messages. A general client crate was tried on paper and left out: it hides the `Retry-After`
 //! header, the bytes on the wire and the moment at which they arrive, and these are what decides between a reply that
 //! was cut off, a server that is busy, and one that is gone. A campaign that runs unattended has to tell them apart.
-//! A third way is a program of this machine that reads the prompt and writes the reply. A fourth is an agent outside of
+//! Another way is a program of this machine that reads the prompt and writes the reply, and another an agent outside of
 //! Nightshift, whose calls are stored as requests.
 //!
 //! What is in this module: [`Catalog`] knows the endpoints and opens models; [`Model`] answers one request, with bounded
@@ -28,11 +28,13 @@ mod live;
 mod price;
 mod probe;
 mod record;
+mod responses;
 mod retry;
 mod retry_after;
 mod scripted;
 mod stream;
 mod transport;
+mod usage;
 
 pub use self::catalog::{Catalog, InvalidModelName, KeyLookup, SCRIPTED, parse_chain, parse_choice};
 pub use self::command::{CommandConfig, CommandKind};
@@ -44,10 +46,14 @@ pub use self::probe::ProbeReport;
 pub use self::record::{RecordError, Recorder};
 pub use self::retry::{IN_CALL_TRIES, MAX_IN_CALL_WAIT};
 pub use self::scripted::ScriptedModel;
+pub use self::usage::TokenUsage;
 pub use nightshift_protocol::model_call::StopCause;
 
 /// Longest reply that is accepted, in bytes of text.
 pub const MAX_REPLY_BYTES: usize = 2 * 1024 * 1024;
+
+/// Most bytes of reasoning that are kept of one call; what comes after them is left out.
+pub const MAX_REASONING_BYTES: usize = 256 * 1024;
 
 /// One question to a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +62,9 @@ pub struct ModelRequest {
     pub system: String,
     /// The first message.
     pub user: String,
+    /// Bytes at the beginning of `user` that other calls of the same run begin with too, for providers that cache prompts;
+    /// 0 for none. On a character boundary.
+    pub stable_user_bytes: usize,
     /// Earlier turns: what the model answered and what it is told next.
     pub earlier: Vec<(String, String)>,
     /// Limit of the reply, in tokens.
@@ -73,10 +82,10 @@ pub struct ModelRequest {
 pub struct ModelReply {
     /// The text, without separate reasoning.
     pub text: String,
-    /// Tokens of the request, when the endpoint said so.
-    pub input_tokens: Option<u64>,
-    /// Tokens of the reply, when the endpoint said so.
-    pub output_tokens: Option<u64>,
+    /// The reasoning, or a summary of it, where the endpoint gives one; at most [`MAX_REASONING_BYTES`] and a note.
+    pub reasoning: Option<String>,
+    /// Tokens of the call, as far as the endpoint reports them.
+    pub tokens: TokenUsage,
     /// From the request to the last byte of the try that succeeded, in milliseconds.
     pub latency_ms: u64,
     /// Why the reply ended.
@@ -95,6 +104,11 @@ pub trait Model: Send + Sync {
     /// Whether an agent outside of Nightshift answers, by a request that is stored.
     fn is_external(&self) -> bool {
         false
+    }
+
+    /// Returns the limit of a reply in tokens that the model is given when `wanted` are asked for.
+    fn output_limit(&self, wanted: u32) -> u32 {
+        wanted
     }
 
     /// Answers one request. The meter is asked before each try that costs something.

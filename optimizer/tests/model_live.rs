@@ -18,6 +18,8 @@ mod examples;
 mod fixture;
 #[path = "model_live/prompts.rs"]
 mod prompts;
+#[path = "model_live/reasoning.rs"]
+mod reasoning;
 #[path = "model_live/server.rs"]
 mod server;
 #[path = "model_live/stages.rs"]

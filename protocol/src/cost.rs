@@ -18,8 +18,14 @@ pub struct RoleCost {
     pub calls: u32,
     /// Tokens of the prompts, as far as they are known.
     pub input_tokens: u64,
+    /// Tokens of the prompts that came from the providers' caches; none when no call's endpoint said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_input_tokens: Option<u64>,
     /// Tokens of the replies, as far as they are known.
     pub output_tokens: u64,
+    /// Tokens of the replies that were reasoning; none when no call's endpoint said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_tokens: Option<u64>,
     /// Calls whose endpoint did not say how many tokens they took; those of a script take none.
     pub uncounted_calls: u32,
     /// Price in millionths of a US dollar, as far as it is known.
@@ -37,6 +43,8 @@ impl RoleCost {
         self.calls = self.calls.saturating_add(1);
         self.input_tokens = self.input_tokens.saturating_add(call.input_tokens.unwrap_or(0));
         self.output_tokens = self.output_tokens.saturating_add(call.output_tokens.unwrap_or(0));
+        self.cached_input_tokens = known_sum(self.cached_input_tokens, call.cached_input_tokens);
+        self.reasoning_tokens = known_sum(self.reasoning_tokens, call.reasoning_tokens);
         let uncounted = !call.scripted && (call.input_tokens.is_none() || call.output_tokens.is_none());
         self.uncounted_calls = self.uncounted_calls.saturating_add(u32::from(uncounted));
         self.price_microusd = self.price_microusd.saturating_add(call.price_microusd.unwrap_or(0));
@@ -44,6 +52,14 @@ impl RoleCost {
         self.fallback_calls = self.fallback_calls.saturating_add(u32::from(!call.fell_back.is_empty()));
         let of_model = self.models.entry(call.model.clone()).or_default();
         *of_model = of_model.saturating_add(1);
+    }
+}
+
+/// Adds counts of which either may be unknown; none when both are.
+fn known_sum(sum: Option<u64>, count: Option<u64>) -> Option<u64> {
+    match (sum, count) {
+        (Some(sum), Some(count)) => Some(sum.saturating_add(count)),
+        (known, None) | (None, known) => known,
     }
 }
 
@@ -75,6 +91,10 @@ mod tests {
             input_tokens: Some(10),
             output_tokens,
             price_microusd,
+            reasoning: None,
+            cached_input_tokens: None,
+            cache_write_tokens: None,
+            reasoning_tokens: None,
             latency_ms: 1,
             turn: 1,
             stop: StopCause::End,
@@ -91,11 +111,28 @@ mod tests {
         let costs =
             by_role(&[call(coder, Some(7), Some(5)), stood_in, call(Some(AgentRole::Planner), Some(1), Some(1))]);
         assert_eq!(costs.len(), 2);
+        assert_eq!((costs[0].cached_input_tokens, costs[0].reasoning_tokens), (None, None), "unknown is not zero");
         assert_eq!((costs[0].role, costs[0].calls, costs[0].price_microusd), (Some(AgentRole::Planner), 1, 1));
         let coder = &costs[1];
         assert_eq!((coder.calls, coder.input_tokens, coder.output_tokens), (2, 20, 5));
         assert_eq!((coder.price_microusd, coder.unpriced_calls, coder.uncounted_calls), (7, 1, 1));
         assert_eq!((coder.fallback_calls, coder.models.get("lab/a")), (1, Some(&2)));
+    }
+
+    #[test]
+    fn cached_and_reasoning_tokens_are_summed_where_they_are_known() {
+        let known =
+            ModelCallSummary { cached_input_tokens: Some(4), reasoning_tokens: Some(3), ..call(None, None, Some(5)) };
+        let costs = by_role(&[call(None, None, Some(5)), known.clone(), known]);
+        assert_eq!((costs[0].cached_input_tokens, costs[0].reasoning_tokens), (Some(8), Some(6)));
+    }
+
+    #[test]
+    fn a_call_that_was_stored_before_these_counts_has_unknown_ones() {
+        let mut stored = serde_json::to_value(call(None, None, Some(5))).unwrap_or_default();
+        let fields = ["reasoning", "cached_input_tokens", "cache_write_tokens", "reasoning_tokens"];
+        assert!(fields.iter().all(|field| stored.get(field).is_none()), "unknown counts are not written");
+        assert_eq!(serde_json::from_value::<ModelCallSummary>(stored.take()).ok(), Some(call(None, None, Some(5))));
     }
 
     #[test]

@@ -35,10 +35,22 @@ pub struct ModelCallSummary {
     pub prompt: ArtifactHash,
     /// The reply.
     pub reply: ArtifactHash,
-    /// Tokens of the prompt, when the provider said so.
+    /// The model's reasoning, or the summary that the provider gives of it; none when it gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ArtifactHash>,
+    /// Tokens of the prompt with those of the provider's cache, when the provider said so.
     pub input_tokens: Option<u64>,
-    /// Tokens of the reply, when the provider said so.
+    /// Tokens of the prompt that were read from the provider's cache, when the provider said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_input_tokens: Option<u64>,
+    /// Tokens of the prompt that were written to the provider's cache, when the provider said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_tokens: Option<u64>,
+    /// Tokens of the reply with those of the reasoning, when the provider said so.
     pub output_tokens: Option<u64>,
+    /// Tokens of the reasoning, when the provider said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_tokens: Option<u64>,
     /// Price in millionths of a US dollar; none when unknown.
     pub price_microusd: Option<u64>,
     /// From request to last byte, in milliseconds.

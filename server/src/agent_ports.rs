@@ -84,8 +84,11 @@ impl AgentPorts for StorePorts {
     }
 
     async fn record_call(&self, call: AnsweredCall<'_>) -> Result<(), StepFailure> {
-        let AnsweredCall { run, step_key, request_hash, summary, prompt, reply, released, used } = call;
-        let artifacts = vec![(hash_within_limit(&prompt)?, prompt), (hash_within_limit(&reply)?, reply)];
+        let AnsweredCall { run, step_key, request_hash, summary, prompt, reply, reasoning, released, used } = call;
+        let mut artifacts = vec![(hash_within_limit(&prompt)?, prompt), (hash_within_limit(&reply)?, reply)];
+        if let Some(reasoning) = reasoning {
+            artifacts.push((hash_within_limit(&reasoning)?, reasoning));
+        }
         let call = ModelCallRecord {
             run: run.clone(),
             step_key: step_key.to_owned(),
@@ -211,6 +214,10 @@ mod tests {
             input_tokens: None,
             output_tokens: None,
             price_microusd: None,
+            reasoning: None,
+            cached_input_tokens: None,
+            cache_write_tokens: None,
+            reasoning_tokens: None,
             latency_ms: 0,
             turn: 1,
             stop: StopCause::End,
@@ -259,6 +266,7 @@ mod tests {
                     summary: &summary(),
                     prompt: b"prompt".to_vec(),
                     reply: b"reply".to_vec(),
+                    reasoning: None,
                     released: Vec::new(),
                     used: Vec::new(),
                 };

@@ -62,15 +62,15 @@ pub fn exhausted_resource(failure: &StepFailure) -> Option<Resource> {
     Some(failure.message.split('`').nth(1).and_then(Resource::parse).unwrap_or(Resource::CostMicrousd))
 }
 
-/// What a call may use up at most: tokens always, money when the price is known.
-pub(super) fn estimate(prices: &PriceTable, label: &str, request: &ModelRequest) -> Vec<Amount> {
+/// What a call may use up at most: tokens always, money when the price is known. A reply has `output_limit` tokens at most.
+pub(super) fn estimate(prices: &PriceTable, label: &str, request: &ModelRequest, output_limit: u32) -> Vec<Amount> {
     let schema = request.json_schema.as_ref().map(ToString::to_string).unwrap_or_default();
     let turns = request.earlier.iter().flat_map(|(assistant, user)| [assistant.as_str(), user.as_str()]);
     let texts = [request.system.as_str(), request.user.as_str(), schema.as_str()].into_iter().chain(turns);
     let input: u64 = texts.map(|text| most_tokens(text).saturating_add(MESSAGE_TOKENS)).sum();
-    let output = u64::from(request.max_output_tokens);
+    let output = u64::from(output_limit);
     let mut amounts = vec![Amount { resource: Resource::Tokens, amount: input.saturating_add(output) }];
-    if let Some(price) = prices.price_microusd(label, Some(input), Some(output)) {
+    if let Some(price) = prices.most_microusd(label, input, output) {
         amounts.push(Amount { resource: Resource::CostMicrousd, amount: price });
     }
     amounts
@@ -198,6 +198,7 @@ mod tests {
         ModelRequest {
             system: "12".to_owned(),
             user: "345".to_owned(),
+            stable_user_bytes: 0,
             earlier: vec![("6".to_owned(), "7".to_owned())],
             max_output_tokens: 1_000,
             temperature: None,
@@ -209,11 +210,11 @@ mod tests {
     #[test]
     fn an_unknown_price_sets_aside_tokens_alone() {
         let tokens = Amount { resource: Resource::Tokens, amount: 7 + 5 * MESSAGE_TOKENS + 1_000 };
-        assert_eq!(estimate(&PriceTable::empty(), "a/b", &request()), [tokens]);
+        assert_eq!(estimate(&PriceTable::empty(), "a/b", &request(), 1_000), [tokens]);
         let table = "[[price]]\nmodel = 'a/b'\ninput_usd = 1\noutput_usd = 2\n";
         let Ok(prices) = PriceTable::empty().with(table) else { panic!("no table") };
         let cost = Amount { resource: Resource::CostMicrousd, amount: 7 + 5 * MESSAGE_TOKENS + 2_000 };
-        assert_eq!(estimate(&prices, "a/b", &request()), [tokens, cost]);
+        assert_eq!(estimate(&prices, "a/b", &request(), 1_000), [tokens, cost]);
     }
 
     #[test]
@@ -232,6 +233,10 @@ mod tests {
             input_tokens: Some(3),
             output_tokens: Some(4),
             price_microusd: Some(9),
+            reasoning: None,
+            cached_input_tokens: None,
+            cache_write_tokens: None,
+            reasoning_tokens: None,
             latency_ms: 1,
             turn: 1,
             stop: nightshift_protocol::model_call::StopCause::End,

@@ -164,6 +164,7 @@ impl<'a> Conversation<'a> {
         let mut request = ModelRequest {
             system: rendered.system.clone(),
             user: rendered.user.clone(),
+            stable_user_bytes: rendered.stable_user_bytes,
             earlier: Vec::new(),
             max_output_tokens: own.and_then(|own| own.max_output_tokens).unwrap_or(config.max_output_tokens),
             temperature: own.and_then(|own| own.temperature).or(config.temperature),
@@ -194,7 +195,7 @@ impl<'a> Conversation<'a> {
                     Ok(value) => return Ok(value),
                     Err(mut what) => {
                         if turn.stop == StopCause::Length {
-                            let limit = request.max_output_tokens;
+                            let limit = output_limit(&chain, asked_first, request.max_output_tokens);
                             let hint = format!("the reply was cut off at its limit of {limit} tokens, so be shorter");
                             what.message = format!("{}; {hint}", what.message);
                         }
@@ -314,7 +315,8 @@ impl<'a> Conversation<'a> {
         let estimate = if model.is_scripted() {
             Vec::new()
         } else {
-            budget::estimate(&self.agents.config.prices, &model.label(), asked.request)
+            let limit = model.output_limit(asked.request.max_output_tokens);
+            budget::estimate(&self.agents.config.prices, &model.label(), asked.request, limit)
         };
         let question = (asked.turn, asked.request_hash);
         let meter = budget::CallBudget::new(self.ports, self.step, question, &estimate);
@@ -341,18 +343,23 @@ impl<'a> Conversation<'a> {
         let label = model.label();
         let prompt = transcript(request).into_bytes();
         let reply = answer.text.clone().into_bytes();
+        let reasoning = answer.reasoning.clone().map(String::into_bytes);
         let summary = ModelCallSummary {
             scripted: model.is_scripted(),
             prompt_version: rendered.version.clone(),
             prompt: ArtifactHash::of(&prompt),
             reply: ArtifactHash::of(&reply),
-            input_tokens: answer.input_tokens,
-            output_tokens: answer.output_tokens,
+            reasoning: reasoning.as_deref().map(ArtifactHash::of),
+            input_tokens: answer.tokens.input,
+            cached_input_tokens: answer.tokens.cached_input,
+            cache_write_tokens: answer.tokens.cache_write,
+            output_tokens: answer.tokens.output,
+            reasoning_tokens: answer.tokens.reasoning,
             price_microusd: if model.is_scripted() {
                 // Known: nobody is paid for a file.
                 Some(0)
             } else {
-                self.agents.config.prices.price_microusd(&label, answer.input_tokens, answer.output_tokens)
+                self.agents.config.prices.price_microusd(&label, &answer.tokens)
             },
             latency_ms: answer.latency_ms,
             turn,
@@ -368,6 +375,7 @@ impl<'a> Conversation<'a> {
             summary: &summary,
             prompt,
             reply,
+            reasoning,
             released: estimate.to_vec(),
             used: budget::used(estimate, &summary),
         };
@@ -378,7 +386,9 @@ impl<'a> Conversation<'a> {
             model.name = summary.model,
             model.turn = turn,
             model.input_tokens = summary.input_tokens,
+            model.cached_input_tokens = summary.cached_input_tokens,
             model.output_tokens = summary.output_tokens,
+            model.reasoning_tokens = summary.reasoning_tokens,
             duration_ms = summary.latency_ms,
             "a model call was answered and committed"
         );
@@ -395,6 +405,12 @@ fn typed(error: ModelError) -> NoReply {
         _ => return NoReply::Model(error),
     };
     NoReply::Unusable { what: Unusable { code, message: error.describe() }, may_ask_again: false }
+}
+
+/// The limit of a reply of the model that answered, in tokens.
+fn output_limit(chain: &[Link], answered: usize, wanted: u32) -> u32 {
+    let model = chain.get(answered).and_then(|link| link.model.as_ref().ok());
+    model.map_or(wanted, |model| model.output_limit(wanted))
 }
 
 fn give_up(problem: Option<Unusable>, may_ask_again: bool) -> NoReply {
@@ -449,6 +465,7 @@ mod tests {
         ModelRequest {
             system: "s".to_owned(),
             user: "u".to_owned(),
+            stable_user_bytes: 0,
             earlier: Vec::new(),
             max_output_tokens: 1,
             temperature: None,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::endpoint::EndpointConfig;
 use super::stream::{Draft, Reader, Trouble};
-use super::{ModelRequest, transport};
+use super::{ModelRequest, TokenUsage, transport};
 
 /// The resource that answers.
 pub(super) const RESOURCE: &str = "messages";
@@ -15,27 +15,49 @@ pub(super) const RESOURCE: &str = "messages";
 pub(super) const VERSION: &str = "2023-06-01";
 
 /// The body of a request. The schema of a structured reply is part of the prompt: this interface has no field that
-/// every model of it accepts.
+/// every model of it accepts. What is stable comes first and is marked to be cached; a prompt that is too short for the
+/// cache is charged as if it were not marked.
 pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest) -> Value {
-    let mut messages = vec![json!({"role": "user", "content": request.user})];
+    let mut messages = vec![json!({"role": "user", "content": question(config, request)})];
     for (assistant, user) in &request.earlier {
         messages.push(json!({"role": "assistant", "content": assistant}));
         messages.push(json!({"role": "user", "content": user}));
     }
     let mut body = json!({
         "model": model,
-        "max_tokens": transport::max_output_tokens(config, request),
-        "system": request.system,
+        "max_tokens": transport::output_limit(config, request.max_output_tokens),
+        "system": if config.prompt_cache { json!([cached(&request.system)]) } else { json!(request.system) },
         "messages": messages,
         "stream": true,
     });
     if let Some(temperature) = request.temperature {
         body["temperature"] = json!(temperature);
     }
+    if let Some(effort) = &config.reasoning_effort {
+        body["output_config"] = json!({"effort": effort});
+    }
+    if config.reasoning_summaries {
+        body["thinking"] = json!({"type": "adaptive", "display": "summarized"});
+    }
     for (field, value) in &config.extra_body {
         body[field] = value.clone();
     }
     body
+}
+
+/// The first message: the part that other calls share is a block of its own, which ends what is cached.
+fn question(config: &EndpointConfig, request: &ModelRequest) -> Value {
+    match request.user.split_at_checked(request.stable_user_bytes) {
+        Some((stable, rest)) if config.prompt_cache && !stable.is_empty() && !rest.is_empty() => {
+            json!([cached(stable), {"type": "text", "text": rest}])
+        }
+        _ => json!(request.user),
+    }
+}
+
+/// A text up to whose end the prompt is cached.
+fn cached(text: &str) -> Value {
+    json!({"type": "text", "text": text, "cache_control": {"type": "ephemeral"}})
 }
 
 /// The events that matter; others, and those of a later version, are passed over.
@@ -85,6 +107,10 @@ enum Block {
     Text {
         text: String,
     },
+    Thinking {
+        #[serde(default)]
+        thinking: String,
+    },
     #[serde(other)]
     Other,
 }
@@ -95,17 +121,25 @@ enum BlockDelta {
     TextDelta {
         text: String,
     },
+    ThinkingDelta {
+        thinking: String,
+    },
     #[serde(other)]
     Other,
 }
 
 #[derive(Deserialize)]
-#[expect(clippy::struct_field_names, reason = "the names on the wire")]
 struct Usage {
     input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Deserialize)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
 }
 
 /// Reads replies of this format.
@@ -135,36 +169,53 @@ fn take(draft: &mut Draft, data: &str) -> Result<(), Trouble> {
     let event: Event = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
     match event {
         Event::MessageStart { message } => count(draft, message.usage),
-        Event::ContentBlockStart { content_block: Block::Text { text } }
-        | Event::ContentBlockDelta { delta: BlockDelta::TextDelta { text } } => draft.push(&text)?,
+        Event::ContentBlockStart { content_block } => block(draft, content_block)?,
+        Event::ContentBlockDelta { delta: BlockDelta::TextDelta { text } } => draft.push(&text)?,
+        Event::ContentBlockDelta { delta: BlockDelta::ThinkingDelta { thinking } } => draft.push_reasoning(&thinking),
         Event::MessageDelta { delta, usage } => {
             count(draft, usage);
             stop(draft, delta.stop_reason.as_deref());
         }
         Event::MessageStop => draft.ended = true,
         Event::Message(whole) => {
-            for block in whole.content {
-                if let Block::Text { text } = block {
-                    draft.push(&text)?;
-                }
+            for content_block in whole.content {
+                block(draft, content_block)?;
             }
             count(draft, whole.usage);
             stop(draft, whole.stop_reason.as_deref());
             draft.ended = true;
         }
-        Event::ContentBlockStart { .. } | Event::ContentBlockDelta { .. } | Event::Other => {}
+        Event::ContentBlockDelta { delta: BlockDelta::Other } | Event::Other => {}
     }
     Ok(())
 }
 
+/// Takes a block of a message: what it holds when it begins, or all of it.
+fn block(draft: &mut Draft, block: Block) -> Result<(), Trouble> {
+    match block {
+        Block::Text { text } => draft.push(&text)?,
+        Block::Thinking { thinking } => {
+            draft.separate_reasoning();
+            draft.push_reasoning(&thinking);
+        }
+        Block::Other => {}
+    }
+    Ok(())
+}
+
+/// Counts are cumulative. `input_tokens` leaves out what was read from the cache and what was written to it.
 fn count(draft: &mut Draft, usage: Option<Usage>) {
     let Some(usage) = usage else { return };
-    if let Some(fresh) = usage.input_tokens {
-        let cached = usage.cache_creation_input_tokens.unwrap_or(0) + usage.cache_read_input_tokens.unwrap_or(0);
-        draft.input_tokens = Some(fresh + cached);
-    }
-    // Cumulative: the last one counts.
-    draft.output_tokens = usage.output_tokens.or(draft.output_tokens);
+    let (read, written) = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens);
+    draft.tokens.update(TokenUsage {
+        input: usage
+            .input_tokens
+            .map(|rest| rest.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0))),
+        cached_input: read,
+        cache_write: written,
+        output: usage.output_tokens,
+        reasoning: usage.output_tokens_details.and_then(|details| details.thinking_tokens),
+    });
 }
 
 fn stop(draft: &mut Draft, reason: Option<&str>) {
@@ -179,16 +230,68 @@ fn stop(draft: &mut Draft, reason: Option<&str>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::endpoint::WireFormat;
     use super::*;
+
+    fn request() -> ModelRequest {
+        ModelRequest {
+            system: "s".to_owned(),
+            user: "stable, varying".to_owned(),
+            stable_user_bytes: 6,
+            earlier: vec![("a".to_owned(), "again".to_owned())],
+            max_output_tokens: 1_000,
+            temperature: None,
+            json_schema: None,
+            call_name: "plan".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_stable_beginning_of_a_prompt_is_marked_to_be_cached() {
+        let mut config = EndpointConfig::new(WireFormat::Anthropic, "http://127.0.0.1/v1");
+        let mark = json!({"type": "ephemeral"});
+        let marked = body(&config, "m", &request());
+        assert_eq!(marked["system"], json!([{"type": "text", "text": "s", "cache_control": mark}]));
+        assert_eq!(
+            marked["messages"][0]["content"],
+            json!([{"type": "text", "text": "stable", "cache_control": mark}, {"type": "text", "text": ", varying"}])
+        );
+        assert_eq!(marked["messages"][2], json!({"role": "user", "content": "again"}));
+
+        let unknown = body(&config, "m", &ModelRequest { stable_user_bytes: 0, ..request() });
+        assert_eq!(unknown["messages"][0]["content"], json!("stable, varying"));
+        config.prompt_cache = false;
+        let plain = body(&config, "m", &request());
+        assert_eq!((&plain["system"], &plain["messages"][0]["content"]), (&json!("s"), &json!("stable, varying")));
+    }
+
+    #[test]
+    fn reasoning_is_asked_for_as_it_is_configured() {
+        let mut config = EndpointConfig::new(WireFormat::Anthropic, "http://127.0.0.1/v1");
+        assert!(body(&config, "m", &request()).get("thinking").is_none());
+        config.reasoning_effort = Some("high".to_owned());
+        config.reasoning_summaries = true;
+        let asked = body(&config, "m", &request());
+        assert_eq!(asked["output_config"], json!({"effort": "high"}));
+        assert_eq!(asked["thinking"], json!({"type": "adaptive", "display": "summarized"}));
+    }
 
     #[test]
     fn a_whole_message_is_understood() {
         let mut draft = Draft::default();
         let body = r#"{"type":"message","content":[{"type":"thinking","thinking":"x"},{"type":"text","text":"hello"}],
-            "stop_reason":"max_tokens","usage":{"input_tokens":3,"output_tokens":4}}"#;
+            "stop_reason":"max_tokens","usage":{"input_tokens":3,"cache_creation_input_tokens":5,
+            "cache_read_input_tokens":7,"output_tokens":4,"output_tokens_details":{"thinking_tokens":2}}}"#;
         assert!(ReplyReader.whole(&mut draft, body).is_ok());
         assert_eq!((draft.text.as_str(), draft.stop), ("hello", Some(StopCause::Length)));
-        assert_eq!((draft.input_tokens, draft.output_tokens), (Some(3), Some(4)));
+        let expected = TokenUsage {
+            input: Some(15),
+            cached_input: Some(7),
+            cache_write: Some(5),
+            output: Some(4),
+            reasoning: Some(2),
+        };
+        assert_eq!((draft.tokens, draft.take_reasoning()), (expected, Some("x".to_owned())));
     }
 
     #[test]

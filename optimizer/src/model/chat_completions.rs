@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::endpoint::{EndpointConfig, MaxTokensField, StructuredReplies};
 use super::stream::{Draft, Reader, Trouble};
-use super::{ModelRequest, transport};
+use super::{ModelRequest, TokenUsage, transport};
 
 /// The resource that answers.
 pub(super) const RESOURCE: &str = "chat/completions";
@@ -25,13 +25,16 @@ pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest)
         "stream": true,
         "stream_options": {"include_usage": true},
     });
-    let max_tokens = transport::max_output_tokens(config, request);
+    let max_tokens = transport::output_limit(config, request.max_output_tokens);
     match config.max_tokens_field {
         MaxTokensField::MaxTokens => body["max_tokens"] = json!(max_tokens),
         MaxTokensField::MaxCompletionTokens => body["max_completion_tokens"] = json!(max_tokens),
     }
     if let Some(temperature) = request.temperature {
         body["temperature"] = json!(temperature);
+    }
+    if let Some(effort) = &config.reasoning_effort {
+        body["reasoning_effort"] = json!(effort);
     }
     match (&request.json_schema, config.structured_replies) {
         (None, _) | (Some(_), StructuredReplies::None) => {}
@@ -65,17 +68,32 @@ struct Choice {
     finish_reason: Option<String>,
 }
 
-/// Reasoning comes in fields of its own (`reasoning_content`, `reasoning`) and is not read.
 #[derive(Deserialize)]
 struct Message {
     content: Option<Value>,
+    /// The reasoning; some servers send it under both names.
+    reasoning_content: Option<Value>,
+    reasoning: Option<Value>,
     refusal: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Usage {
     prompt_tokens: Option<u64>,
+    prompt_tokens_details: Option<PromptDetails>,
     completion_tokens: Option<u64>,
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+#[derive(Deserialize)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
 }
 
 /// Reads replies of this format.
@@ -109,11 +127,20 @@ fn take(draft: &mut Draft, data: &str) -> Result<(), Trouble> {
     }
     if let Some(usage) = chunk.usage {
         // Some servers repeat the usage with every chunk: the last one counts.
-        draft.input_tokens = usage.prompt_tokens.or(draft.input_tokens);
-        draft.output_tokens = usage.completion_tokens.or(draft.output_tokens);
+        draft.tokens.update(TokenUsage {
+            input: usage.prompt_tokens,
+            cached_input: usage.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens),
+            cache_write: usage.prompt_tokens_details.as_ref().and_then(|details| details.cache_write_tokens),
+            output: usage.completion_tokens,
+            reasoning: usage.completion_tokens_details.and_then(|details| details.reasoning_tokens),
+        });
     }
     for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
         if let Some(message) = choice.delta.or(choice.message) {
+            // Other shapes of reasoning are the server's own and are left out.
+            if let Some(Value::String(reasoning)) = message.reasoning_content.or(message.reasoning) {
+                draft.push_reasoning(&reasoning);
+            }
             match message.content {
                 None | Some(Value::Null) => {}
                 Some(Value::String(text)) => draft.push(&text)?,
@@ -155,6 +182,7 @@ mod tests {
         ModelRequest {
             system: "s".to_owned(),
             user: "u".to_owned(),
+            stable_user_bytes: 0,
             earlier: vec![("a".to_owned(), "again".to_owned())],
             max_output_tokens: 1_000,
             temperature: Some(0.5),
@@ -179,11 +207,29 @@ mod tests {
         config.max_tokens_field = MaxTokensField::MaxCompletionTokens;
         config.max_output_tokens = Some(10);
         config.structured_replies = StructuredReplies::None;
+        config.reasoning_effort = Some("high".to_owned());
         config.extra_body.insert("reasoning_effort".to_owned(), json!("low"));
         let body = body(&config, "m", &request());
         assert_eq!(body["max_completion_tokens"], json!(10));
         assert!(body.get("max_tokens").is_none() && body.get("response_format").is_none());
-        assert_eq!(body["reasoning_effort"], json!("low"));
+        assert_eq!(body["reasoning_effort"], json!("low"), "a field of `extra_body` replaces ours");
+    }
+
+    #[test]
+    fn cached_tokens_and_reasoning_are_read() {
+        let mut draft = Draft::default();
+        let whole = r#"{"choices":[{"message":{"reasoning":"hm","content":"ok"},"finish_reason":"stop"}],"usage":{
+            "prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":6},"completion_tokens":5,
+            "completion_tokens_details":{"reasoning_tokens":3}}}"#;
+        assert!(ReplyReader.whole(&mut draft, whole).is_ok());
+        let expected = TokenUsage {
+            input: Some(9),
+            cached_input: Some(6),
+            cache_write: None,
+            output: Some(5),
+            reasoning: Some(3),
+        };
+        assert_eq!((draft.tokens, draft.take_reasoning()), (expected, Some("hm".to_owned())));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::catalog::KeyLookup;
 use super::probe::ProbeReport;
-use super::{MAX_REPLY_BYTES, Meter, Model, ModelError, ModelReply, ModelRequest, StopCause};
+use super::{MAX_REPLY_BYTES, Meter, Model, ModelError, ModelReply, ModelRequest, StopCause, TokenUsage};
 
 /// Variables that every command sees, when they are set: none of them holds a secret.
 const PLAIN_VARIABLES: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_CONFIG_HOME"];
@@ -258,8 +258,8 @@ impl CommandModel {
         let text = self.judged(left)?;
         Ok(ModelReply {
             text,
-            input_tokens: None,
-            output_tokens: None,
+            reasoning: None,
+            tokens: TokenUsage::default(),
             latency_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
             stop: StopCause::End,
         })

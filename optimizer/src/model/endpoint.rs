@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum WireFormat {
     /// Chat completions, as hosted services, vLLM, `SGLang`, llama.cpp and Ollama offer them.
     Openai,
+    /// `OpenAI`'s responses.
+    OpenaiResponses,
     /// Anthropic's messages.
     Anthropic,
 }
@@ -38,15 +40,15 @@ pub enum StructuredReplies {
     None,
 }
 
-/// Limits on waiting, each in milliseconds.
+/// Limits on waiting, each in milliseconds. The defaults fit reasoning models, which may be silent for minutes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// For the connection.
     pub connect_ms: u64,
-    /// From the request to the first byte of the reply's body. Long, because a model may think before it writes.
+    /// From the request to the first byte of the reply's body. Long, because a model may reason before it writes.
     pub first_byte_ms: u64,
-    /// Between two pieces of the reply.
+    /// Between two pieces of the reply. Every byte counts: text, reasoning, pings and comments that keep the connection.
     pub idle_ms: u64,
     /// For the whole try.
     pub whole_ms: u64,
@@ -54,7 +56,7 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect_ms: 10_000, first_byte_ms: 300_000, idle_ms: 120_000, whole_ms: 1_200_000 }
+        Self { connect_ms: 10_000, first_byte_ms: 900_000, idle_ms: 600_000, whole_ms: 1_800_000 }
     }
 }
 
@@ -63,6 +65,9 @@ impl Timeouts {
         Duration::from_millis(self.connect_ms)
     }
 }
+
+/// Limit of a reply of a local server in tokens, unless configured.
+const LOCAL_MAX_OUTPUT_TOKENS: u32 = 32_768;
 
 /// One endpoint: `[models.NAME]` in the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,6 +98,16 @@ pub struct EndpointConfig {
     /// Largest limit of output tokens that it accepts; a greater wish is lowered to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
+    /// How hard the model is to reason, in the provider's words, for example `low` or `high`; none leaves it to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_effort: Option<String>,
+    /// Whether the provider is asked for a summary of the reasoning. Chat completions have no such field: servers that give
+    /// the reasoning do so unasked.
+    #[serde(default)]
+    pub reasoning_summaries: bool,
+    /// Whether the provider is told which beginning of a prompt is worth caching, where the wire format can say so.
+    #[serde(default = "default_prompt_cache")]
+    pub prompt_cache: bool,
     /// Further fields of the request's body, for example `reasoning_effort` or `chat_template_kwargs`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_body: BTreeMap<String, serde_json::Value>,
@@ -110,6 +125,10 @@ fn default_structured_replies() -> StructuredReplies {
 
 fn default_max_tokens_field() -> MaxTokensField {
     MaxTokensField::MaxTokens
+}
+
+fn default_prompt_cache() -> bool {
+    true
 }
 
 fn default_retry_delay_ms() -> u64 {
@@ -130,6 +149,9 @@ impl EndpointConfig {
             structured_replies: default_structured_replies(),
             max_tokens_field: default_max_tokens_field(),
             max_output_tokens: None,
+            reasoning_effort: None,
+            reasoning_summaries: false,
+            prompt_cache: default_prompt_cache(),
             extra_body: BTreeMap::new(),
             timeouts: Timeouts::default(),
             retry_delay_ms: default_retry_delay_ms(),
@@ -179,8 +201,8 @@ pub fn default_endpoints() -> BTreeMap<String, EndpointConfig> {
     let openai = EndpointConfig {
         base_url_env: Some("OPENAI_BASE_URL".to_owned()),
         key_env: Some("OPENAI_API_KEY".to_owned()),
-        max_tokens_field: MaxTokensField::MaxCompletionTokens,
-        ..EndpointConfig::new(WireFormat::Openai, "https://api.openai.com/v1")
+        // OpenAI recommends responses over chat completions for new programs: better results and caching with reasoning.
+        ..EndpointConfig::new(WireFormat::OpenaiResponses, "https://api.openai.com/v1")
     };
     let anthropic = EndpointConfig {
         base_url_env: Some("ANTHROPIC_BASE_URL".to_owned()),
@@ -192,6 +214,8 @@ pub fn default_endpoints() -> BTreeMap<String, EndpointConfig> {
         base_url_env: Some(format!("{variable}_BASE_URL")),
         key_env: Some(format!("{variable}_API_KEY")),
         key_optional: true,
+        // Prompt and reply share the context that the server was started with, and it refuses what does not fit.
+        max_output_tokens: Some(LOCAL_MAX_OUTPUT_TOKENS),
         ..EndpointConfig::new(WireFormat::Openai, base_url)
     };
     [

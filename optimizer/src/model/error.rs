@@ -163,6 +163,21 @@ pub enum ModelError {
         /// What the endpoint said, bounded.
         excerpt: String,
     },
+    /// The endpoint does not accept the limit of the reply.
+    #[error(
+        "the endpoint `{endpoint}` does not accept a limit of {limit} output tokens (HTTP {status}): set \
+         `max_output_tokens` of [models.{endpoint}] to what the model and its context allow. It said: {excerpt}"
+    )]
+    OutputLimit {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// HTTP status.
+        status: u16,
+        /// The limit that was asked for, in tokens.
+        limit: u64,
+        /// What the endpoint said, bounded.
+        excerpt: String,
+    },
     /// The endpoint failed.
     #[error("the endpoint `{endpoint}` failed (HTTP {status}). It said: {excerpt}")]
     ServerError {
@@ -238,6 +253,7 @@ impl ModelError {
             Self::TooLarge { .. } => "model.too_large",
             Self::Refused { .. } => "model.refused",
             Self::BadRequest { .. } => "model.bad_request",
+            Self::OutputLimit { .. } => "model.output_limit",
             Self::ServerError { .. } => "model.server_error",
             Self::CommandFailed { .. } => "model.command_failed",
             Self::Expired { .. } => "request.expired",
@@ -272,6 +288,7 @@ impl ModelError {
             | Self::Refused { .. }
             | Self::BadRequest { .. }
             | Self::Expired { .. }
+            | Self::OutputLimit { .. }
             | Self::ScriptEnded { .. }
             | Self::NoScript { .. } => false,
         }
@@ -302,9 +319,10 @@ impl ModelError {
             Self::CommandFailed { before_it_ran, .. } => !before_it_ran,
             Self::NoneAnswered { errors } => errors.iter().any(|(_, error)| error.may_be_billed()),
             // An error within a stream came after the model had begun.
-            Self::RateLimited { status, .. } | Self::Auth { status, .. } | Self::BadRequest { status, .. } => {
-                (200..300).contains(status)
-            }
+            Self::RateLimited { status, .. }
+            | Self::Auth { status, .. }
+            | Self::BadRequest { status, .. }
+            | Self::OutputLimit { status, .. } => (200..300).contains(status),
             Self::ServerError { status, .. } => (200..300).contains(status) || GATEWAY_TIMEOUTS.contains(status),
             Self::Truncated { .. } | Self::Malformed { .. } | Self::TooLarge { .. } | Self::Refused { .. } => true,
             // Within a stream or before it: no credit is left to take anything from.
@@ -339,6 +357,7 @@ impl ModelError {
             | Self::Truncated { .. }
             | Self::Malformed { .. }
             | Self::BadRequest { .. }
+            | Self::OutputLimit { .. }
             | Self::CommandFailed { .. }
             | Self::Expired { .. }
             | Self::ServerError { .. } => true,

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::catalog::Endpoint;
 use super::endpoint::WireFormat;
 use super::retry::with_retries;
-use super::transport::{Transport, stop_of};
-use super::{Meter, Model, ModelError, ModelReply, ModelRequest, anthropic, chat_completions};
+use super::transport::{Transport, output_limit, stop_of};
+use super::{Meter, Model, ModelError, ModelReply, ModelRequest, anthropic, chat_completions, responses};
 
 pub(super) struct LiveModel {
     endpoint: Arc<Endpoint>,
@@ -39,11 +39,16 @@ impl LiveModel {
     async fn ask(&self, request: &ModelRequest) -> Result<ModelReply, ModelError> {
         let config = &self.endpoint.config;
         let began = Instant::now();
-        let draft = match config.kind {
+        let mut draft = match config.kind {
             WireFormat::Openai => {
                 let body = chat_completions::body(config, &self.model, request);
                 let mut reader = chat_completions::ReplyReader;
                 self.transport.ask(chat_completions::RESOURCE, &self.model, &body, &mut reader).await?
+            }
+            WireFormat::OpenaiResponses => {
+                let body = responses::body(config, &self.model, request);
+                let mut reader = responses::ReplyReader;
+                self.transport.ask(responses::RESOURCE, &self.model, &body, &mut reader).await?
             }
             WireFormat::Anthropic => {
                 let body = anthropic::body(config, &self.model, request);
@@ -53,9 +58,9 @@ impl LiveModel {
         };
         Ok(ModelReply {
             stop: stop_of(&draft),
+            reasoning: draft.take_reasoning(),
             text: draft.text,
-            input_tokens: draft.input_tokens,
-            output_tokens: draft.output_tokens,
+            tokens: draft.tokens,
             latency_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         })
     }
@@ -69,6 +74,10 @@ impl Model for LiveModel {
 
     fn is_scripted(&self) -> bool {
         false
+    }
+
+    fn output_limit(&self, wanted: u32) -> u32 {
+        output_limit(&self.endpoint.config, wanted)
     }
 
     async fn call(&self, request: &ModelRequest, meter: &dyn Meter) -> Result<ModelReply, ModelError> {

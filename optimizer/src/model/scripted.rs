@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-use super::{MAX_REPLY_BYTES, Meter, Model, ModelError, ModelReply, ModelRequest, SCRIPTED, StopCause};
+use super::{MAX_REPLY_BYTES, Meter, Model, ModelError, ModelReply, ModelRequest, SCRIPTED, StopCause, TokenUsage};
 
 /// Answers from a map of call names to texts. Always labelled as scripted; tokens are unknown, time is none.
 #[derive(Debug, Clone, Default)]
@@ -51,8 +51,8 @@ impl Model for ScriptedModel {
         }
         Ok(ModelReply {
             text: text.clone(),
-            input_tokens: None,
-            output_tokens: None,
+            reasoning: None,
+            tokens: TokenUsage::default(),
             latency_ms: 0,
             stop: StopCause::End,
         })

@@ -9,9 +9,9 @@ use nightshift_protocol::model_call::StopCause;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::MAX_REPLY_BYTES;
+use super::{MAX_REASONING_BYTES, MAX_REPLY_BYTES, TokenUsage};
 
-/// Most bytes of one reply on the wire, with its framing and with reasoning that is thrown away.
+/// Most bytes of one reply on the wire, with its framing and with reasoning beyond what is kept.
 pub(super) const MAX_WIRE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Most bytes of one line of an event stream.
@@ -21,8 +21,11 @@ pub(super) const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Draft {
     pub(super) text: String,
-    pub(super) input_tokens: Option<u64>,
-    pub(super) output_tokens: Option<u64>,
+    /// The reasoning as far as it is kept.
+    reasoning: String,
+    /// Whether reasoning was left out.
+    reasoning_clipped: bool,
+    pub(super) tokens: TokenUsage,
     pub(super) stop: Option<StopCause>,
     /// The format's own end marker was seen.
     pub(super) ended: bool,
@@ -36,6 +39,37 @@ impl Draft {
         }
         self.text.push_str(text);
         Ok(())
+    }
+
+    /// Adds reasoning; what is beyond the limit is left out, because no later step reads it.
+    pub(super) fn push_reasoning(&mut self, text: &str) {
+        if self.reasoning_clipped {
+            return;
+        }
+        let end = text.floor_char_boundary(MAX_REASONING_BYTES - self.reasoning.len());
+        self.reasoning.push_str(text.get(..end).unwrap_or_default());
+        self.reasoning_clipped = end < text.len();
+    }
+
+    /// Begins another part of the reasoning.
+    pub(super) fn separate_reasoning(&mut self) {
+        if !self.reasoning.is_empty() {
+            self.push_reasoning("\n\n");
+        }
+    }
+
+    /// Whether any reasoning came.
+    pub(super) fn has_reasoning(&self) -> bool {
+        !self.reasoning.is_empty()
+    }
+
+    /// Takes the reasoning, with a note where it was cut; none when the endpoint gave none.
+    pub(super) fn take_reasoning(&mut self) -> Option<String> {
+        let mut reasoning = std::mem::take(&mut self.reasoning);
+        if self.reasoning_clipped {
+            reasoning.push_str(&format!("\n\n[the rest is left out: the limit is {MAX_REASONING_BYTES} bytes]\n"));
+        }
+        Some(reasoning).filter(|reasoning| !reasoning.trim().is_empty())
     }
 }
 
@@ -217,7 +251,7 @@ impl Lines {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
-    use super::super::{anthropic, chat_completions};
+    use super::super::{anthropic, chat_completions, responses};
     use super::*;
 
     const CHAT: &str = concat!(
@@ -248,6 +282,18 @@ mod tests {
         "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
     );
 
+    const RESPONSES: &str = concat!(
+        "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"status\":\"in_progress\"}}\n\n",
+        "event: response.reasoning_summary_part.added\ndata: {\"type\":\"response.reasoning_summary_part.added\"}\n\n",
+        "event: response.reasoning_summary_text.delta\ndata: {\"type\":\"response.reasoning_summary_text.delta\",",
+        "\"delta\":\"hm\"}\n\n",
+        "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"Grüße, \"}\n\n",
+        ": keep-alive\n\n",
+        "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"Welt 🌙\"}\n\n",
+        "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",",
+        "\"error\":null,\"usage\":{\"input_tokens\":12,\"output_tokens\":5}}}\n\n",
+    );
+
     fn waits() -> Waits {
         let long = Duration::from_mins(1);
         Waits { first_by: Instant::now() + long, first: long, idle: long }
@@ -267,11 +313,16 @@ mod tests {
         read(pieces, &mut anthropic::ReplyReader).await
     }
 
+    async fn read_responses(pieces: Vec<&[u8]>) -> Result<Draft, Trouble> {
+        read(pieces, &mut responses::ReplyReader).await
+    }
+
     fn expected() -> Draft {
         Draft {
             text: "Grüße, Welt 🌙".to_owned(),
-            input_tokens: Some(12),
-            output_tokens: Some(5),
+            reasoning: "hm".to_owned(),
+            reasoning_clipped: false,
+            tokens: TokenUsage { input: Some(12), output: Some(5), ..TokenUsage::default() },
             stop: Some(StopCause::End),
             ended: true,
         }
@@ -285,14 +336,21 @@ mod tests {
         }
         for split in 0..=MESSAGES.len() {
             let (left, right) = MESSAGES.as_bytes().split_at(split);
-            assert_eq!(read_messages(vec![left, right]).await.unwrap(), expected(), "messages, split at {split}");
+            let mut expected = expected();
+            expected.tokens.cached_input = Some(2);
+            assert_eq!(read_messages(vec![left, right]).await.unwrap(), expected, "messages, split at {split}");
+        }
+        for split in 0..=RESPONSES.len() {
+            let (left, right) = RESPONSES.as_bytes().split_at(split);
+            assert_eq!(read_responses(vec![left, right]).await.unwrap(), expected(), "responses, split at {split}");
         }
     }
 
     #[tokio::test]
     async fn a_reply_may_come_byte_by_byte() {
         assert_eq!(read_chat(CHAT.as_bytes().chunks(1).collect()).await.unwrap(), expected());
-        assert_eq!(read_messages(MESSAGES.as_bytes().chunks(1).collect()).await.unwrap(), expected());
+        assert_eq!(read_responses(RESPONSES.as_bytes().chunks(1).collect()).await.unwrap(), expected());
+        assert_eq!(read_messages(MESSAGES.as_bytes().chunks(1).collect()).await.unwrap().text, expected().text);
     }
 
     #[tokio::test]
@@ -306,6 +364,10 @@ mod tests {
         for end in 0..stop_at {
             let result = read_messages(vec![&MESSAGES.as_bytes()[..end]]).await;
             assert!(matches!(result, Err(Trouble::Truncated { .. })), "messages, ended at {end}: {result:?}");
+        }
+        for end in 0..RESPONSES.len() - 1 {
+            let result = read_responses(vec![&RESPONSES.as_bytes()[..end]]).await;
+            assert!(matches!(result, Err(Trouble::Truncated { .. })), "responses, ended at {end}: {result:?}");
         }
     }
 

@@ -14,7 +14,7 @@ use super::endpoint::{EndpointConfig, WireFormat};
 use super::error::CONNECTING;
 use super::retry_after::retry_after_ms;
 use super::stream::{Draft, Reader, Trouble, Waits, read_body, read_events};
-use super::{ModelError, ModelRequest, anthropic};
+use super::{ModelError, anthropic};
 
 /// Most characters of a foreign text in an error.
 const MAX_EXCERPT_CHARS: usize = 300;
@@ -28,9 +28,12 @@ const MAX_WHOLE_BODY_BYTES: usize = 16 * 1024 * 1024;
 /// Shown instead of a key.
 const HIDDEN_KEY: &str = "[key]";
 
-/// The limit of output tokens, as far as the endpoint allows it.
-pub(super) fn max_output_tokens(config: &EndpointConfig, request: &ModelRequest) -> u32 {
-    config.max_output_tokens.map_or(request.max_output_tokens, |most| most.min(request.max_output_tokens))
+/// The fields of a request that hold the limit of its reply.
+const LIMIT_FIELDS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
+/// Returns the limit of a reply in tokens, as far as the endpoint allows it.
+pub(super) fn output_limit(config: &EndpointConfig, wanted: u32) -> u32 {
+    config.max_output_tokens.map_or(wanted, |most| most.min(wanted))
 }
 
 /// Whether a JSON value is an error report of any of the known servers.
@@ -38,6 +41,14 @@ pub(super) fn is_provider_error(value: &Value) -> bool {
     value.get("error").is_some_and(|error| !error.is_null())
         || value.get("object").and_then(Value::as_str) == Some("error")
         || value.get("type").and_then(Value::as_str) == Some("error")
+}
+
+/// What an error has to name of a request.
+#[derive(Debug, Clone, Copy, Default)]
+struct Asked<'a> {
+    model: &'a str,
+    /// The limit of the reply in tokens.
+    output_limit: Option<u64>,
 }
 
 /// The way to one endpoint, with its key.
@@ -62,7 +73,7 @@ impl Transport {
     ) -> Result<Self, ModelError> {
         let mut headers = HeaderMap::new();
         let (name, prefix) = match endpoint.config.kind {
-            WireFormat::Openai => (AUTHORIZATION, "Bearer "),
+            WireFormat::Openai | WireFormat::OpenaiResponses => (AUTHORIZATION, "Bearer "),
             WireFormat::Anthropic => {
                 headers
                     .insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION));
@@ -99,7 +110,8 @@ impl Transport {
         reader: &mut dyn Reader,
     ) -> Result<Draft, ModelError> {
         let request = self.client.post(self.endpoint.config.address(resource)).json(body);
-        self.within_limits(request, model, async |response, waits| {
+        let asked = Asked { model, output_limit: limit_in(body) };
+        self.within_limits(request, asked, async |response, waits| {
             let kind = content_type(&response);
             if kind.starts_with("text/html") {
                 return Err(Trouble::Malformed {
@@ -121,7 +133,7 @@ impl Transport {
     /// Reads a resource.
     pub(super) async fn get(&self, resource: &str) -> Result<Vec<u8>, ModelError> {
         let request = self.client.get(self.endpoint.config.address(resource));
-        self.within_limits(request, "", async |response, waits| {
+        self.within_limits(request, Asked::default(), async |response, waits| {
             read_body(Box::pin(response.bytes_stream()), waits, MAX_WHOLE_BODY_BYTES).await
         })
         .await
@@ -130,7 +142,7 @@ impl Transport {
     async fn within_limits<T>(
         &self,
         request: reqwest::RequestBuilder,
-        model: &str,
+        asked: Asked<'_>,
         read: impl AsyncFnOnce(reqwest::Response, Waits) -> Result<T, Trouble>,
     ) -> Result<T, ModelError> {
         let limits = self.endpoint.config.timeouts;
@@ -146,9 +158,9 @@ impl Transport {
                 Err(_) => return Err(self.timeout("time for the first byte", first)),
             };
             if !response.status().is_success() {
-                return Err(self.refusal(response, waits, model).await);
+                return Err(self.refusal(response, waits, asked).await);
             }
-            read(response, waits).await.map_err(|trouble| self.trouble(trouble, model))
+            read(response, waits).await.map_err(|trouble| self.trouble(trouble, asked))
         };
         match tokio::time::timeout_at(began + whole, exchange).await {
             Ok(result) => result,
@@ -182,7 +194,7 @@ impl Transport {
     }
 
     /// The error in a reply that is no success.
-    async fn refusal(&self, response: reqwest::Response, waits: Waits, model: &str) -> ModelError {
+    async fn refusal(&self, response: reqwest::Response, waits: Waits, asked: Asked<'_>) -> ModelError {
         let status = response.status().as_u16();
         let wait_ms = retry_after_ms(response.headers());
         if response.status().is_redirection() {
@@ -197,10 +209,10 @@ impl Transport {
         let body = read_body(Box::pin(response.bytes_stream()), waits, MAX_ERROR_BODY_BYTES).await.unwrap_or_default();
         let text = String::from_utf8_lossy(&body).into_owned();
         let report = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        self.classify(status, wait_ms, &report, model)
+        self.classify(status, wait_ms, &report, asked)
     }
 
-    fn trouble(&self, trouble: Trouble, model: &str) -> ModelError {
+    fn trouble(&self, trouble: Trouble, asked: Asked<'_>) -> ModelError {
         let endpoint = self.endpoint.name.clone();
         match trouble {
             Trouble::Malformed { message, excerpt } => {
@@ -208,7 +220,7 @@ impl Transport {
             }
             Trouble::Provider(report) => {
                 let status = status_within(&report).unwrap_or(200);
-                self.classify(status, None, &report, model)
+                self.classify(status, None, &report, asked)
             }
             Trouble::Truncated { bytes, message } => {
                 ModelError::Truncated { endpoint, bytes, message: self.excerpt(&message) }
@@ -218,10 +230,11 @@ impl Transport {
         }
     }
 
-    fn classify(&self, status: u16, retry_after_ms: Option<u64>, report: &Value, model: &str) -> ModelError {
+    fn classify(&self, status: u16, retry_after_ms: Option<u64>, report: &Value, asked: Asked<'_>) -> ModelError {
         let endpoint = self.endpoint.name.clone();
         let kind = kind_of(report);
-        let excerpt = self.excerpt(&message_of(report));
+        let message = message_of(report);
+        let excerpt = self.excerpt(&message);
         let mentions = |words: &[&str]| words.iter().any(|word| kind.contains(word));
         if mentions(&["content_filter", "content_policy", "safety"]) {
             return ModelError::Refused { endpoint, excerpt };
@@ -229,23 +242,39 @@ impl Transport {
         if status == 402 || mentions(&["insufficient_quota", "billing"]) {
             return ModelError::Quota { endpoint, excerpt };
         }
+        if let Some(limit) = asked.output_limit.filter(|_| refuses_limit(&kind, &message)) {
+            return ModelError::OutputLimit { endpoint, status, limit, excerpt };
+        }
         match status {
             401 | 403 => self.auth(status, excerpt),
-            404 => ModelError::NotFound {
-                endpoint,
-                base_url: self.endpoint.config.shown_base_url(),
-                model: model.to_owned(),
-                excerpt,
-            },
+            404 => self.not_found(asked.model, excerpt),
             429 | 503 | 529 => ModelError::RateLimited { endpoint, status, retry_after_ms, excerpt },
             // An error inside a stream has no status of its own.
             200..=299 if mentions(&["overloaded", "rate_limit"]) => {
                 ModelError::RateLimited { endpoint, status, retry_after_ms, excerpt }
             }
             200..=299 if mentions(&["authentication", "permission"]) => self.auth(status, excerpt),
-            200..=299 if mentions(&["invalid_request"]) => ModelError::BadRequest { endpoint, status, excerpt },
+            200..=299 if mentions(&["invalid_request", "invalid_prompt"]) => {
+                ModelError::BadRequest { endpoint, status, excerpt }
+            }
             200..=299 | 408 | 500..=599 => ModelError::ServerError { endpoint, status, excerpt },
             _ => ModelError::BadRequest { endpoint, status, excerpt },
+        }
+    }
+
+    fn not_found(&self, model: &str, excerpt: String) -> ModelError {
+        let endpoint = self.endpoint.name.clone();
+        let hint = match self.endpoint.config.kind {
+            WireFormat::OpenaiResponses => format!(
+                " (A server that speaks chat completions only needs `kind = \"openai\"` in [models.{endpoint}].)"
+            ),
+            WireFormat::Openai | WireFormat::Anthropic => String::new(),
+        };
+        ModelError::NotFound {
+            base_url: self.endpoint.config.shown_base_url(),
+            model: model.to_owned(),
+            excerpt: format!("{excerpt}{hint}"),
+            endpoint,
         }
     }
 
@@ -289,6 +318,23 @@ fn content_type(response: &reqwest::Response) -> String {
         .unwrap_or_default()
         .trim()
         .to_ascii_lowercase()
+}
+
+/// The limit of the reply in a request's body.
+fn limit_in(body: &Value) -> Option<u64> {
+    LIMIT_FIELDS.iter().find_map(|field| body.get(field)?.as_u64())
+}
+
+/// Whether an error says that the limit of the reply is larger than the model or its context allows. There is no code for
+/// it that providers share.
+fn refuses_limit(kind: &str, message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    let names_limit = has(&LIMIT_FIELDS) && !kind.contains("unsupported") && !has(&["not supported", "unsupported"]);
+    let is_too_large = has(&["maximum", "too large", "exceed", "less than or equal", "at most", "must be <="]);
+    // Prompt and reply share a context, of which the reply takes the larger part.
+    let shares_context = has(&["maximum context length"]) && has(&["in the completion", "output tokens"]);
+    (names_limit && is_too_large) || shares_context
 }
 
 fn inner(report: &Value) -> &Value {

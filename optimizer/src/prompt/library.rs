@@ -29,6 +29,9 @@ const MAX_TEMPLATE_BYTES: u64 = 256 * 1024;
 /// Folders between the folder of prompts and a template: the agent's and the stage's.
 const TEMPLATE_DEPTH: u32 = 2;
 
+/// The line of a template before which everything is the same for all calls of a run that use it. No prompt shows it.
+const STABLE_END: &str = "<!-- stable until here -->";
+
 /// What is said when a reply cannot be used: rendered with every recorded step.
 const REPAIRS: [&str; 2] = ["shared/repair_code.md", "shared/repair_json.md"];
 
@@ -93,6 +96,8 @@ pub struct Rendered {
     pub system: String,
     /// The question.
     pub user: String,
+    /// Bytes at its beginning that are the same for other calls of the run; 0 when the template does not say.
+    pub stable_user_bytes: usize,
     /// blake3 over the templates that it was made from.
     pub version: String,
 }
@@ -139,11 +144,9 @@ impl Prompts {
             let values = Value::from(Serde(values));
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen { names, values });
         }
-        Ok(Rendered {
-            system: self.one(names[0], values)?,
-            user: self.one(names[1], values)?,
-            version: self.version(&names),
-        })
+        let (system, _) = self.with_stable_bytes(names[0], values)?;
+        let (user, stable_user_bytes) = self.with_stable_bytes(names[1], values)?;
+        Ok(Rendered { system, user, stable_user_bytes, version: self.version(&names) })
     }
 
     /// Returns the rules that programs of a form have to keep, and the text of their contract.
@@ -202,16 +205,21 @@ impl Prompts {
     }
 
     fn one(&self, name: &str, values: &impl Serialize) -> Result<String, PromptError> {
+        self.with_stable_bytes(name, values).map(|(text, _)| text)
+    }
+
+    /// A rendered template, and how many bytes at its beginning are stable.
+    fn with_stable_bytes(&self, name: &str, values: &impl Serialize) -> Result<(String, usize), PromptError> {
         let text = self
             .environment
             .get_template(name)
             .and_then(|template| template.render(Serde(values)))
             .map_err(|error| PromptError::Template { name: name.to_owned(), detail: chain(&error) })?;
-        let text = without_gaps(&text);
+        let (text, stable_bytes) = split_off_mark(&text);
         if text.len() > MAX_PROMPT_BYTES {
             return Err(PromptError::TooLarge { name: name.to_owned(), bytes: text.len() });
         }
-        Ok(text)
+        Ok((text, stable_bytes))
     }
 
     /// The hash of these templates and of all that they include.
@@ -285,6 +293,15 @@ pub(super) fn included(source: &str) -> Vec<String> {
     source.split("{% include \"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
 }
 
+/// A text without gaps and without the mark of its stable beginning, and the length of that beginning in bytes.
+fn split_off_mark(text: &str) -> (String, usize) {
+    let Some((before, after)) = text.split_once(STABLE_END) else { return (without_gaps(text), 0) };
+    let whole = without_gaps(&format!("{before}{after}"));
+    let stable = without_gaps(before);
+    let stable_bytes = if whole.starts_with(&stable) { stable.len() } else { 0 };
+    (whole, stable_bytes)
+}
+
 /// At most one empty line in a row outside fenced blocks, and always one before a heading: conditions and inclusions in
 /// templates leave more or fewer behind.
 fn without_gaps(text: &str) -> String {
@@ -337,6 +354,14 @@ mod tests {
             }
             assert_eq!(source.matches("include").count(), included(source).len() + source.matches("includes").count());
         }
+    }
+
+    #[test]
+    fn the_mark_of_the_stable_beginning_is_not_shown() {
+        let text = format!("## One\n\n1\n\n{STABLE_END}\n\n## Two\n");
+        assert_eq!(split_off_mark(&text), ("## One\n\n1\n\n## Two\n".to_owned(), "## One\n\n1\n".len()));
+        assert_eq!(split_off_mark("one\n"), ("one\n".to_owned(), 0));
+        assert_eq!(split_off_mark(&format!("one {STABLE_END}two")), ("one two\n".to_owned(), 0), "not at a line's end");
     }
 
     #[test]

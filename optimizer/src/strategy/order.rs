@@ -20,10 +20,10 @@ const NEAR_SHARE: f64 = 0.9;
 
 /// Two builds of the reference, its checks and its baseline.
 const PREPARE_TASK_TIMEOUT_MS: u64 = 15 * 60_000;
-/// A long answer of a slow model, with a repair turn.
-const WRITING_TIMEOUT_MS: u64 = 30 * 60_000;
-/// A short answer of a slow model, with a repair turn.
-const JUDGING_TIMEOUT_MS: u64 = 15 * 60_000;
+/// A call that takes as long as an endpoint allows by default, and a shorter repair turn.
+const WRITING_TIMEOUT_MS: u64 = 45 * 60_000;
+/// A call that takes as long as an endpoint allows by default, and a short repair turn.
+const JUDGING_TIMEOUT_MS: u64 = 35 * 60_000;
 /// Above the longest compilation that a task may allow.
 const BUILD_TIMEOUT_MS: u64 = 10 * 60_000;
 /// Every shape and every drawing of inputs, for candidate, reference and truth.

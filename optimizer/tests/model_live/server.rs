@@ -23,6 +23,8 @@ pub(crate) enum Answer {
     Send(Vec<u8>),
     /// Sends this in pieces of one byte each, every one a chunk of its own, and closes.
     BytesApart { head: String, body: String },
+    /// Sends pieces with a pause before each, and closes.
+    Slowly { head: String, pieces: Vec<String>, pause_ms: u64 },
     /// Sends this and then nothing more, until the client leaves.
     Stall(Vec<u8>),
 }
@@ -124,6 +126,14 @@ async fn serve(mut socket: TcpStream, answers: Arc<Mutex<VecDeque<Answer>>>, log
             let _ = socket.write_all(b"0\r\n\r\n").await;
             let _ = socket.shutdown().await;
         }
+        Some(Answer::Slowly { head, pieces, pause_ms }) => {
+            let _ = socket.write_all(head.as_bytes()).await;
+            for piece in pieces {
+                tokio::time::sleep(std::time::Duration::from_millis(pause_ms)).await;
+                let _ = socket.write_all(piece.as_bytes()).await;
+            }
+            let _ = socket.shutdown().await;
+        }
         Some(Answer::Stall(bytes)) => {
             let _ = socket.write_all(&bytes).await;
             let _ = socket.read(&mut [0_u8; 1]).await;
@@ -178,6 +188,10 @@ pub(crate) fn stream(body: &str) -> Answer {
 /// The events of a reply up to its last piece of text.
 pub(crate) fn events_of_text(kind: WireFormat, text: &str) -> String {
     let mut body = String::new();
+    if kind == WireFormat::OpenaiResponses {
+        let response = json!({"status": "in_progress", "error": null, "usage": null, "output": []});
+        body += &event("response.created", &json!({"type": "response.created", "response": response}));
+    }
     if kind == WireFormat::Anthropic {
         let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 11, "output_tokens": 1}}});
         body += &event("message_start", &start);
@@ -189,6 +203,10 @@ pub(crate) fn events_of_text(kind: WireFormat, text: &str) -> String {
             WireFormat::Openai => {
                 event("", &json!({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": null}]}))
             }
+            WireFormat::OpenaiResponses => event(
+                "response.output_text.delta",
+                &json!({"type": "response.output_text.delta", "output_index": 0, "delta": piece}),
+            ),
             WireFormat::Anthropic => event(
                 "content_block_delta",
                 &json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}),
@@ -207,6 +225,16 @@ pub(crate) fn events_of_end(kind: WireFormat, stop: &str) -> String {
             "data: [DONE]\n\n".to_owned(),
         ]
         .concat(),
+        WireFormat::OpenaiResponses => {
+            let (status, details) = match stop {
+                "completed" => (stop, Value::Null),
+                reason => ("incomplete", json!({"reason": reason})),
+            };
+            let kind = format!("response.{status}");
+            let usage = json!({"input_tokens": 11, "output_tokens": 22});
+            let response = json!({"status": status, "error": null, "incomplete_details": details, "usage": usage});
+            event(&kind, &json!({"type": kind, "response": response}))
+        }
         WireFormat::Anthropic => [
             event(
                 "message_delta",
@@ -220,11 +248,16 @@ pub(crate) fn events_of_end(kind: WireFormat, stop: &str) -> String {
 
 /// A good reply.
 pub(crate) fn good(kind: WireFormat, text: &str) -> Answer {
-    let stop = match kind {
+    stream(&(events_of_text(kind, text) + &events_of_end(kind, done(kind))))
+}
+
+/// Why a model stops that is done.
+pub(crate) fn done(kind: WireFormat) -> &'static str {
+    match kind {
         WireFormat::Openai => "stop",
+        WireFormat::OpenaiResponses => "completed",
         WireFormat::Anthropic => "end_turn",
-    };
-    stream(&(events_of_text(kind, text) + &events_of_end(kind, stop)))
+    }
 }
 
 pub(crate) fn event(name: &str, data: &Value) -> String {

@@ -1,4 +1,4 @@
-//! Calls of a model, over both wire formats.
+//! Calls of a model, over every wire format.
 
 use nightshift_optimizer::model::{
     EndpointConfig, IN_CALL_TRIES, ModelError, ModelReply, ModelRequest, StopCause, Unmetered, WireFormat,
@@ -8,18 +8,19 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::server::{
-    Answer, KEY, MODEL, Server, catalog, error, events_of_end, events_of_text, good, key, open, status, stream,
+    Answer, KEY, MODEL, Server, catalog, done, error, events_of_end, events_of_text, good, key, open, status, stream,
     stream_head,
 };
 
-const BOTH: [WireFormat; 2] = [WireFormat::Openai, WireFormat::Anthropic];
+pub(crate) const ALL: [WireFormat; 3] = [WireFormat::Openai, WireFormat::OpenaiResponses, WireFormat::Anthropic];
 
 const TEXT: &str = "Grüße 🌙\n```cpp\nint x;\n```\n";
 
-fn request() -> ModelRequest {
+pub(crate) fn request() -> ModelRequest {
     ModelRequest {
         system: "Be brief.".to_owned(),
         user: "Write.".to_owned(),
+        stable_user_bytes: 0,
         earlier: vec![("First.".to_owned(), "Again.".to_owned())],
         max_output_tokens: 100,
         temperature: None,
@@ -28,12 +29,12 @@ fn request() -> ModelRequest {
     }
 }
 
-async fn call(server: &Server, kind: WireFormat) -> Result<ModelReply, ModelError> {
+pub(crate) async fn call(server: &Server, kind: WireFormat) -> Result<ModelReply, ModelError> {
     server.model(kind).call(&request(), &Unmetered).await
 }
 
 /// The error of a call whose every answer is this one, and the number of requests that it took.
-async fn failure(kind: WireFormat, answer: Answer) -> (ModelError, usize) {
+pub(crate) async fn failure(kind: WireFormat, answer: Answer) -> (ModelError, usize) {
     let server = Server::start(vec![answer]).await;
     let error = call(&server, kind).await.unwrap_err();
     assert!(!error.describe().contains(KEY) && !format!("{error:?}").contains(KEY), "{error:?}");
@@ -42,34 +43,36 @@ async fn failure(kind: WireFormat, answer: Answer) -> (ModelError, usize) {
 
 #[tokio::test]
 async fn a_reply_arrives_whole_even_byte_by_byte() {
-    for kind in BOTH {
-        let stop = if kind == WireFormat::Openai { "stop" } else { "end_turn" };
+    for kind in ALL {
+        let stop = done(kind);
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\
                     transfer-encoding: chunked\r\n\r\n";
         let body = events_of_text(kind, TEXT) + &events_of_end(kind, stop);
         let server = Server::start(vec![Answer::BytesApart { head: head.to_owned(), body }]).await;
         let reply = call(&server, kind).await.unwrap();
         assert_eq!(reply.text, TEXT);
-        assert_eq!((reply.input_tokens, reply.output_tokens, reply.stop), (Some(11), Some(22), StopCause::End));
+        assert_eq!((reply.tokens.input, reply.tokens.output, reply.stop), (Some(11), Some(22), StopCause::End));
         assert_eq!(server.requests(), 1);
     }
 }
 
 #[tokio::test]
 async fn a_request_carries_model_key_and_every_turn() {
-    for kind in BOTH {
+    for kind in ALL {
         let server = Server::start(vec![good(kind, "ok")]).await;
         call(&server, kind).await.unwrap();
         let received = server.received().remove(0);
         let (path, header) = match kind {
             WireFormat::Openai => ("post /v1/chat/completions ", format!("authorization: bearer {KEY}")),
+            WireFormat::OpenaiResponses => ("post /v1/responses ", format!("authorization: bearer {KEY}")),
             WireFormat::Anthropic => ("post /v1/messages ", format!("x-api-key: {KEY}")),
         };
         assert!(received.head.starts_with(path) && received.head.contains(&header), "{}", received.head);
         assert_eq!(received.head.contains("anthropic-version: 2023-06-01"), kind == WireFormat::Anthropic);
         assert_eq!(received.body["model"], json!(MODEL));
         assert_eq!(received.body["stream"], json!(true));
-        let messages = received.body["messages"].as_array().unwrap();
+        let field = if kind == WireFormat::OpenaiResponses { "input" } else { "messages" };
+        let messages = received.body[field].as_array().unwrap();
         assert_eq!(messages.last(), Some(&json!({"role": "user", "content": "Again."})));
     }
 }
@@ -84,12 +87,19 @@ async fn a_server_that_does_not_stream_is_understood() {
         "type": "message", "content": [{"type": "text", "text": TEXT}], "stop_reason": "max_tokens",
         "usage": {"input_tokens": 11, "output_tokens": 22},
     });
-    for (kind, body) in [(WireFormat::Openai, chat), (WireFormat::Anthropic, message)] {
+    let response = json!({
+        "object": "response", "status": "incomplete", "error": null, "incomplete_details": {"reason": "max_output_tokens"},
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": TEXT}]}],
+        "usage": {"input_tokens": 11, "output_tokens": 22},
+    });
+    let bodies =
+        [(WireFormat::Openai, chat), (WireFormat::OpenaiResponses, response), (WireFormat::Anthropic, message)];
+    for (kind, body) in bodies {
         let answer = status("200 OK", "content-type: application/json\r\n", &body.to_string());
         let server = Server::start(vec![answer]).await;
         let reply = call(&server, kind).await.unwrap();
         assert_eq!((reply.text.as_str(), reply.stop), (TEXT, StopCause::Length));
-        assert_eq!((reply.input_tokens, reply.output_tokens), (Some(11), Some(22)));
+        assert_eq!((reply.tokens.input, reply.tokens.output), (Some(11), Some(22)));
     }
 }
 
@@ -98,12 +108,12 @@ async fn a_reply_without_usage_has_unknown_tokens() {
     let body = events_of_text(WireFormat::Openai, "ok") + "data: [DONE]\n\n";
     let server = Server::start(vec![stream(&body)]).await;
     let reply = call(&server, WireFormat::Openai).await.unwrap();
-    assert_eq!((reply.input_tokens, reply.output_tokens, reply.stop), (None, None, StopCause::Other));
+    assert_eq!((reply.tokens.input, reply.tokens.output, reply.stop), (None, None, StopCause::Other));
 }
 
 #[tokio::test]
 async fn a_malformed_piece_is_tried_again_and_then_reported() {
-    for kind in BOTH {
+    for kind in ALL {
         let broken = events_of_text(kind, "half") + "data: {\"choices\": [{\n\n";
         let server = Server::start(vec![stream(&broken), good(kind, TEXT)]).await;
         assert_eq!(call(&server, kind).await.unwrap().text, TEXT);
@@ -123,7 +133,7 @@ async fn an_excerpt_of_a_foreign_text_is_short() {
 
 #[tokio::test]
 async fn a_stream_without_its_end_is_truncated_and_may_be_asked_for_again() {
-    for kind in BOTH {
+    for kind in ALL {
         let (error, requests) = failure(kind, stream(&events_of_text(kind, TEXT))).await;
         assert_eq!((error.code(), requests), ("model.truncated", IN_CALL_TRIES));
         assert_eq!(StepFailure::from(&error).class, FailureClass::Retriable);
@@ -148,7 +158,7 @@ fn impatient(server: &Server, kind: WireFormat, change: impl Fn(&mut EndpointCon
 
 #[tokio::test]
 async fn each_wait_has_its_own_limit() {
-    for kind in BOTH {
+    for kind in ALL {
         let head_only = Answer::Stall(stream_head().into_bytes());
         let begun = Answer::Stall([stream_head(), events_of_text(kind, "begun")].concat().into_bytes());
         let cases: [(Answer, Change, &str); 4] = [
@@ -169,7 +179,7 @@ async fn each_wait_has_its_own_limit() {
 
 #[tokio::test]
 async fn a_refused_key_names_the_variable_and_hides_the_key() {
-    for kind in BOTH {
+    for kind in ALL {
         for line in ["401 Unauthorized", "403 Forbidden"] {
             let message = format!("the key {KEY} is wrong");
             let (error, requests) =
@@ -190,7 +200,7 @@ async fn an_unknown_model_is_named() {
 
 #[tokio::test]
 async fn a_busy_server_is_asked_again() {
-    for kind in BOTH {
+    for kind in ALL {
         for line in ["429 Too Many Requests", "503 Service Unavailable", "529 Overloaded"] {
             let busy = error(line, "retry-after: 0\r\n", "overloaded_error", "later");
             let server = Server::start(vec![busy, good(kind, TEXT)]).await;
@@ -222,7 +232,7 @@ async fn an_account_without_credit_is_not_asked_again() {
 
 #[tokio::test]
 async fn a_failing_server_is_asked_again_a_few_times() {
-    for kind in BOTH {
+    for kind in ALL {
         let broken = status("500 Internal Server Error", "content-type: text/plain\r\n", "oops");
         let server = Server::start(vec![broken.clone(), broken.clone(), good(kind, TEXT)]).await;
         assert_eq!(call(&server, kind).await.unwrap().text, TEXT);
@@ -265,7 +275,12 @@ async fn a_request_that_is_not_accepted_says_why() {
 
 #[tokio::test]
 async fn a_refusal_is_told_apart_from_an_answer() {
-    for (kind, stop) in [(WireFormat::Openai, "content_filter"), (WireFormat::Anthropic, "refusal")] {
+    let refusals = [
+        (WireFormat::Openai, "content_filter"),
+        (WireFormat::OpenaiResponses, "content_filter"),
+        (WireFormat::Anthropic, "refusal"),
+    ];
+    for (kind, stop) in refusals {
         let server = Server::start(vec![stream(&(events_of_text(kind, "No.") + &events_of_end(kind, stop)))]).await;
         let reply = call(&server, kind).await.unwrap();
         assert_eq!((reply.text.as_str(), reply.stop), ("No.", StopCause::Refusal));
@@ -276,11 +291,15 @@ async fn a_refusal_is_told_apart_from_an_answer() {
 
 #[tokio::test]
 async fn a_reply_of_ten_megabytes_is_too_large() {
-    for kind in BOTH {
+    for kind in ALL {
         let piece = "x".repeat(100_000);
         let pieces: String = (0..100)
             .map(|_| match kind {
                 WireFormat::Openai => crate::server::event("", &json!({"choices": [{"delta": {"content": piece}}]})),
+                WireFormat::OpenaiResponses => crate::server::event(
+                    "response.output_text.delta",
+                    &json!({"type": "response.output_text.delta", "delta": piece}),
+                ),
                 WireFormat::Anthropic => crate::server::event(
                     "content_block_delta",
                     &json!({"type": "content_block_delta", "delta": {"type": "text_delta", "text": piece}}),

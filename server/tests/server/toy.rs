@@ -446,6 +446,7 @@ impl FakeAgents {
             summary: &call,
             prompt,
             reply,
+            reasoning: None,
             released: estimate.clone(),
             used: estimate,
         };

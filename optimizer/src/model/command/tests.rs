@@ -9,6 +9,7 @@ fn request() -> ModelRequest {
     ModelRequest {
         system: "You write programs.".to_owned(),
         user: "Write one.".to_owned(),
+        stable_user_bytes: 0,
         earlier: Vec::new(),
         max_output_tokens: 100,
         temperature: None,

@@ -83,6 +83,7 @@ impl ToyAgents {
             summary: &summary,
             prompt,
             reply,
+            reasoning: None,
             released: reserved.to_vec(),
             used: vec![Amount { resource: Resource::Tokens, amount: CALL_TOKENS }],
         };
