@@ -11,6 +11,7 @@ use nightshift_protocol::api::{RunSummary, RunView, precision_policies};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Bound, StopReason};
 use nightshift_protocol::baseline::{Baseline, BaselineKind, FastestBaseline};
 use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::plan::SubtaskLimits;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome, SanitizerRun};
 use nightshift_protocol::run::{RunStatus, StepStatus};
@@ -286,11 +287,15 @@ pub(crate) fn cost<'a>(views: impl Iterator<Item = &'a RunView>) -> String {
     }
     calls.retain(|call| !call.scripted);
     let mut line = price(calls.iter().copied());
-    let known = |tokens: Option<u64>| tokens.unwrap_or(0);
-    let read = calls.iter().fold(0_u64, |sum, call| sum.saturating_add(known(call.input_tokens)));
-    let written = calls.iter().fold(0_u64, |sum, call| sum.saturating_add(known(call.output_tokens)));
+    let sum = |count: fn(&ModelCallSummary) -> Option<u64>| {
+        let known = calls.iter().filter_map(|call| count(call));
+        known.fold(None, |sum: Option<u64>, tokens| Some(sum.unwrap_or(0).saturating_add(tokens)))
+    };
+    let read = sum(|call| call.input_tokens).unwrap_or(0);
+    let written = sum(|call| call.output_tokens).unwrap_or(0);
     if read > 0 || written > 0 {
-        line = format!("{line}; {read} tokens read, {written} written");
+        let (cached, reasoning) = (sum(|call| call.cached_input_tokens), sum(|call| call.reasoning_tokens));
+        line = format!("{line}; {}", cost::tokens(read, cached, written, reasoning));
     }
     if failed > 0 {
         line = format!("{line}; of these {} of steps that failed", count(failed, "call"));

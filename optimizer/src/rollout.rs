@@ -25,6 +25,7 @@ use nightshift_protocol::task::TaskBundle;
 use nightshift_protocol::time::TimestampMs;
 use serde::Serialize;
 
+use crate::model::TokenUsage;
 use crate::reward::recompute::rescore;
 pub use guard::{Leak, Left};
 pub use split::{Split, SplitRule};
@@ -53,6 +54,10 @@ pub struct Rollout {
     pub prompt: Vec<Message>,
     /// What it wrote.
     pub completion: String,
+    /// How it reasoned before it wrote, where its provider says so and the text is stored.
+    pub reasoning: Option<String>,
+    /// Tokens of the call that wrote it.
+    pub tokens: TokenUsage,
     /// `endpoint/model`.
     pub model: String,
     /// Whether the completion was written beforehand.
@@ -129,6 +134,7 @@ pub fn needed(detail: &RunDetail) -> Vec<ArtifactHash> {
         needed.extend(attempt.source.clone());
         for call in coder_calls(attempt) {
             needed.extend([call.prompt.clone(), call.reply.clone()]);
+            needed.extend(call.reasoning.clone());
         }
     }
     needed.sort();
@@ -195,6 +201,14 @@ fn row(
         outcome: attempt.outcome.as_str(),
         prompt,
         completion,
+        reasoning: last.reasoning.as_ref().and_then(|hash| run.texts.get(hash)).cloned(),
+        tokens: TokenUsage {
+            input: last.input_tokens,
+            cached_input: last.cached_input_tokens,
+            cache_write: last.cache_write_tokens,
+            output: last.output_tokens,
+            reasoning: last.reasoning_tokens,
+        },
         model: last.model.clone(),
         scripted: last.scripted,
         prompt_version: last.prompt_version.clone(),

@@ -285,6 +285,9 @@ fn texts_of(calls: &[ModelCallSummary]) -> Vec<(String, ArtifactHash)> {
     for call in calls {
         let version: String = call.prompt_version.chars().take(VERSION_CHARS).collect();
         texts.push((format!("prompt, turn {} (templates {version})", call.turn), call.prompt.clone()));
+        if let Some(reasoning) = &call.reasoning {
+            texts.push((format!("reasoning of {}, turn {}", call.model, call.turn), reasoning.clone()));
+        }
         texts.push((format!("reply of {}, turn {}", call.model, call.turn), call.reply.clone()));
     }
     texts

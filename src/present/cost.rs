@@ -28,11 +28,17 @@ fn line(cost: &RoleCost) -> String {
         number => format!("; {} answered by a stand-in", calls(number)),
     };
     format!(
-        "{role}: {} of {models}; {} tokens read, {} written{uncounted}; {price}{stood_in}",
+        "{role}: {} of {models}; {}{uncounted}; {price}{stood_in}",
         calls(cost.calls),
-        cost.input_tokens,
-        cost.output_tokens
+        tokens(cost.input_tokens, cost.cached_input_tokens, cost.output_tokens, cost.reasoning_tokens)
     )
+}
+
+/// Tokens in words; parts that no endpoint reported are left out.
+pub(super) fn tokens(read: u64, cached: Option<u64>, written: u64, reasoning: Option<u64>) -> String {
+    let part = |part: Option<u64>, what: &str| part.map_or_else(String::new, |part| format!(" ({part} {what})"));
+    let (cached, reasoning) = (part(cached, "from the cache"), part(reasoning, "of reasoning"));
+    format!("{read} tokens read{cached}, {written} written{reasoning}")
 }
 
 fn calls(number: u32) -> String {
@@ -55,7 +61,9 @@ mod tests {
             role: Some(AgentRole::Coder),
             calls: 3,
             input_tokens: 1_200,
+            cached_input_tokens: Some(800),
             output_tokens: 340,
+            reasoning_tokens: Some(0),
             uncounted_calls: 1,
             price_microusd: 12_000,
             unpriced_calls: 1,
@@ -65,7 +73,7 @@ mod tests {
         assert_eq!(
             lines(std::slice::from_ref(&cost)),
             [
-                "coder: 3 calls of lab/a, lab/b; 1200 tokens read, 340 written (1 call without a count); 0.012000 USD, and \
+                "coder: 3 calls of lab/a, lab/b; 1200 tokens read (800 from the cache), 340 written (0 of reasoning) (1 call without a count); 0.012000 USD, and \
               1 call of unknown price; 1 call answered by a stand-in"
             ]
         );

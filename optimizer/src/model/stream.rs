@@ -251,6 +251,7 @@ impl Lines {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
+    use super::super::endpoint::Timeouts;
     use super::super::{anthropic, chat_completions, responses};
     use super::*;
 
@@ -398,6 +399,35 @@ mod tests {
         let result = read_events(stalled, waits(), &mut anthropic::ReplyReader).await;
         let Err(Trouble::Timeout { phase, .. }) = result else { panic!("{result:?}") };
         assert_eq!(phase, "time between two pieces of the reply");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pings_comments_and_reasoning_keep_a_silent_model_alive() {
+        let limits = Timeouts::default();
+        let idle = Duration::from_millis(limits.idle_ms);
+        let signs: [(&str, &mut dyn Reader, &str); 3] = [
+            (": keep-alive\n\n", &mut chat_completions::ReplyReader, CHAT),
+            ("event: ping\ndata: {\"type\":\"ping\"}\n\n", &mut anthropic::ReplyReader, MESSAGES),
+            (
+                "data: {\"type\":\"response.reasoning_summary_text.delta\",\"delta\":\"hm\"}\n\n",
+                &mut responses::ReplyReader,
+                RESPONSES,
+            ),
+        ];
+        for (sign, reader, reply) in signs {
+            let began = Instant::now();
+            let pieces =
+                std::iter::repeat_n(sign, 2).chain([reply]).map(|piece| Bytes::copy_from_slice(piece.as_bytes()));
+            let slow = futures::stream::iter(pieces).then(|piece| async move {
+                tokio::time::sleep(idle - Duration::from_secs(1)).await;
+                Ok::<_, std::io::Error>(piece)
+            });
+            let first = Duration::from_millis(limits.first_byte_ms);
+            let waits = Waits { first_by: began + first, first, idle };
+            let draft = read_events(Box::pin(slow), waits, reader).await.unwrap();
+            assert_eq!(draft.text, expected().text);
+            assert!(began.elapsed() > first, "the waits together are longer than each limit");
+        }
     }
 
     #[tokio::test]

@@ -45,7 +45,7 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 }
 
 /// What both layouts tell of a row, beside prompt and completion.
-const FACTS: [Column; 27] = [
+const FACTS: [Column; 32] = [
     column("index", Kind::Integer),
     column("split", Kind::Text),
     column("skill", Kind::Text),
@@ -73,10 +73,15 @@ const FACTS: [Column; 27] = [
     column("scripted", Kind::Flag),
     column("speedup_over_fastest", Kind::Number),
     column("prev_speedup_over_fastest", Kind::Number),
+    column("reasoning", Kind::Text),
+    column("input_tokens", Kind::Integer),
+    column("cached_input_tokens", Kind::Integer),
+    column("output_tokens", Kind::Integer),
+    column("reasoning_tokens", Kind::Integer),
 ];
 
-const VERL_EXTRA: [Column; 30] = {
-    let mut all = [column("question", Kind::Text); 30];
+const VERL_EXTRA: [Column; 35] = {
+    let mut all = [column("question", Kind::Text); 35];
     all[1] = column("answer", Kind::Text);
     all[2] = column("response", Kind::Text);
     let mut place = 0;
@@ -95,8 +100,8 @@ const VERL: [Column; 5] = [
     column("extra_info", Kind::Group(&VERL_EXTRA)),
 ];
 
-const TRL: [Column; 29] = {
-    let mut all = [column("prompt", Kind::Messages); 29];
+const TRL: [Column; 34] = {
+    let mut all = [column("prompt", Kind::Messages); 34];
     all[1] = column("completion", Kind::Messages);
     let mut place = 0;
     while place < FACTS.len() {
@@ -194,5 +199,10 @@ fn facts(index: usize, row: &Rollout) -> Value {
         "scripted": row.scripted,
         "speedup_over_fastest": row.speedup_over_fastest,
         "prev_speedup_over_fastest": row.parent_speedup_over_fastest,
+        "reasoning": row.reasoning,
+        "input_tokens": row.tokens.input,
+        "cached_input_tokens": row.tokens.cached_input,
+        "output_tokens": row.tokens.output,
+        "reasoning_tokens": row.tokens.reasoning,
     })
 }

@@ -1,12 +1,10 @@
-//! Reasoning, cached tokens, limits of replies and long silences, over every wire format.
+//! Reasoning, cached tokens and limits of replies, over every wire format.
 
 use nightshift_optimizer::model::{MAX_REASONING_BYTES, ModelReply, ModelRequest, TokenUsage, Unmetered, WireFormat};
 use nightshift_protocol::step::{FailureClass, StepFailure};
 use serde_json::{Value, json};
 
-use crate::server::{
-    Answer, Server, done, error, event, events_of_end, events_of_text, good, open, stream, stream_head,
-};
+use crate::server::{Server, done, error, event, events_of_end, events_of_text, good, open, stream};
 use crate::wire::{ALL, call, failure, request};
 
 const TEXT: &str = "ok";
@@ -170,28 +168,6 @@ async fn the_limit_of_an_endpoint_lowers_that_of_a_reply() {
         assert_eq!((model.output_limit(100), model.output_limit(50)), (60, 50));
         model.call(&request(), &Unmetered).await.unwrap();
         assert_eq!(server.received()[0].body[field], json!(60));
-    }
-}
-
-#[tokio::test]
-async fn pings_and_reasoning_keep_a_reply_alive() {
-    for kind in ALL {
-        let signs = [
-            ": keep-alive\n\n".to_owned(),
-            event("ping", &json!({"type": "ping"})),
-            events_of_reasoning(kind, "still thinking"),
-        ];
-        // Chat completions have no event of this kind.
-        let signs = signs.iter().filter(|sign| kind != WireFormat::Openai || !sign.starts_with("event: ping"));
-        let mut pieces: Vec<String> = signs.cycle().take(40).cloned().collect();
-        pieces.push(events_of_text(kind, TEXT) + &events_of_end(kind, done(kind)));
-        let server = Server::start(vec![Answer::Slowly { head: stream_head(), pieces, pause_ms: 40 }]).await;
-        let mut config = server.endpoint(kind);
-        // Together the pauses are longer than either limit.
-        config.timeouts.first_byte_ms = 1_000;
-        config.timeouts.idle_ms = 1_000;
-        let reply = open(config).call(&request(), &Unmetered).await.unwrap();
-        assert_eq!(reply.text, TEXT, "{kind:?}");
     }
 }
 

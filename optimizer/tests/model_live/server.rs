@@ -23,8 +23,6 @@ pub(crate) enum Answer {
     Send(Vec<u8>),
     /// Sends this in pieces of one byte each, every one a chunk of its own, and closes.
     BytesApart { head: String, body: String },
-    /// Sends pieces with a pause before each, and closes.
-    Slowly { head: String, pieces: Vec<String>, pause_ms: u64 },
     /// Sends this and then nothing more, until the client leaves.
     Stall(Vec<u8>),
 }
@@ -124,14 +122,6 @@ async fn serve(mut socket: TcpStream, answers: Arc<Mutex<VecDeque<Answer>>>, log
                 let _ = socket.flush().await;
             }
             let _ = socket.write_all(b"0\r\n\r\n").await;
-            let _ = socket.shutdown().await;
-        }
-        Some(Answer::Slowly { head, pieces, pause_ms }) => {
-            let _ = socket.write_all(head.as_bytes()).await;
-            for piece in pieces {
-                tokio::time::sleep(std::time::Duration::from_millis(pause_ms)).await;
-                let _ = socket.write_all(piece.as_bytes()).await;
-            }
             let _ = socket.shutdown().await;
         }
         Some(Answer::Stall(bytes)) => {

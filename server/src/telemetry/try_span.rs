@@ -76,6 +76,12 @@ pub(super) fn model_span(call: &ModelCallRecord, summary: &ModelCallSummary, hel
     ];
     attributes.extend(summary.input_tokens.map(|tokens| ("gen_ai.usage.input_tokens", tokens.into())));
     attributes.extend(summary.output_tokens.map(|tokens| ("gen_ai.usage.output_tokens", tokens.into())));
+    let details = [
+        ("gen_ai.usage.cache_read.input_tokens", summary.cached_input_tokens),
+        ("gen_ai.usage.cache_write.input_tokens", summary.cache_write_tokens),
+        ("gen_ai.usage.reasoning.output_tokens", summary.reasoning_tokens),
+    ];
+    attributes.extend(details.into_iter().filter_map(|(name, tokens)| Some((name, tokens?.into()))));
     attributes.extend(summary.price_microusd.map(|price| ("model.price_microusd", price.into())));
     Span {
         trace: TraceId::of_run(&call.run),

@@ -30,6 +30,9 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
     for call in &attempt.calls {
         let role = call.role.map_or("model", |role| role.as_str());
         rows.push(row(format!("Prompt of the {role}, turn {}", call.turn), &call.prompt));
+        if let Some(reasoning) = &call.reasoning {
+            rows.push(row(format!("Reasoning for the {role}, turn {}", call.turn), reasoning));
+        }
         rows.push(row(format!("Reply to the {role}, turn {}", call.turn), &call.reply));
     }
     let artifacts = table(&["Artifact", "blake3"], &rows);

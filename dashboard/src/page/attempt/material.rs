@@ -50,6 +50,17 @@ pub(crate) enum NoTrace {
     Unreadable(TraceError),
 }
 
+/// The texts of a model call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CallTexts {
+    /// What the model was asked.
+    pub(crate) prompt: Stored,
+    /// How it reasoned, where its provider says so.
+    pub(crate) reasoning: Stored,
+    /// What it replied.
+    pub(crate) reply: Stored,
+}
+
 /// What is known beside the run's record.
 #[derive(Debug)]
 pub(crate) struct Material {
@@ -63,8 +74,8 @@ pub(crate) struct Material {
     pub(crate) build_log: Stored,
     /// The sanitizers' output.
     pub(crate) sanitizer_log: Stored,
-    /// Prompt and reply of each call that is shown, in the order of the calls.
-    pub(crate) calls: Vec<Option<(Stored, Stored)>>,
+    /// The texts of each call that is shown, in the order of the calls.
+    pub(crate) calls: Vec<Option<CallTexts>>,
     /// What its model calls were given of notes and lessons.
     pub(crate) retrievals: Vec<Retrieval>,
     /// What ran when.
@@ -186,8 +197,13 @@ fn why(error: &ClientError) -> String {
     format!("{error} ({})", error.code())
 }
 
-async fn talk(client: &Client, call: &ModelCallSummary) -> (Stored, Stored) {
-    join(text(client, Some(&call.prompt)), text(client, Some(&call.reply))).await
+async fn talk(client: &Client, call: &ModelCallSummary) -> CallTexts {
+    let (prompt, reasoning, reply) = futures::join!(
+        text(client, Some(&call.prompt)),
+        text(client, call.reasoning.as_ref()),
+        text(client, Some(&call.reply)),
+    );
+    CallTexts { prompt, reasoning, reply }
 }
 
 async fn task(client: &Client, hash: &ArtifactHash) -> Option<TaskBundle> {

@@ -37,6 +37,7 @@ pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Op
         "Ended",
         "After failures of",
         "Prompt",
+        "Reasoning",
         "Reply",
     ];
     let summary = table(&head, &rows);
@@ -61,10 +62,12 @@ pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Op
 /// One call: its texts where they are asked for, else the way to them.
 fn shown(place: usize, call: &ModelCallSummary, material: &Material, look: &Look, room: &mut usize) -> AnyView {
     let anchor = format!("call-{place}");
-    let content = if let Some((prompt, reply)) = material.calls.get(place).and_then(Option::as_ref) {
-        let (prompt, reply) = (said("Prompt", prompt, room), said("Reply", reply, room));
+    let content = if let Some(texts) = material.calls.get(place).and_then(Option::as_ref) {
+        let prompt = said("Prompt", &texts.prompt, room);
+        let reasoning = said("Reasoning", &texts.reasoning, room);
+        let reply = said("Reply", &texts.reply, room);
         let version = facts(&[("Version of the prompt", Cell::Code(call.prompt_version.clone()))]);
-        view! { {version}{prompt}{reply} }.into_any()
+        view! { {version}{prompt}{reasoning}{reply} }.into_any()
     } else {
         let href = look.talking(Talk::Call(place)).href(&anchor);
         view! { <p><a href=href>"Show the prompt and the reply"</a></p> }.into_any()
@@ -81,9 +84,13 @@ fn asked_by(call: &ModelCallSummary) -> String {
 }
 
 fn row(call: &ModelCallSummary) -> Vec<Cell> {
-    let tokens = |number: Option<u64>| Cell::Number(tokens(number, call.scripted));
+    let tokens = |number: Option<u64>, part: Option<u64>, what: &str| {
+        let part = part.map_or_else(String::new, |part| format!(", {} {what}", tokens(Some(part), false)));
+        Cell::Number(format!("{}{part}", tokens(number, call.scripted)))
+    };
     // A file has no price and takes no time.
     let unless_scripted = |words: String| Cell::Number(if call.scripted { "–".to_owned() } else { words });
+    let none = if call.scripted { "–" } else { "not given" };
     let ended = match call.stop {
         StopCause::End => "the model was done",
         StopCause::Length => "cut off at the limit of tokens",
@@ -96,13 +103,14 @@ fn row(call: &ModelCallSummary) -> Vec<Cell> {
         asked_by(call).into(),
         call.model.clone().into(),
         Cell::Number(call.turn.to_string()),
-        tokens(call.input_tokens),
-        tokens(call.output_tokens),
+        tokens(call.input_tokens, call.cached_input_tokens, "from the cache"),
+        tokens(call.output_tokens, call.reasoning_tokens, "of reasoning"),
         unless_scripted(call.price_microusd.map_or_else(|| "not known".to_owned(), money)),
         unless_scripted(milliseconds(float_u64(call.latency_ms))),
         ended.into(),
         fell_back.into(),
         artifact(&call.prompt),
+        call.reasoning.as_ref().map_or_else(|| Cell::Quiet(none.to_owned()), artifact),
         artifact(&call.reply),
     ]
 }

@@ -2,10 +2,13 @@
 
 mod result;
 
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt_memory::{Candidate, Correction, Gain};
+use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::profile::{KernelTime, Times};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
+use super::material::CallTexts;
 use super::*;
 use crate::page::sample::Sample;
 use crate::trace::Trace;
@@ -14,16 +17,26 @@ use crate::trace::Trace;
 const MAX_PAGE_BYTES: usize = 6 << 20;
 
 fn material(sample: &Sample, attempt: &Attempt, against: Option<&Attempt>) -> Material {
-    let stored = |hash| sample.text(hash).map_or_else(|| Stored::Gone("not in the sample".to_owned()), Stored::Here);
+    let stored = |hash: &ArtifactHash| {
+        sample.text(hash).map_or_else(|| Stored::Gone("not in the sample".to_owned()), Stored::Here)
+    };
     Material {
         source: attempt.source.as_ref().map_or(Stored::Never, stored),
         other: against
             .map(|other| (format!("attempt {}", other.number), other.source.as_ref().map_or(Stored::Never, stored))),
         build_log: attempt.build.as_ref().map_or(Stored::Never, |build| stored(&build.log)),
-        calls: attempt.calls.iter().map(|call| Some((stored(&call.prompt), stored(&call.reply)))).collect(),
+        calls: attempt.calls.iter().map(|call| Some(call_texts(call, stored))).collect(),
         trace: Ok(Sample::trace()),
         steps: sample.steps.clone(),
         ..Material::default()
+    }
+}
+
+fn call_texts(call: &ModelCallSummary, stored: impl Fn(&ArtifactHash) -> Stored) -> CallTexts {
+    CallTexts {
+        prompt: stored(&call.prompt),
+        reasoning: call.reasoning.as_ref().map_or(Stored::Never, &stored),
+        reply: stored(&call.reply),
     }
 }
 
@@ -258,7 +271,11 @@ fn what_is_gone_is_said_to_be_gone() {
     let material = Material {
         source: gone(),
         build_log: gone(),
-        calls: attempt.calls.iter().map(|_| Some((gone(), gone()))).collect(),
+        calls: attempt
+            .calls
+            .iter()
+            .map(|_| Some(CallTexts { prompt: gone(), reasoning: gone(), reply: gone() }))
+            .collect(),
         trace: Err(material::NoTrace::Gone("it was pruned".to_owned())),
         ..Material::default()
     };
@@ -319,7 +336,11 @@ fn hostile_texts_stay_texts_everywhere() {
         source: texts(),
         other: Some((HOSTILE.to_owned(), texts())),
         build_log: texts(),
-        calls: attempt.calls.iter().map(|_| Some((texts(), texts()))).collect(),
+        calls: attempt
+            .calls
+            .iter()
+            .map(|_| Some(CallTexts { prompt: texts(), reasoning: texts(), reply: texts() }))
+            .collect(),
         trace: Trace::read(&hostile_trace()).map_err(material::NoTrace::Unreadable),
         ..Material::default()
     };
@@ -365,7 +386,11 @@ fn ten_thousand_kernels_and_a_line_of_ten_megabytes_are_a_bounded_page() {
         source: texts(),
         other: Some(("the baseline".to_owned(), Stored::Here(format!("{long}y")))),
         build_log: texts(),
-        calls: attempt.calls.iter().map(|_| Some((texts(), texts()))).collect(),
+        calls: attempt
+            .calls
+            .iter()
+            .map(|_| Some(CallTexts { prompt: texts(), reasoning: texts(), reply: texts() }))
+            .collect(),
         trace: Trace::read(&crate::trace::tests::sample(10_000)).map_err(material::NoTrace::Unreadable),
         ..Material::default()
     };

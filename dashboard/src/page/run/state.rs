@@ -152,11 +152,23 @@ pub(super) fn cost(detail: &RunDetail) -> Option<AnyView> {
             let scripted = cost.models.keys().all(|model| model == "scripted");
             let unknown =
                 |unknown: u32| if unknown == 0 { String::new() } else { format!(", {unknown} calls not known") };
+            let part = |part: Option<u64>, what: &str| {
+                part.map_or_else(String::new, |part| format!(", {} {what}", tokens(Some(part), false)))
+            };
             vec![
                 role(cost).into(),
                 Cell::Number(cost.calls.to_string()),
-                Cell::Number(format!("{}{}", tokens(Some(cost.input_tokens), scripted), unknown(cost.uncounted_calls))),
-                Cell::Number(tokens(Some(cost.output_tokens), scripted)),
+                Cell::Number(format!(
+                    "{}{}{}",
+                    tokens(Some(cost.input_tokens), scripted),
+                    part(cost.cached_input_tokens, "from the cache"),
+                    unknown(cost.uncounted_calls)
+                )),
+                Cell::Number(format!(
+                    "{}{}",
+                    tokens(Some(cost.output_tokens), scripted),
+                    part(cost.reasoning_tokens, "of reasoning")
+                )),
                 Cell::Number(format!("{}{}", money(cost.price_microusd), unknown(cost.unpriced_calls))),
                 Cell::Number(cost.fallback_calls.to_string()),
                 models.into(),
