@@ -67,7 +67,7 @@ impl Draft {
     pub(super) fn take_reasoning(&mut self) -> Option<String> {
         let mut reasoning = std::mem::take(&mut self.reasoning);
         if self.reasoning_clipped {
-            reasoning.push_str(&format!("\n\n[the rest is left out: the limit is {MAX_REASONING_BYTES} bytes]\n"));
+            reasoning = format!("{reasoning}\n\n[the rest is left out: the limit is {MAX_REASONING_BYTES} bytes]\n");
         }
         Some(reasoning).filter(|reasoning| !reasoning.trim().is_empty())
     }
@@ -419,7 +419,7 @@ mod tests {
             let pieces =
                 std::iter::repeat_n(sign, 2).chain([reply]).map(|piece| Bytes::copy_from_slice(piece.as_bytes()));
             let slow = futures::stream::iter(pieces).then(|piece| async move {
-                tokio::time::sleep(idle - Duration::from_secs(1)).await;
+                tokio::time::sleep(idle * 9 / 10).await;
                 Ok::<_, std::io::Error>(piece)
             });
             let first = Duration::from_millis(limits.first_byte_ms);

@@ -247,7 +247,7 @@ impl Transport {
         }
         match status {
             401 | 403 => self.auth(status, excerpt),
-            404 => self.not_found(asked.model, excerpt),
+            404 => self.not_found(asked.model, &excerpt),
             429 | 503 | 529 => ModelError::RateLimited { endpoint, status, retry_after_ms, excerpt },
             // An error inside a stream has no status of its own.
             200..=299 if mentions(&["overloaded", "rate_limit"]) => {
@@ -262,7 +262,7 @@ impl Transport {
         }
     }
 
-    fn not_found(&self, model: &str, excerpt: String) -> ModelError {
+    fn not_found(&self, model: &str, excerpt: &str) -> ModelError {
         let endpoint = self.endpoint.name.clone();
         let hint = match self.endpoint.config.kind {
             WireFormat::OpenaiResponses => format!(

@@ -285,6 +285,48 @@ async fn a_call_is_priced_when_its_price_is_known_and_only_then() {
 }
 
 #[tokio::test]
+async fn a_call_keeps_the_reasoning_and_prices_cached_tokens() {
+    let label = format!("fake/{}", crate::server::MODEL);
+    let table = format!(
+        "[[price]]\nmodel = \"{label}\"\ninput_usd = 10\ncached_input_usd = 1\ncache_write_usd = 20\noutput_usd = 30\n"
+    );
+    for kind in crate::wire::ALL {
+        let reply = [
+            crate::reasoning::events_of_reasoning(kind, "Registers first."),
+            events_of_text(kind, &good_code()),
+            crate::reasoning::events_of_detailed_end(kind),
+        ];
+        let server = Server::start(vec![stream(&reply.concat())]).await;
+        let bench = Bench::live();
+        let mut config = config(server.catalog(kind));
+        config.prices = PriceTable::empty().with(&table).unwrap();
+        let output = bench.carry_out(&Agents::new(config), CODE_KEY, &code_step(&bench)).await.unwrap();
+        let StepOutput::CodeWritten { calls, .. } = output else { panic!("{output:?}") };
+        let call = &calls[0];
+        assert_eq!(call.reasoning.as_ref().map(|hash| bench.memory.text(hash)).as_deref(), Some("Registers first."));
+        assert_eq!((call.cached_input_tokens, call.cache_write_tokens), (Some(70), Some(20)), "{kind:?}");
+        assert_eq!((call.input_tokens, call.output_tokens, call.reasoning_tokens), (Some(100), Some(22), Some(12)));
+        assert_eq!(call.price_microusd, Some(10 * 10 + 70 + 20 * 20 + 22 * 30), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn attempts_of_a_run_begin_with_the_same_bytes() {
+    let server = Server::start(vec![good(WireFormat::Anthropic, &good_code())]).await;
+    let bench = Bench::live();
+    let agents = agents(server.catalog(WireFormat::Anthropic));
+    for key in [CODE_KEY, "subtask1/attempt9/write_code"] {
+        bench.carry_out(&agents, key, &code_step(&bench)).await.unwrap();
+    }
+    let marked: Vec<serde_json::Value> =
+        server.received().iter().map(|asked| asked.body["messages"][0]["content"][0].clone()).collect();
+    assert_eq!(marked[0], marked[1]);
+    let stable = marked[0]["text"].as_str().unwrap();
+    assert!(stable.contains("## The task") && stable.contains("## The machine") && !stable.contains("## The plan"));
+    assert!(marked[0].get("cache_control").is_some());
+}
+
+#[tokio::test]
 async fn a_diagnosis_is_read_and_a_missing_one_is_no_failure() {
     let reply = json!({"bound": "compute", "critical_issue": "expf", "modification": "polynomial",
         "metrics": ["instructions = 321"], "expected_gain": 1.4, "route": "optimize"});

@@ -163,6 +163,7 @@ impl AgentPorts for Memory {
         self.fault("record_call")?;
         assert_eq!(self.keep(&call.prompt), call.summary.prompt);
         assert_eq!(self.keep(&call.reply), call.summary.reply);
+        assert_eq!(call.reasoning.as_deref().map(|reasoning| self.keep(reasoning)), call.summary.reasoning);
         let key = (call.step_key.to_owned(), call.summary.turn, call.request_hash.to_owned());
         let mut kept = self.0.lock().unwrap();
         kept.calls.insert(key, call.summary.clone());

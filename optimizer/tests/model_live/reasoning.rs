@@ -10,7 +10,7 @@ use crate::wire::{ALL, call, failure, request};
 const TEXT: &str = "ok";
 
 /// The events of a piece of reasoning.
-fn events_of_reasoning(kind: WireFormat, text: &str) -> String {
+pub(crate) fn events_of_reasoning(kind: WireFormat, text: &str) -> String {
     match kind {
         WireFormat::Openai => event("", &json!({"choices": [{"index": 0, "delta": {"reasoning_content": text}}]})),
         WireFormat::OpenaiResponses => event(
@@ -26,7 +26,7 @@ fn events_of_reasoning(kind: WireFormat, text: &str) -> String {
 
 /// The end of a reply whose endpoint reports 100 tokens of the prompt, 70 of them from the cache, and 22 of the reply, 12
 /// of them of the reasoning.
-fn events_of_detailed_end(kind: WireFormat) -> String {
+pub(crate) fn events_of_detailed_end(kind: WireFormat) -> String {
     match kind {
         WireFormat::Openai => {
             let usage = json!({
