@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::clock::{Clock, Random};
 use crate::event::Event;
 use crate::store::{Advance, Advanced, CreatedRun, OwnerFence, RunRecord, Store, StoreError};
-use crate::workflow::{Command, StepOrder, Workflow, WorkflowError};
+use crate::workflow::{AnyState, AnyWorkflow, Command, StepOrder, StoredState, WorkflowError};
 
 mod foresight;
 mod ledger;
@@ -58,7 +58,7 @@ pub enum Driven {
 #[derive(Clone)]
 pub struct Driver {
     store: Arc<dyn Store>,
-    workflow: Arc<dyn Workflow>,
+    workflow: Arc<dyn AnyWorkflow>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     memory: Arc<Mutex<Memory>>,
@@ -69,7 +69,7 @@ impl Driver {
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
-        workflow: Arc<dyn Workflow>,
+        workflow: Arc<dyn AnyWorkflow>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
@@ -98,13 +98,12 @@ impl Driver {
         let mut conflicts = 0;
         loop {
             let next = self.next_advance(run, created.take()).await?;
-            let Some(Next { mut advance, ledger }) = next else { return Ok(driven) };
+            let Some(Next { mut advance, known }) = next else { return Ok(driven) };
             advance.fence = fence.cloned();
             let ends = advance.end.is_some();
             // What is remembered once it is committed; the store takes the rest.
-            let known = ledger.filter(|_| !ends).map(|mut ledger| {
+            let known = known.filter(|_| !ends).map(|(state, mut ledger)| {
                 let begins = ledger.begin(&advance.schedule);
-                let state = advance.state.clone();
                 let run =
                     Remembered { revision: 0, last_seq: advance.folded_seq, state, ledger, fence: fence.cloned() };
                 (begins, run)
@@ -202,13 +201,14 @@ impl Driver {
             }
         }
         let digest = self.workflow.digest(&state)?;
+        let written = self.workflow.write(&state, folded.stored.as_ref())?;
         let Decision { schedule, end, awaits } = decision;
         let advance = Advance {
             run: run.clone(),
             revision: record.revision,
             folded_seq: folded.seq,
             expects_last_seq,
-            state,
+            state: Some(written),
             digest,
             schedule,
             end,
@@ -216,11 +216,11 @@ impl Driver {
             fence: None,
             at: self.clock.now(),
         };
-        Ok(Some(Next { advance, ledger }))
+        Ok(Some(Next { advance, known: ledger.map(|ledger| (state, ledger)) }))
     }
 
     /// What follows in this state, after a failure that the run does not outlive or without one.
-    fn decide(&self, state: &Value, failed: Option<StepFailure>) -> Result<Decision, WorkflowError> {
+    fn decide(&self, state: &AnyState, failed: Option<StepFailure>) -> Result<Decision, WorkflowError> {
         let mut decision = Decision::default();
         if let Some(failure) = failed {
             decision.end = Some((RunTransition::Fail, Event::RunFailed { failure }));
@@ -243,8 +243,10 @@ impl Driver {
     /// The state after everything in the log. What the last decision itself caused asks for no other one; it is folded
     /// together with the next real event.
     async fn fold(&self, record: &RunRecord) -> Result<Folded, DriveError> {
-        let mut folded =
-            Folded { state: record.state.clone(), seq: record.folded_seq, asks_for_a_decision: false, failed: None };
+        let state = record.state.as_ref().map(|document| self.workflow.read(document)).transpose()?;
+        // A state without parts may be of an earlier format: all of its parts are written.
+        let stored = state.clone().filter(|_| record.state_parts > 0);
+        let mut folded = Folded { state, stored, seq: record.folded_seq, asks_for_a_decision: false, failed: None };
         loop {
             let page = self.store.events_after(&record.id, folded.seq, MAX_EVENTS_PER_READ).await?;
             for event in &page {
@@ -269,7 +271,7 @@ impl Driver {
     fn fold_first(&self, input: Value) -> Result<Folded, DriveError> {
         let event = Event::RunCreated { input };
         let state = Some(self.workflow.apply(None, &event)?);
-        Ok(Folded { state, seq: 1, asks_for_a_decision: event.asks_for_a_decision(), failed: None })
+        Ok(Folded { state, stored: None, seq: 1, asks_for_a_decision: event.asks_for_a_decision(), failed: None })
     }
 
     /// The end of a cancelled run whose history this release cannot read: it must not stand in the way forever. State
@@ -283,7 +285,7 @@ impl Driver {
             revision: record.revision,
             folded_seq: if record.state.is_some() { record.folded_seq } else { record.last_seq },
             expects_last_seq: None,
-            state: record.state.unwrap_or_default(),
+            state: record.state.is_none().then(StoredState::default),
             digest: record.digest,
             schedule: Vec::new(),
             end: Some((RunTransition::CancelFinished, Event::RunCancelled)),
@@ -291,7 +293,7 @@ impl Driver {
             fence: None,
             at: self.clock.now(),
         };
-        Ok(Some(Next { advance, ledger: None }))
+        Ok(Some(Next { advance, known: None }))
     }
 
     async fn has_open_steps(&self, run: &RunId) -> Result<bool, DriveError> {
@@ -301,7 +303,9 @@ impl Driver {
 
 /// What the log of a run comes to.
 struct Folded {
-    state: Option<Value>,
+    state: Option<AnyState>,
+    /// The state as it is stored, when its parts are.
+    stored: Option<AnyState>,
     seq: u64,
     asks_for_a_decision: bool,
     /// The failure of a step that nobody has retried.
@@ -311,8 +315,8 @@ struct Folded {
 /// A decision to be committed.
 struct Next {
     advance: Advance,
-    /// The steps that it was made from, as far as it looked at them.
-    ledger: Option<Ledger>,
+    /// The state and the steps that it was made from, as far as it looked at the steps.
+    known: Option<(AnyState, Ledger)>,
 }
 
 /// What follows.

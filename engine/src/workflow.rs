@@ -8,6 +8,12 @@ use serde_json::Value;
 use crate::event::Event;
 use crate::retry::RetryPolicy;
 
+mod erased;
+mod state;
+
+pub use erased::{AnyState, AnyWorkflow};
+pub use state::{StatePart, StoredState, WorkflowState};
+
 /// A decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
@@ -70,8 +76,11 @@ pub enum WorkflowError {
 /// A pure state machine over events. No I/O, no clock, no randomness: the same history gives the same decisions, in
 /// every release.
 pub trait Workflow: Send + Sync {
+    /// The state of a run in memory.
+    type State: WorkflowState;
+
     /// The state after an event; `None` before the first one.
-    fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError>;
+    fn apply(&self, state: Option<Self::State>, event: &Event) -> Result<Self::State, WorkflowError>;
 
     /// The format in which states are written, and the highest one that can be read without losing anything. It is raised
     /// when states have something new that an earlier release would leave out. See `docs/explanation/upgrades.md`.
@@ -81,7 +90,7 @@ pub trait Workflow: Send + Sync {
 
     /// What to do in this state. May repeat what was already decided: keys make it idempotent. Must not wait for a
     /// `StepScheduled` alone, which is folded together with the next event of another kind.
-    fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError>;
+    fn decide(&self, state: &Self::State) -> Result<Vec<Command>, WorkflowError>;
 
     /// Whether a run goes on after a step that failed for good like this: the workflow has folded the failure, and what
     /// it decides counts. Else the run fails with the failure.
@@ -91,5 +100,5 @@ pub trait Workflow: Send + Sync {
     }
 
     /// The few facts that lists show.
-    fn digest(&self, state: &Value) -> Result<Value, WorkflowError>;
+    fn digest(&self, state: &Self::State) -> Result<Value, WorkflowError>;
 }

@@ -23,6 +23,7 @@ mod routing;
 mod rules;
 mod sanitize;
 mod share;
+mod shared;
 mod state;
 mod stitch;
 mod tune;

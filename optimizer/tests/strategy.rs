@@ -19,5 +19,6 @@ mod strategy {
     pub(crate) mod script;
     pub(crate) mod searches;
     pub(crate) mod simulator;
+    pub(crate) mod stored;
     pub(crate) mod tune;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::store::Store;
-use nightshift_engine::workflow::{Workflow, WorkflowError};
+use nightshift_engine::workflow::{AnyWorkflow, WorkflowError};
 use nightshift_protocol::api::RunView;
 use nightshift_store::AttemptIndex;
 use secrecy::{ExposeSecret, SecretString};
@@ -138,7 +138,7 @@ pub struct Parts {
     /// The database.
     pub store: Arc<dyn Store>,
     /// What runs do next.
-    pub workflow: Arc<dyn Workflow>,
+    pub workflow: Arc<dyn AnyWorkflow>,
     /// Reads the states that the workflow writes.
     pub view: ViewFn,
     /// Who carries out the steps of agents.

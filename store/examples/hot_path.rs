@@ -178,7 +178,7 @@ impl Bench {
             revision: course.revision,
             folded_seq: course.last_seq,
             expects_last_seq: Some(course.last_seq),
-            state: json!({"done": course.done, "steps": self.steps}),
+            state: Some(json!({"done": course.done, "steps": self.steps}).into()),
             digest: json!({"done": course.done}),
             schedule: if is_over { Vec::new() } else { vec![(StepId::from_uuid(Uuid::now_v7()), order)] },
             end,

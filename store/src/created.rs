@@ -108,6 +108,7 @@ mod tests {
             status: RunStatus::Running,
             revision: 0,
             state: None,
+            state_parts: 0,
             folded_seq: 0,
             last_seq: 1,
             digest: Value::Null,

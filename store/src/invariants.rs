@@ -249,6 +249,7 @@ macro_rules! references {
 }
 const UNCHECKED: &[(&str, &str)] = references! {
     "run_state"."run_id" -> "run",
+    "run_part"."run_id" -> "run",
     "event"."run_id" -> "run",
     "step"."run_id" -> "run",
     "step"."route_id" -> "route",

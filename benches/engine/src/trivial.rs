@@ -125,6 +125,8 @@ pub(crate) fn outcome(state: &Value) -> Result<(u64, u64), WorkflowError> {
 }
 
 impl Workflow for Trivial {
+    type State = Value;
+
     fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
         match (state, event) {
             (None, Event::RunCreated { input }) => {

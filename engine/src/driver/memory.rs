@@ -3,21 +3,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nightshift_protocol::id::{RunId, StepId};
-use serde_json::Value;
-
 use super::ledger::Ledger;
 use crate::store::OwnerFence;
+use crate::workflow::AnyState;
+use nightshift_protocol::id::{RunId, StepId};
 
 /// Runs that are remembered at most.
 pub const MAX_REMEMBERED_RUNS: usize = 20_000;
 /// About how many bytes all remembered runs may take.
-pub const MAX_REMEMBERED_BYTES: usize = 64 * 1024 * 1024;
-/// A run that takes more bytes is not remembered: it would push out a thousand others.
-pub const MAX_REMEMBERED_RUN_BYTES: usize = 2 * 1024 * 1024;
+pub const MAX_REMEMBERED_BYTES: usize = 256 * 1024 * 1024;
+/// A run that takes more bytes is not remembered: it would push out many others. A run of 400 attempts takes less.
+pub const MAX_REMEMBERED_RUN_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes that a JSON value takes beside its texts.
-const VALUE_BYTES: usize = 32;
 /// Bytes that a remembered run takes beside state and steps.
 const RUN_BYTES: usize = 512;
 
@@ -26,7 +23,8 @@ const RUN_BYTES: usize = 512;
 pub(super) struct Remembered {
     pub(super) revision: u64,
     pub(super) last_seq: u64,
-    pub(super) state: Value,
+    /// The state, which is the stored one.
+    pub(super) state: AnyState,
     pub(super) ledger: Ledger,
     pub(super) fence: Option<OwnerFence>,
 }
@@ -63,7 +61,7 @@ impl Memory {
             return;
         }
         self.forget(&id);
-        let weight_bytes = RUN_BYTES + weight_bytes(&run.state) + run.ledger.weight_bytes();
+        let weight_bytes = RUN_BYTES + run.state.weight_bytes() + run.ledger.weight_bytes();
         if weight_bytes > MAX_REMEMBERED_RUN_BYTES {
             return;
         }
@@ -96,22 +94,9 @@ impl Memory {
     }
 }
 
-/// About how much memory a value takes, in bytes.
-fn weight_bytes(value: &Value) -> usize {
-    VALUE_BYTES
-        + match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-            Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(weight_bytes).sum(),
-            Value::Object(fields) => {
-                fields.iter().map(|(key, value)| VALUE_BYTES + key.len() + weight_bytes(value)).sum()
-            }
-        }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
     use uuid::Uuid;
 
     use super::*;
@@ -137,7 +122,7 @@ mod tests {
             reserve: Vec::new(),
         };
         ledger.begin(&[(step(number), order)]);
-        Remembered { revision, last_seq: 2, state: json!("x".repeat(state_bytes)), ledger, fence: None }
+        Remembered { revision, last_seq: 2, state: AnyState::new(json!("x".repeat(state_bytes))), ledger, fence: None }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
 use crate::event::Event;
-use crate::workflow::StepOrder;
+use crate::workflow::{StepOrder, StoredState};
 
 /// A run as stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +20,10 @@ pub struct RunRecord {
     pub status: RunStatus,
     /// Counts every advance and every change of status; the compare-and-set guard.
     pub revision: u64,
-    /// The folded state; none before the first advance.
+    /// The folded state as one document; none before the first advance, and none in lists.
     pub state: Option<Value>,
+    /// How many parts of the state are stored apart from its head.
+    pub state_parts: u32,
     /// Events up to here are folded into the state.
     pub folded_seq: u64,
     /// The last event of the log.
@@ -70,8 +72,8 @@ pub struct Advance {
     /// appended this very event, now and not by an earlier copy; else it is a conflict too: without that, the end of a
     /// lost lease that put another event in this place would be taken for the report that it made late.
     pub expects_last_seq: Option<u64>,
-    /// The new state.
-    pub state: Value,
+    /// The new state: its head, and the parts that changed; the other parts stay as they are. None: the state stays.
+    pub state: Option<StoredState>,
     /// What lists show.
     pub digest: Value,
     /// Steps to be scheduled, with their new ids. A key that exists is left as it is; a decision that ends the run

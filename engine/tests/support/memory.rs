@@ -123,6 +123,7 @@ impl World {
                 status: RunStatus::Running,
                 revision: 0,
                 state: None,
+                state_parts: 0,
                 folded_seq: 0,
                 last_seq: 0,
                 digest: run.digest,
@@ -224,7 +225,10 @@ impl World {
             }
         }
         run.record.folded_seq = advance.folded_seq;
-        (run.record.state, run.record.digest) = (Some(advance.state), advance.digest);
+        if let Some(state) = advance.state {
+            run.record.state = Some(state.document());
+        }
+        run.record.digest = advance.digest;
         run.record.awaits = advance.awaits;
         Ok(Advanced::Committed { revision: run.record.revision, last_seq: run.record.last_seq })
     }

@@ -46,6 +46,8 @@ fn unreadable(error: &serde_json::Error) -> WorkflowError {
 }
 
 impl Workflow for Toy {
+    type State = Value;
+
     fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
         let mut state: State = match (state, event) {
             (None, Event::RunCreated { input }) => State {

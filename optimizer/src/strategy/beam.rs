@@ -88,7 +88,7 @@ fn all_failed(run: &RunState, limits: &Limits, round: &[&Attempt], leader: &Atte
     if round.iter().any(|attempt| attempt.outcome.is_correct()) {
         return None;
     }
-    let last_right = run.attempts.iter().rev().find(|attempt| attempt.outcome.is_correct());
+    let last_right = run.attempts().rev().find(|attempt| attempt.outcome.is_correct());
     let starts = round_starts(run, leader.plan_version);
     let rounds = starts.iter().filter(|start| last_right.is_none_or(|right| **start > right.number)).count();
     if rounds >= usize::try_from(limits.replan_after_failed).unwrap_or(usize::MAX) && replans_left(run, limits) {
@@ -110,10 +110,10 @@ fn stagnated(run: &RunState, limits: &Limits, leader: &Attempt) -> Option<Routed
     let rounds = usize::try_from(limits.replan_after_stagnant).ok()?;
     let firsts = round_starts(run, leader.plan_version);
     let oldest = firsts.len().checked_sub(rounds).and_then(|index| firsts.get(index)).copied()?;
-    let earlier = run.attempts.iter().filter(|a| a.number < oldest && a.outcome.is_correct());
+    let earlier = run.attempts().filter(|a| a.number < oldest && a.outcome.is_correct());
     let best_before = earlier.filter_map(confirmed_estimate).reduce(f64::max)?;
     let wall = best_before * (1.0 + limits.min_gain);
-    let recent = run.attempts.iter().filter(|a| a.number >= oldest && a.outcome.is_correct());
+    let recent = run.attempts().filter(|a| a.number >= oldest && a.outcome.is_correct());
     if recent.filter_map(Attempt::speedup).any(|speedup| speedup.estimate > wall) {
         return None;
     }
@@ -124,7 +124,7 @@ fn stagnated(run: &RunState, limits: &Limits, leader: &Attempt) -> Option<Routed
 
 /// The first attempts of the rounds of a plan.
 fn round_starts(run: &RunState, plan_version: u32) -> Vec<u32> {
-    let of_plan = run.attempts.iter().filter(|attempt| attempt.plan_version == plan_version);
+    let of_plan = run.attempts().filter(|attempt| attempt.plan_version == plan_version);
     let firsts = of_plan.filter(|attempt| attempt.candidate.is_none_or(|candidate| candidate.number == 1));
     firsts.map(|attempt| attempt.number).collect()
 }
@@ -148,8 +148,7 @@ fn next_round(run: &RunState, limits: &Limits, leader: &Attempt) -> Vec<Opening>
     let wanted = width(run, limits);
     let scope = (leader.plan_version, leader.subtask);
     let mut right: Vec<&Attempt> = run
-        .attempts
-        .iter()
+        .attempts()
         .filter(|a| (a.plan_version, a.subtask) == scope && a.outcome.is_correct() && a.speedup().is_some())
         .collect();
     let estimate = |attempt: &Attempt| attempt.speedup().map_or(0.0, |speedup| speedup.estimate);

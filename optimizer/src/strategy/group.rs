@@ -106,8 +106,8 @@ fn no_group_left(run: &RunState, limits: &Limits) -> Option<Routed> {
 /// groups as the paper's loop gives them up for attempts.
 fn all_failed(run: &RunState, limits: &Limits, leader: &Attempt) -> Option<Routed> {
     let failure = Failure::of(leader.outcome)?;
-    let last_right = run.attempts.iter().rev().find(|attempt| attempt.outcome.is_correct());
-    let starts = run.attempts.iter().filter(|attempt| {
+    let last_right = run.attempts().rev().find(|attempt| attempt.outcome.is_correct());
+    let starts = run.attempts().filter(|attempt| {
         attempt.plan_version == leader.plan_version && attempt.candidate.is_none_or(|candidate| candidate.number == 1)
     });
     let groups = starts.filter(|start| last_right.is_none_or(|right| start.number > right.number)).count();

@@ -6,6 +6,7 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::verdict::Severity;
 
 use super::method;
+use super::shared::Shared;
 use super::state::RunState;
 
 /// Most lines that an agent is given; older attempts are left out.
@@ -16,7 +17,7 @@ pub const MAX_HISTORY_LINE_CHARS: usize = 500;
 const MAX_ASKED_CHARS: usize = 240;
 
 /// One line for each attempt, oldest first.
-pub(super) fn lines(run: &RunState, attempts: &[Attempt]) -> Vec<String> {
+pub(super) fn lines(run: &RunState, attempts: &[Shared<Attempt>]) -> Vec<String> {
     let skipped = attempts.len().saturating_sub(MAX_HISTORY_LINES);
     attempts.iter().skip(skipped).map(|attempt| line(run, attempt)).collect()
 }

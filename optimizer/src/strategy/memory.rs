@@ -7,6 +7,7 @@ use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, PinnedBes
 use super::attempt::confirmed_estimate;
 use super::history::{cause, one_line, shortened};
 use super::modification::{same_modification, tried};
+use super::shared::Shared;
 use super::state::RunState;
 
 /// Most tokens of a memory, estimated.
@@ -25,7 +26,7 @@ const ENTRY_TOKENS: usize = 30;
 const FINGERPRINT_CHARS: usize = 12;
 
 /// The memory of these attempts of a run.
-pub(super) fn of(run: &RunState, attempts: &[Attempt]) -> AttemptMemory {
+pub(super) fn of(run: &RunState, attempts: &[Shared<Attempt>]) -> AttemptMemory {
     let (errors, errors_left_out) = bounded(clusters(attempts), MAX_ERROR_TOKENS, |error| &error.message);
     let used: usize = errors.iter().map(|error| tokens(&error.message)).sum();
     let mut changes = tried(attempts, run.limits().min_gain);
@@ -48,8 +49,8 @@ pub(super) fn of(run: &RunState, attempts: &[Attempt]) -> AttemptMemory {
 
 /// Changes that a diagnosis of these attempts advised and that no attempt of the run was asked for, the newest first. A change of
 /// plan or subtask does not take them away.
-fn untried(run: &RunState, attempts: &[Attempt]) -> Vec<UntriedModification> {
-    let asked: Vec<&str> = run.attempts.iter().filter_map(|a| Some(a.modification.as_ref()?.text.as_str())).collect();
+fn untried(run: &RunState, attempts: &[Shared<Attempt>]) -> Vec<UntriedModification> {
+    let asked: Vec<&str> = run.attempts().filter_map(|a| Some(a.modification.as_ref()?.text.as_str())).collect();
     let mut untried: Vec<UntriedModification> = Vec::new();
     for attempt in attempts.iter().rev() {
         let Some(diagnosis) = &attempt.diagnosis else { continue };
@@ -70,7 +71,7 @@ fn untried(run: &RunState, attempts: &[Attempt]) -> Vec<UntriedModification> {
 }
 
 /// The fastest of those that a fresh process confirmed.
-fn best(attempts: &[Attempt]) -> Option<PinnedBest> {
+fn best(attempts: &[Shared<Attempt>]) -> Option<PinnedBest> {
     let confirmed = attempts.iter().filter(|attempt| attempt.outcome.is_correct());
     let rated = confirmed.filter_map(|attempt| Some((attempt, confirmed_estimate(attempt)?)));
     let (best, _) = rated.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
@@ -78,7 +79,7 @@ fn best(attempts: &[Attempt]) -> Option<PinnedBest> {
 }
 
 /// Failures by fingerprint: those that came most often first, of these the newest.
-fn clusters(attempts: &[Attempt]) -> Vec<ErrorCluster> {
+fn clusters(attempts: &[Shared<Attempt>]) -> Vec<ErrorCluster> {
     let mut clusters: Vec<ErrorCluster> = Vec::new();
     for attempt in attempts {
         let Some(message) = cause(attempt) else { continue };

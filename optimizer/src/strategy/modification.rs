@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Diagnosis, Stage};
 use nightshift_protocol::attempt_memory::{Modification, TriedModification};
 
+use super::shared::Shared;
 use super::state::RunState;
 
 /// Share of words that two descriptions of the same change have in common.
@@ -31,7 +32,7 @@ fn words(text: &str) -> BTreeSet<String> {
 
 /// Every change that was asked for, oldest first, with what became of it. A repair goes on with the change of the attempt
 /// that it repairs, so that the last of them has the last word.
-pub(super) fn tried(attempts: &[Attempt], min_gain: f64) -> Vec<TriedModification> {
+pub(super) fn tried(attempts: &[Shared<Attempt>], min_gain: f64) -> Vec<TriedModification> {
     let mut all: Vec<TriedModification> = Vec::new();
     for attempt in attempts {
         let Some(modification) = &attempt.modification else { continue };

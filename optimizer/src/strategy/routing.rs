@@ -112,8 +112,7 @@ pub(super) fn attempts_used_up(run: &RunState, limits: &Limits) -> Option<Routed
 pub(super) fn failed(run: &RunState, limits: &Limits, last: &Attempt) -> Option<Routed> {
     let failure = Failure::of(last.outcome)?;
     let in_a_row = run
-        .attempts
-        .iter()
+        .attempts()
         .rev()
         .take_while(|a| a.plan_version == last.plan_version && Failure::of(a.outcome) == Some(failure))
         .count();
@@ -143,14 +142,13 @@ pub(super) fn subtask_target(run: &RunState, subtask: u32) -> Option<String> {
 pub(super) fn stagnated(run: &RunState, limits: &Limits, last: &Attempt) -> Option<Routed> {
     let wanted = usize::try_from(limits.replan_after_stagnant).ok()?;
     let recent: Vec<&Attempt> = run
-        .attempts
-        .iter()
+        .attempts()
         .rev()
         .filter(|a| a.plan_version == last.plan_version && a.outcome.is_correct())
         .take(wanted)
         .collect();
     let oldest = recent.last().filter(|_| recent.len() == wanted)?.number;
-    let earlier = run.attempts.iter().filter(|a| a.number < oldest && a.outcome.is_correct());
+    let earlier = run.attempts().filter(|a| a.number < oldest && a.outcome.is_correct());
     let best_before = earlier.filter_map(confirmed_estimate).reduce(f64::max)?;
     let wall = best_before * (1.0 + limits.min_gain);
     let gained = recent.iter().filter_map(|a| a.speedup()).any(|speedup| speedup.estimate > wall);

@@ -30,7 +30,7 @@ pub(super) fn is_due_after_check(run: &RunState, number: u32) -> Result<bool, Wo
         (earlier.plan_version, earlier.subtask) == (last.plan_version, last.subtask) && earlier.number < last.number
     };
     let rules = run.input.rules;
-    let of_scope = || run.attempts.iter().filter(same_scope);
+    let of_scope = || run.attempts().filter(same_scope);
     let clean_before = of_scope().any(|earlier| is_clean(rules, earlier) == Some(true));
     let vain = of_scope().filter(|earlier| was_vain(rules, earlier)).count();
     let parent = last.parent.and_then(|number| run.attempt(number));
@@ -58,7 +58,7 @@ pub(super) fn not_asked(run: &RunState, attempt: &Attempt) -> Vec<SanitizerTool>
     let checks_of =
         |attempt: &Attempt| attempt.sanitize.iter().flat_map(|report| report.tools.clone()).collect::<Vec<_>>();
     let looked = checks_of(attempt).into_iter().filter(|check| check.outcome != SanitizerOutcome::Unavailable);
-    let so_far = run.attempts.iter().filter(|earlier| earlier.number <= attempt.number);
+    let so_far = run.attempts().filter(|earlier| earlier.number <= attempt.number);
     let slow = so_far.flat_map(checks_of).filter(|check| is_too_slow(check) && was_tried(check));
     let mut tools: Vec<SanitizerTool> = looked.chain(slow).map(|check| check.tool).collect();
     tools.sort_unstable();

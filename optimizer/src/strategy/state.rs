@@ -1,6 +1,6 @@
 //! The folded state of a run, as it is stored.
 
-use nightshift_engine::workflow::WorkflowError;
+use nightshift_engine::workflow::{StatePart, StoredState, WorkflowError, WorkflowState};
 use nightshift_protocol::attempt::{Attempt, StopReason};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::Executor;
@@ -12,25 +12,42 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::goal::Limits;
+use super::shared::Shared;
+
+/// Bytes that a state takes in memory in addition to what it shares.
+const STATE_BYTES: usize = 1024;
 
 /// The stored form: the tag names the version of the state, which all strategies share. A new version becomes a new
 /// variant, and the old one is read forever. The first one bears the name of the strategy that was there first.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(tag = "state")]
 enum Stored {
     #[serde(rename = "stitch.1")]
     V1(RunState),
 }
 
-/// Everything that is known about a run, and what it waits for.
+/// The same for writing: the fields that are not stored in parts.
+#[derive(Serialize)]
+#[serde(tag = "state")]
+enum StoredHead<'a> {
+    #[serde(rename = "stitch.1")]
+    V1(&'a RunState),
+}
+
+/// Everything that is known about a run, and what it waits for. What is shared is stored in parts, which a decision writes
+/// only when it has changed them. States of format 1 are one document with the same fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct RunState {
-    pub(super) input: RunInput,
-    pub(super) prepared: Option<PreparedTask>,
-    pub(super) plans: Vec<PlanVersion>,
+pub struct RunState {
+    #[serde(skip_serializing)]
+    pub(super) input: Shared<RunInput>,
+    #[serde(default, skip_serializing)]
+    pub(super) prepared: Option<Shared<PreparedTask>>,
+    #[serde(default, skip_serializing)]
+    pub(super) plans: Vec<Shared<PlanVersion>>,
     /// Numbered from 1 without gaps. While the phase is `Attempting`, the last one is in the works; in a `Round`, those of
     /// its lanes.
-    pub(super) attempts: Vec<Attempt>,
+    #[serde(default, skip_serializing)]
+    pub(super) attempts: Vec<Shared<Attempt>>,
     pub(super) best_attempt: Option<u32>,
     pub(super) phase: Phase,
     /// Model calls of failed steps. States that were stored before it was kept have none.
@@ -132,7 +149,7 @@ impl AttemptStep {
 impl RunState {
     pub(super) fn new(input: RunInput) -> Self {
         Self {
-            input,
+            input: Shared::new(input),
             prepared: None,
             plans: Vec::new(),
             attempts: Vec::new(),
@@ -143,24 +160,18 @@ impl RunState {
         }
     }
 
-    pub(super) fn read(state: &Value) -> Result<Self, WorkflowError> {
-        let Stored::V1(state) = Stored::deserialize(state)
-            .map_err(|error| WorkflowError::Unreadable { what: "run state", message: error.to_string() })?;
-        Ok(state)
-    }
-
-    pub(super) fn write(self) -> Result<Value, WorkflowError> {
-        serde_json::to_value(Stored::V1(self))
-            .map_err(|error| WorkflowError::Unreadable { what: "run state", message: error.to_string() })
-    }
-
     pub(super) fn limits(&self) -> Limits {
         Limits::of(&self.input.goal)
     }
 
     pub(super) fn attempt(&self, number: u32) -> Option<&Attempt> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
-        self.attempts.get(index)
+        self.attempts.get(index).map(|attempt| &**attempt)
+    }
+
+    /// All attempts, by number.
+    pub(super) fn attempts(&self) -> impl DoubleEndedIterator<Item = &Attempt> {
+        self.attempts.iter().map(|attempt| &**attempt)
     }
 
     pub(super) fn best(&self) -> Option<&Attempt> {
@@ -179,11 +190,11 @@ impl RunState {
 
     /// The plan in force.
     pub(super) fn plan(&self) -> Result<&PlanVersion, WorkflowError> {
-        self.plans.last().ok_or_else(|| broken("it has no plan"))
+        self.plans.last().map(|plan| &**plan).ok_or_else(|| broken("it has no plan"))
     }
 
     pub(super) fn prepared(&self) -> Result<&PreparedTask, WorkflowError> {
-        self.prepared.as_ref().ok_or_else(|| broken("its task is not prepared"))
+        self.prepared.as_deref().ok_or_else(|| broken("its task is not prepared"))
     }
 
     /// An attempt that has to be there.
@@ -195,7 +206,7 @@ impl RunState {
     pub(super) fn wanted_attempt_mut(&mut self, number: u32) -> Result<&mut Attempt, WorkflowError> {
         let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         let found = index.and_then(|index| self.attempts.get_mut(index));
-        found.ok_or_else(|| broken(&format!("it has no attempt {number}")))
+        found.map(Shared::make_mut).ok_or_else(|| broken(&format!("it has no attempt {number}")))
     }
 
     /// Subtask `number` of the plan in force, from 1.
@@ -236,7 +247,7 @@ impl RunState {
     }
 
     /// Attempts before this one that it may look back on: those of its own round are as new as it is.
-    pub(super) fn earlier_than(&self, number: u32) -> &[Attempt] {
+    pub(super) fn earlier_than(&self, number: u32) -> &[Shared<Attempt>] {
         let first = match &self.phase {
             Phase::Round { lanes } if lanes.iter().any(|lane| lane.attempt == number) => {
                 lanes.iter().map(|lane| lane.attempt).min().unwrap_or(number)
@@ -278,6 +289,65 @@ impl RunState {
             _ => None,
         }
     }
+}
+
+impl WorkflowState for RunState {
+    fn read(document: &Value) -> Result<Self, WorkflowError> {
+        let Stored::V1(state) = Stored::deserialize(document).map_err(|error| unreadable(&error))?;
+        Ok(state)
+    }
+
+    fn write(&self, before: Option<&Self>) -> Result<StoredState, WorkflowError> {
+        let mut parts = Vec::new();
+        let known = before.map(|before| &before.input);
+        parts.extend(part("input", 0, &self.input, known)?);
+        if let Some(prepared) = &self.prepared {
+            let known = before.and_then(|before| before.prepared.as_ref());
+            parts.extend(part("prepared", 0, prepared, known)?);
+        }
+        parts.extend(list("plans", &self.plans, before.map(|before| &*before.plans))?);
+        parts.extend(list("attempts", &self.attempts, before.map(|before| &*before.attempts))?);
+        Ok(StoredState { head: serde_json::to_value(StoredHead::V1(self)).map_err(|error| unreadable(&error))?, parts })
+    }
+
+    fn weight_bytes(&self) -> usize {
+        STATE_BYTES
+            + self.input.weight_bytes()
+            + self.prepared.as_ref().map_or(0, Shared::weight_bytes)
+            + self.plans.iter().map(Shared::weight_bytes).sum::<usize>()
+            + self.attempts.iter().map(Shared::weight_bytes).sum::<usize>()
+            + self.failed_calls.len() * size_of::<ModelCallSummary>()
+            + self.hints.iter().map(String::len).sum::<usize>()
+    }
+}
+
+/// Returns a part unless it is the one that is stored.
+fn part<T: Serialize>(
+    field: &str,
+    number: u32,
+    value: &Shared<T>,
+    known: Option<&Shared<T>>,
+) -> Result<Option<StatePart>, WorkflowError> {
+    if known.is_some_and(|known| known.is(value)) {
+        return Ok(None);
+    }
+    let value = serde_json::to_value(value).map_err(|error| unreadable(&error))?;
+    Ok(Some(StatePart { field: field.to_owned(), number, value }))
+}
+
+/// Returns the entries of a list that are not stored as they are.
+fn list<T: Serialize>(
+    field: &str,
+    values: &[Shared<T>],
+    known: Option<&[Shared<T>]>,
+) -> Result<Vec<StatePart>, WorkflowError> {
+    let known = known.unwrap_or_default().iter().map(Some).chain(std::iter::repeat(None));
+    let parts = (1..).zip(values).zip(known);
+    parts.filter_map(|((number, value), known)| part(field, number, value, known).transpose()).collect()
+}
+
+fn unreadable(error: &serde_json::Error) -> WorkflowError {
+    WorkflowError::Unreadable { what: "run state", message: error.to_string() }
 }
 
 /// A stored state that this code cannot have written.

@@ -19,7 +19,7 @@
 //! its best result. Events about pausing, retrying and ending a run change nothing here: the driver handles them.
 
 use nightshift_engine::event::Event;
-use nightshift_engine::workflow::{Command, Workflow, WorkflowError};
+use nightshift_engine::workflow::{Command, Workflow, WorkflowError, WorkflowState as _};
 use nightshift_protocol::api::{BestTimes, RunDigest, RunView};
 use nightshift_protocol::attempt::StopReason;
 use nightshift_protocol::attempt_memory::Candidate;
@@ -33,13 +33,14 @@ use serde_json::Value;
 
 use super::attempt::{self, AfterStep};
 use super::routing::{Next, Opening};
+use super::shared::Shared;
 use super::state::{AttemptStep, Lane, Open, Phase, RunState, broken};
 use super::{Strategy, gain, order};
 use crate::agent::exhausted_resource;
 
 /// The format of states: raised when they have something new that an earlier release would leave out, so that servers of
 /// that release leave their runs alone. See `docs/explanation/upgrades.md`.
-pub const STATE_FORMAT: u32 = 1;
+pub const STATE_FORMAT: u32 = 2;
 /// Schema of [`RunInput`] that is read.
 const RUN_INPUT_SCHEMA: u32 = 1;
 
@@ -48,11 +49,13 @@ const RUN_INPUT_SCHEMA: u32 = 1;
 pub struct StrategyWorkflow;
 
 impl Workflow for StrategyWorkflow {
+    type State = RunState;
+
     fn state_format(&self) -> u32 {
         STATE_FORMAT
     }
 
-    fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
+    fn apply(&self, state: Option<RunState>, event: &Event) -> Result<RunState, WorkflowError> {
         match (state, event) {
             (None, Event::RunCreated { input }) => {
                 let input: RunInput = read("run input", input)?;
@@ -67,17 +70,16 @@ impl Workflow for StrategyWorkflow {
                         ),
                     });
                 }
-                RunState::new(input).write()
+                Ok(RunState::new(input))
             }
             (None, other) => Err(out_of_order(other, "the run was not created yet")),
             (Some(_), Event::RunCreated { .. }) => Err(out_of_order(event, "the run was created already")),
-            (Some(state), Event::StepCompleted { key, output }) => {
-                let mut run = RunState::read(&state)?;
+            (Some(mut run), Event::StepCompleted { key, output }) => {
                 if matches!(run.stop_reason(), Some(StopReason::BudgetExhausted { .. })) {
                     // It came in while the run ended; its calls were paid for all the same.
                     let output: StepOutput = read("step output", output)?;
                     run.keep_calls(output.calls());
-                    return run.write();
+                    return Ok(run);
                 }
                 let Some(open) = run.open(key) else {
                     let keys: Vec<String> = run.open_steps().into_iter().map(|(key, _)| key).collect();
@@ -92,53 +94,48 @@ impl Workflow for StrategyWorkflow {
                 // A step that was retried lists the calls of its failed tries again, and pays for them once.
                 run.failed_calls.retain(|call| !output.calls().contains(call));
                 run.complete(open, output)?;
-                run.write()
+                Ok(run)
             }
-            (Some(state), Event::StepFailed { key, failure })
+            (Some(mut run), Event::StepFailed { key, failure })
                 if !failure.calls.is_empty() || self.outlives(failure) =>
             {
-                let mut run = RunState::read(&state)?;
                 // Only agents ask models: what a worker says about calls is not believed.
                 if !run.asks_a_model(key) {
-                    return Ok(state);
+                    return Ok(run);
                 }
                 run.keep_calls(&failure.calls);
                 if let Some(resource) = exhausted_resource(failure) {
                     run.phase = Phase::Ended { reason: StopReason::BudgetExhausted { resource } };
                 }
-                run.write()
+                Ok(run)
             }
-            (Some(state), Event::BudgetExhausted { key, resource }) => {
-                let mut run = RunState::read(&state)?;
-                if run.open(key).is_none() {
-                    return Ok(state);
+            (Some(mut run), Event::BudgetExhausted { key, resource }) => {
+                if run.open(key).is_some() {
+                    run.phase = Phase::Ended { reason: StopReason::BudgetExhausted { resource: *resource } };
                 }
-                run.phase = Phase::Ended { reason: StopReason::BudgetExhausted { resource: *resource } };
-                run.write()
+                Ok(run)
             }
-            (Some(state), Event::SignalReceived { signal, by: _ }) => {
-                let mut run = RunState::read(&state)?;
+            (Some(mut run), Event::SignalReceived { signal, by: _ }) => {
                 run.hear(signal)?;
-                run.write()
+                Ok(run)
             }
-            (Some(state), _) => Ok(state),
+            (Some(run), _) => Ok(run),
         }
     }
 
-    fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError> {
-        let run = RunState::read(state)?;
+    fn decide(&self, run: &RunState) -> Result<Vec<Command>, WorkflowError> {
         if let Phase::Waiting { gate } = run.phase {
             return Ok(vec![Command::Await { signal: gate.as_str().to_owned() }]);
         }
-        let orders = order::open_steps(&run)?;
+        let orders = order::open_steps(run)?;
         if orders.is_empty() {
             return Ok(vec![Command::Complete { result: to_value(&run.digest())? }]);
         }
         Ok(orders.into_iter().map(Command::Schedule).collect())
     }
 
-    fn digest(&self, state: &Value) -> Result<Value, WorkflowError> {
-        to_value(&RunState::read(state)?.digest())
+    fn digest(&self, run: &RunState) -> Result<Value, WorkflowError> {
+        to_value(&run.digest())
     }
 
     /// A used up budget ends the run with what it has.
@@ -152,10 +149,10 @@ pub fn view(state: &Value) -> Result<RunView, WorkflowError> {
     let run = RunState::read(state)?;
     let stop_reason = run.stop_reason().cloned();
     Ok(RunView {
-        task: run.input.task,
-        prepared: run.prepared,
-        plans: run.plans,
-        attempts: run.attempts,
+        task: run.input.into_inner().task,
+        prepared: run.prepared.map(Shared::into_inner),
+        plans: run.plans.into_iter().map(Shared::into_inner).collect(),
+        attempts: run.attempts.into_iter().map(Shared::into_inner).collect(),
         best_attempt: run.best_attempt,
         stop_reason,
         failed_calls: run.failed_calls,
@@ -172,7 +169,7 @@ impl RunState {
     fn digest(&self) -> RunDigest {
         let best = self.best();
         let best_speedup = best.and_then(nightshift_protocol::attempt::Attempt::speedup);
-        let fastest_baseline = self.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
+        let fastest_baseline = self.prepared.as_deref().and_then(PreparedTask::fastest_baseline);
         RunDigest {
             task: self.input.task_name.clone(),
             model: self.input.models.label(&self.input.model),
@@ -190,7 +187,7 @@ impl RunState {
                     roofline_share: best.roofline_share(),
                 })
             }),
-            baselines: self.prepared.as_ref().map(PreparedTask::measured_baselines).unwrap_or_default(),
+            baselines: self.prepared.as_deref().map(PreparedTask::measured_baselines).unwrap_or_default(),
             precision: self.input.precision,
             best_confirmed: best.is_some_and(|best| best.confirmation.is_some()),
             stop_reason: self.stop_reason().cloned(),
@@ -209,13 +206,13 @@ impl RunState {
         }
         match (self.phase.clone(), output) {
             (Phase::Preparing, StepOutput::TaskPrepared { prepared }) => {
-                self.prepared = Some(*prepared);
+                self.prepared = Some(Shared::new(*prepared));
                 if self.strategy()?.plans() {
                     self.phase = Phase::Planning;
                 } else {
                     // Nobody wrote it, so there is nothing that a person could approve.
                     let plan = usable(Plan::default());
-                    self.plans.push(PlanVersion { version: 1, reason: None, plan, calls: Vec::new() });
+                    self.plans.push(Shared::new(PlanVersion { version: 1, reason: None, plan, calls: Vec::new() }));
                     self.begin_plan()?;
                 }
             }
@@ -276,7 +273,7 @@ impl RunState {
     }
 
     fn adopt(&mut self, plan: PlanVersion) -> Result<(), WorkflowError> {
-        self.plans.push(plan);
+        self.plans.push(Shared::new(plan));
         if self.has_gate(Gate::Plan) {
             self.phase = Phase::Waiting { gate: Gate::Plan };
             return Ok(());
@@ -322,7 +319,7 @@ impl RunState {
         for (in_round, opening) in (1..).zip(openings) {
             let number = self.attempt_count().saturating_add(1);
             let candidate = (of > 1).then_some(Candidate { number: in_round, of, group });
-            self.attempts.push(attempt::opened(number, plan_version, &opening, candidate));
+            self.attempts.push(Shared::new(attempt::opened(number, plan_version, &opening, candidate)));
             lanes.push(Lane { attempt: number, step: Some(AttemptStep::WriteCode) });
         }
         self.phase = match lanes.len() {

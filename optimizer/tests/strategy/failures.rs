@@ -1,8 +1,7 @@
 //! Attempts that fail, and what follows.
 
 use nightshift_engine::event::Event;
-use nightshift_engine::workflow::Workflow;
-use nightshift_optimizer::strategy::{StrategyWorkflow, view};
+use nightshift_optimizer::strategy::view;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::model_call::ModelCallSummary;
@@ -14,6 +13,7 @@ use serde_json::json;
 use super::facts;
 use super::script::{Script, Try, crash, right};
 use super::simulator::{self, Failure};
+use super::stored::StoredWorkflow;
 
 type TestResult = Result<(), Failure>;
 
@@ -191,7 +191,7 @@ fn the_calls_of_a_failed_step_are_counted_until_a_result_lists_them() -> TestRes
         .ok_or("no plan")?;
     let mut state = None;
     for event in &finished.events[..planned_at] {
-        state = Some(StrategyWorkflow.apply(state, event)?);
+        state = Some(StoredWorkflow.apply(state, event)?);
     }
     let mut state = state.ok_or("no state")?;
     let fail = |calls| {
@@ -199,13 +199,13 @@ fn the_calls_of_a_failed_step_are_counted_until_a_result_lists_them() -> TestRes
         failure.calls = calls;
         Event::StepFailed { key: "plan".to_owned(), failure }
     };
-    state = StrategyWorkflow.apply(Some(state), &fail(vec![call(1)?, call(2)?]))?;
-    state = StrategyWorkflow.apply(Some(state), &fail(vec![call(1)?, call(2)?, call(3)?]))?;
+    state = StoredWorkflow.apply(Some(state), &fail(vec![call(1)?, call(2)?]))?;
+    state = StoredWorkflow.apply(Some(state), &fail(vec![call(1)?, call(2)?, call(3)?]))?;
     assert_eq!(view(&state)?.failed_calls, [call(1)?, call(2)?, call(3)?], "each is counted once");
     let Event::StepCompleted { key, output } = &finished.events[planned_at] else { return Err("no plan".into()) };
     let mut output = output.clone();
     output["calls"] = json!([call(1)?, call(2)?]);
-    state = StrategyWorkflow.apply(Some(state), &Event::StepCompleted { key: key.clone(), output })?;
+    state = StoredWorkflow.apply(Some(state), &Event::StepCompleted { key: key.clone(), output })?;
     let seen = view(&state)?;
     assert_eq!(seen.plans[0].calls, [call(1)?, call(2)?]);
     assert_eq!(seen.failed_calls, [call(3)?]);
@@ -215,10 +215,10 @@ fn the_calls_of_a_failed_step_are_counted_until_a_result_lists_them() -> TestRes
 #[test]
 fn a_worker_that_speaks_of_model_calls_is_not_believed() -> TestResult {
     let finished = Script::of([right(2.5)]).play_all(target(2.0))?;
-    let state = StrategyWorkflow.apply(None, &finished.events[0])?;
+    let state = StoredWorkflow.apply(None, &finished.events[0])?;
     let mut failure = StepFailure::fatal("x", "x");
     failure.calls = vec![call(1)?];
     let event = Event::StepFailed { key: "prepare_task".to_owned(), failure };
-    assert_eq!(StrategyWorkflow.apply(Some(state.clone()), &event)?, state);
+    assert_eq!(StoredWorkflow.apply(Some(state.clone()), &event)?, state);
     Ok(())
 }

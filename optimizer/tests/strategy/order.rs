@@ -1,8 +1,8 @@
 //! Events and inputs: what is refused, what is tolerated, what is handed on.
 
 use nightshift_engine::event::Event;
-use nightshift_engine::workflow::{Command, Workflow, WorkflowError};
-use nightshift_optimizer::strategy::{MAX_HISTORY_LINE_CHARS, MAX_HISTORY_LINES, StrategyWorkflow, initial_digest};
+use nightshift_engine::workflow::{Command, WorkflowError};
+use nightshift_optimizer::strategy::{MAX_HISTORY_LINE_CHARS, MAX_HISTORY_LINES, initial_digest};
 use nightshift_protocol::api::RunDigest;
 use nightshift_protocol::attempt::Route;
 use nightshift_protocol::step::{StepFailure, StepInput};
@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use super::facts;
 use super::script::{Script, Try, advised, right};
 use super::simulator::Failure;
+use super::stored::StoredWorkflow;
 
 type TestResult = Result<(), Failure>;
 
 fn created() -> Result<Value, Failure> {
     let input = serde_json::to_value(facts::run_input(TaskGoal::default()))?;
-    Ok(StrategyWorkflow.apply(None, &Event::RunCreated { input })?)
+    Ok(StoredWorkflow.apply(None, &Event::RunCreated { input })?)
 }
 
 fn is_out_of_order(result: &Result<Value, WorkflowError>) -> bool {
@@ -26,7 +27,7 @@ fn is_out_of_order(result: &Result<Value, WorkflowError>) -> bool {
 
 #[test]
 fn a_run_begins_with_its_creation_and_only_once() -> TestResult {
-    let workflow = StrategyWorkflow;
+    let workflow = StoredWorkflow;
     assert!(is_out_of_order(&workflow.apply(None, &Event::RunPaused { by: None })));
     let input = serde_json::to_value(facts::run_input(TaskGoal::default()))?;
     assert!(is_out_of_order(&workflow.apply(Some(created()?), &Event::RunCreated { input })));
@@ -38,7 +39,7 @@ fn a_step_that_the_run_does_not_wait_for_is_refused() -> TestResult {
     let output = serde_json::to_value(facts::profiled())?;
     for key in ["plan", "subtask1/attempt1/build", ""] {
         let event = Event::StepCompleted { key: key.to_owned(), output: output.clone() };
-        assert!(is_out_of_order(&StrategyWorkflow.apply(Some(created()?), &event)), "{key}");
+        assert!(is_out_of_order(&StoredWorkflow.apply(Some(created()?), &event)), "{key}");
     }
     Ok(())
 }
@@ -47,7 +48,7 @@ fn a_step_that_the_run_does_not_wait_for_is_refused() -> TestResult {
 fn an_output_of_another_kind_is_refused() -> TestResult {
     let event =
         Event::StepCompleted { key: "prepare_task".to_owned(), output: serde_json::to_value(facts::profiled())? };
-    assert!(is_out_of_order(&StrategyWorkflow.apply(Some(created()?), &event)));
+    assert!(is_out_of_order(&StoredWorkflow.apply(Some(created()?), &event)));
     Ok(())
 }
 
@@ -55,13 +56,13 @@ fn an_output_of_another_kind_is_refused() -> TestResult {
 fn nothing_is_taken_after_the_end() -> TestResult {
     let run = Script::of([advised(2.0, Some(Route::Stop))]).play(TaskGoal::default())?;
     let last = run.events.iter().rev().find(|event| matches!(event, Event::StepCompleted { .. })).ok_or("no step")?;
-    assert!(is_out_of_order(&StrategyWorkflow.apply(Some(run.state), last)));
+    assert!(is_out_of_order(&StoredWorkflow.apply(Some(run.state), last)));
     Ok(())
 }
 
 #[test]
 fn what_cannot_be_read_is_an_error_and_no_panic() -> TestResult {
-    let workflow = StrategyWorkflow;
+    let workflow = StoredWorkflow;
     let unreadable = |result: Result<Value, WorkflowError>| matches!(result, Err(WorkflowError::Unreadable { .. }));
     assert!(unreadable(workflow.apply(None, &Event::RunCreated { input: json!({ "schema": 1 }) })));
     let mut other_strategy = facts::run_input(TaskGoal::default());
@@ -78,7 +79,7 @@ fn what_cannot_be_read_is_an_error_and_no_panic() -> TestResult {
 
 #[test]
 fn pausing_failing_and_retrying_change_no_decision() -> TestResult {
-    let workflow = StrategyWorkflow;
+    let workflow = StoredWorkflow;
     let before = created()?;
     let decided = workflow.decide(&before)?;
     let key = "prepare_task".to_owned();
@@ -109,8 +110,8 @@ fn the_activity_names_subtask_attempt_and_step() -> TestResult {
     let mut state = None;
     let mut activities = Vec::new();
     for event in &run.events {
-        let next = StrategyWorkflow.apply(state, event)?;
-        let digest: RunDigest = serde_json::from_value(StrategyWorkflow.digest(&next)?)?;
+        let next = StoredWorkflow.apply(state, event)?;
+        let digest: RunDigest = serde_json::from_value(StoredWorkflow.digest(&next)?)?;
         if activities.last() != Some(&digest.activity) {
             activities.push(digest.activity);
         }
@@ -228,7 +229,7 @@ fn a_long_history_is_bounded() -> TestResult {
 #[test]
 fn deciding_again_orders_the_same_key() -> TestResult {
     let state = created()?;
-    let [Command::Schedule(first)] = &StrategyWorkflow.decide(&state)?[..] else { return Err("no order".into()) };
+    let [Command::Schedule(first)] = &StoredWorkflow.decide(&state)?[..] else { return Err("no order".into()) };
     assert_eq!((first.key.as_str(), first.kind.as_str()), ("prepare_task", "prepare_task"));
     Ok(())
 }

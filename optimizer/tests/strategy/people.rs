@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nightshift_engine::event::Event;
-use nightshift_engine::workflow::{Command, StepOrder, Workflow};
+use nightshift_engine::workflow::{Command, StepOrder, Workflow as _};
 use nightshift_optimizer::agent::{budget_exhausted, budget_wait};
 use nightshift_optimizer::strategy::{MAX_ADVICE_CHARS, MAX_HINTS, StrategyWorkflow, cost_ms, timeout_ms, view};
 use nightshift_protocol::api::{RunDigest, RunView};
@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::facts;
 use super::script::{Script, advised, right};
 use super::simulator::Failure;
+use super::stored::StoredWorkflow;
 
 type TestResult = Result<(), Failure>;
 
@@ -37,12 +38,12 @@ impl Led {
 
     fn of(script: Script, input: &RunInput) -> Result<Self, Failure> {
         let created = Event::RunCreated { input: serde_json::to_value(input)? };
-        Ok(Self { state: StrategyWorkflow.apply(None, &created)?, script })
+        Ok(Self { state: StoredWorkflow.apply(None, &created)?, script })
     }
 
     fn tell(&mut self, event: &Event) -> TestResult {
         let text = serde_json::to_string(&self.state)?;
-        self.state = StrategyWorkflow.apply(Some(serde_json::from_str(&text)?), event)?;
+        self.state = StoredWorkflow.apply(Some(serde_json::from_str(&text)?), event)?;
         Ok(())
     }
 
@@ -59,7 +60,7 @@ impl Led {
     }
 
     fn command(&self) -> Result<Command, Failure> {
-        let commands = StrategyWorkflow.decide(&self.state)?;
+        let commands = StoredWorkflow.decide(&self.state)?;
         Ok(commands.into_iter().next().ok_or("no command")?)
     }
 
@@ -106,7 +107,7 @@ impl Led {
     }
 
     fn digest(&self) -> Result<RunDigest, Failure> {
-        Ok(serde_json::from_value(StrategyWorkflow.digest(&self.state)?)?)
+        Ok(serde_json::from_value(StoredWorkflow.digest(&self.state)?)?)
     }
 }
 

@@ -5,12 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use nightshift_engine::event::Event;
-use nightshift_engine::workflow::{Command, Workflow};
-use nightshift_optimizer::strategy::{STATE_FORMAT, StrategyWorkflow, view};
+use nightshift_engine::workflow::Command;
+use nightshift_optimizer::strategy::{STATE_FORMAT, view};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::simulator::Failure;
+use super::stored::StoredWorkflow;
 
 /// A recorded run: never edited, only joined by others.
 #[derive(Deserialize)]
@@ -58,7 +59,7 @@ fn recorded_histories_come_to_the_same_end() -> Result<(), Failure> {
     for (name, recorded) in recordings()? {
         let mut state = None;
         for event in &recorded.events {
-            state = Some(StrategyWorkflow.apply(state, event)?);
+            state = Some(StoredWorkflow.apply(state, event)?);
         }
         let state = state.ok_or("no events")?;
         let (now, then) = (serde_json::to_value(view(&state)?)?, serde_json::to_value(view(&recorded.state)?)?);
@@ -69,8 +70,8 @@ fn recorded_histories_come_to_the_same_end() -> Result<(), Failure> {
         } else {
             assert_eq!(now, then, "{name}");
         }
-        assert_eq!(StrategyWorkflow.digest(&state)?, StrategyWorkflow.digest(&recorded.state)?, "{name}");
-        assert!(matches!(StrategyWorkflow.decide(&state)?.as_slice(), [Command::Complete { .. }]), "{name}");
+        assert_eq!(StoredWorkflow.digest(&state)?, StoredWorkflow.digest(&recorded.state)?, "{name}");
+        assert!(matches!(StoredWorkflow.decide(&state)?.as_slice(), [Command::Complete { .. }]), "{name}");
     }
     Ok(())
 }
@@ -80,15 +81,15 @@ fn a_run_goes_on_from_a_state_that_an_earlier_release_stored() -> Result<(), Fai
     for (name, recorded) in recordings()? {
         assert!(!recorded.states.is_empty(), "{name}");
         for (folded, stored) in recorded.states {
-            let decided = StrategyWorkflow.decide(&stored)?;
+            let decided = StoredWorkflow.decide(&stored)?;
             let next = recorded.events.get(folded).and_then(Event::step_key).ok_or("the recording ends here")?;
             let follows = |command: &Command| matches!(command, Command::Schedule(order) if order.key == next);
             assert!(decided.iter().any(follows), "{name}, event {folded}: {next} does not follow");
             let mut state = stored;
             for event in &recorded.events[folded..] {
-                state = StrategyWorkflow.apply(Some(state), event)?;
+                state = StoredWorkflow.apply(Some(state), event)?;
             }
-            assert_eq!(StrategyWorkflow.digest(&state)?, StrategyWorkflow.digest(&recorded.state)?, "{name}");
+            assert_eq!(StoredWorkflow.digest(&state)?, StoredWorkflow.digest(&recorded.state)?, "{name}");
         }
     }
     Ok(())
@@ -118,7 +119,7 @@ fn states_have_the_fields_of_their_format() -> Result<(), Failure> {
     for (_, recorded) in recordings()? {
         let mut state = None;
         for event in &recorded.events {
-            let next = StrategyWorkflow.apply(state, event)?;
+            let next = StoredWorkflow.apply(state, event)?;
             note_fields(&next, "", &mut fields);
             state = Some(next);
         }

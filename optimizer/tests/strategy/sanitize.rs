@@ -261,20 +261,20 @@ fn no_step_on_a_gpu_waits_for_a_profiler_or_a_sanitizer() {
 
 #[test]
 fn only_steps_with_a_device_ask_for_its_compute_capability() -> TestResult {
+    use super::stored::StoredWorkflow;
     use nightshift_engine::event::Event;
-    use nightshift_engine::workflow::{Command, Workflow};
-    use nightshift_optimizer::strategy::StrategyWorkflow;
+    use nightshift_engine::workflow::Command;
     let mut input = facts::cuda_run_input(attempts(1));
     input.compute_capability = Some("9.0".parse()?);
     let script = Script::of([right(1.5)]);
-    let mut state = StrategyWorkflow.apply(None, &Event::RunCreated { input: serde_json::to_value(&input)? })?;
+    let mut state = StoredWorkflow.apply(None, &Event::RunCreated { input: serde_json::to_value(&input)? })?;
     let mut asked = Vec::new();
-    while let Some(Command::Schedule(order)) = StrategyWorkflow.decide(&state)?.into_iter().next() {
+    while let Some(Command::Schedule(order)) = StoredWorkflow.decide(&state)?.into_iter().next() {
         let step: StepInput = serde_json::from_value(order.input.clone())?;
         assert_eq!(order.needs.compute_capability.is_some(), order.needs.device != DeviceUse::None, "{}", order.key);
         asked.push(order.needs.route());
         let output = serde_json::to_value(script.answer(&order.key, &step)?)?;
-        state = StrategyWorkflow.apply(Some(state), &Event::StepCompleted { key: order.key, output })?;
+        state = StoredWorkflow.apply(Some(state), &Event::StepCompleted { key: order.key, output })?;
     }
     assert!(asked.contains(&"worker/cuda/shared?cc=9.0".to_owned()), "{asked:?}");
     assert!(asked.contains(&"worker/cuda/none".to_owned()), "{asked:?}");

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use nightshift_engine::event::Event;
-use nightshift_engine::workflow::{Command, Workflow};
-use nightshift_optimizer::strategy::{StrategyWorkflow, view};
+use nightshift_engine::workflow::Command;
+use nightshift_optimizer::strategy::view;
 use nightshift_protocol::api::{RunDigest, RunView};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::step::{StepInput, StepKind, StepOutput};
 use nightshift_protocol::verdict::Answer;
 use serde_json::Value;
+
+use super::stored::StoredWorkflow;
 
 pub(crate) type Failure = Box<dyn std::error::Error>;
 
@@ -94,7 +96,7 @@ pub(crate) fn run_picking(
     mut answer: impl FnMut(&str, &StepInput) -> Result<StepOutput, Failure>,
     mut pick: impl FnMut(usize) -> usize,
 ) -> Result<Finished, Failure> {
-    let workflow = StrategyWorkflow;
+    let workflow = StoredWorkflow;
     let created = Event::RunCreated { input: serde_json::to_value(input)? };
     let mut state = workflow.apply(None, &created)?;
     let mut events = vec![created];

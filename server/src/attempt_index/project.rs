@@ -150,7 +150,7 @@ fn one_line(text: &str, max_chars: usize) -> String {
 mod tests {
     use nightshift_engine::event::Event;
     use nightshift_engine::retry::RetryPolicy;
-    use nightshift_engine::workflow::Workflow as _;
+    use nightshift_engine::workflow::{Workflow as _, WorkflowState as _};
     use nightshift_optimizer::strategy::{StrategyWorkflow, view};
     use nightshift_protocol::baseline::{Baseline, BaselineKind};
     use nightshift_protocol::id::{RunId, StepId};
@@ -198,7 +198,7 @@ mod tests {
         for event in &events {
             state = Some(StrategyWorkflow.apply(state, event).unwrap());
         }
-        (view(&state.unwrap()).unwrap(), input)
+        (view(&state.unwrap().document().unwrap()).unwrap(), input)
     }
 
     #[test]

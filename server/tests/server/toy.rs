@@ -109,6 +109,8 @@ fn input_of(state: &Value) -> Result<RunInput, WorkflowError> {
 }
 
 impl Workflow for ToyWorkflow {
+    type State = Value;
+
     fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
         match (state, event) {
             (None, Event::RunCreated { input }) if input["task_name"] == UNREADABLE => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use nightshift_engine::event::Event;
-use nightshift_engine::workflow::{Command, StepOrder, Workflow as _};
+use nightshift_engine::workflow::{Command, StepOrder, Workflow as _, WorkflowState as _};
 use nightshift_optimizer::strategy::StrategyWorkflow;
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::id::{RunId, StepId};
@@ -89,6 +89,7 @@ pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at
             }
         }
     }
+    let state = state.document().map_err(|error| unreadable(&error))?;
     let run = finish(maker, id, input, Ended { state, created_at, finished_at: at, spans })?;
     Ok(CompleteRun { run, events, steps })
 }

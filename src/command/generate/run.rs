@@ -126,11 +126,11 @@ pub(super) fn ended(maker: &mut Maker<'_>, input: &RunInput, created_at: Timesta
 
 /// The run, once its state stands.
 pub(super) fn finish(maker: &Maker<'_>, id: RunId, input: RunInput, ended: Ended) -> Result<MadeRun> {
-    use nightshift_engine::workflow::Workflow as _;
+    use nightshift_engine::workflow::AnyWorkflow as _;
     let Ended { state, created_at, finished_at, spans } = ended;
     let workflow = nightshift_optimizer::strategy::StrategyWorkflow;
     let view = view(&state).map_err(|error| unreadable(&error))?;
-    let digest = workflow.digest(&state).map_err(|error| unreadable(&error))?;
+    let digest = workflow.read(&state).and_then(|state| workflow.digest(&state)).map_err(|error| unreadable(&error))?;
     let world = maker.world;
     let mut artifacts =
         BTreeSet::from([&world.prompt, &world.log, &world.library, &world.trace, &maker.task.bundle].map(Clone::clone));

@@ -2,14 +2,14 @@
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{Advance, Advanced, StoreError};
-use nightshift_engine::workflow::StepOrder;
+use nightshift_engine::workflow::{StatePart, StepOrder, StoredState};
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::id::StepId;
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::time::TimestampMs;
 
 use super::event_text::EventText;
-use super::rows::{Decided, Details, Fresh, Input, Place, Step};
+use super::rows::{Decided, DecidedPart, DecidedState, Details, Fresh, Input, Place, Step};
 use super::try_end::settle_lost;
 use super::working_set::WorkingSet;
 use crate::admit;
@@ -58,7 +58,8 @@ pub(crate) fn advance(set: &mut WorkingSet, advance: &Advance, place: (usize, us
     };
     let awaits =
         if advance.end.is_some() || advance.awaits.is_empty() { None } else { Some(json::write(&advance.awaits)?) };
-    let decided = Decided { state: json::write(&advance.state)?, digest: json::write(&advance.digest)?, awaits };
+    let state = advance.state.as_ref().map(texts).transpose()?;
+    let decided = Decided { state, digest: json::write(&advance.digest)?, awaits };
 
     let run = set.run_mut(run_id)?;
     run.revision += 1;
@@ -84,6 +85,15 @@ pub(crate) fn advance(set: &mut WorkingSet, advance: &Advance, place: (usize, us
     }
     let run = set.run(run_id)?;
     Ok(Advanced::Committed { revision: from_stored(run.revision), last_seq: from_stored(run.last_seq) })
+}
+
+/// The texts of a state.
+fn texts(state: &StoredState) -> Result<DecidedState, Failure> {
+    let part = |part: &StatePart| {
+        Ok(DecidedPart { field: part.field.clone(), number: part.number, value: json::write(&part.value)? })
+    };
+    let parts: Result<Vec<DecidedPart>, Failure> = state.parts.iter().map(part).collect();
+    Ok(DecidedState { head: json::write(&state.head)?, parts: parts? })
 }
 
 /// Adds a step; none when the key exists, which is left as it is.

@@ -174,7 +174,7 @@ pub(super) fn advance(run: &RunId, revision: u64, orders: Vec<StepOrder>) -> Adv
         revision,
         folded_seq: 1,
         expects_last_seq: None,
-        state: json!({"n": revision}),
+        state: Some(json!({"n": revision}).into()),
         digest: json!({}),
         schedule: orders.into_iter().map(|order| (StepId::from_uuid(uuid()), order)).collect(),
         end: None,

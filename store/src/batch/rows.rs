@@ -33,9 +33,25 @@ pub(crate) struct Run {
 /// The texts of a decision.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    pub(crate) state: String,
+    /// None: the state stays.
+    pub(crate) state: Option<DecidedState>,
     pub(crate) digest: String,
     pub(crate) awaits: Option<String>,
+}
+
+/// The texts of a state: its head, and the parts that changed.
+#[derive(Debug)]
+pub(crate) struct DecidedState {
+    pub(crate) head: String,
+    pub(crate) parts: Vec<DecidedPart>,
+}
+
+/// The text of a part of a state, and its place.
+#[derive(Debug)]
+pub(crate) struct DecidedPart {
+    pub(crate) field: String,
+    pub(crate) number: u32,
+    pub(crate) value: String,
 }
 
 /// A step.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use nightshift_protocol::budget::Amount;
 
-use super::rows::{Campaign, Details, Place, Run, Step};
+use super::rows::{Campaign, DecidedPart, DecidedState, Details, Place, Run, Step};
 use super::table::Type::{Bytes, I64, Text};
 use super::table::{Rows, Target, Verb, row, write};
 use super::working_set::WorkingSet;
@@ -71,6 +71,11 @@ static STATE: Target = Target {
     verb: Verb::Insert { conflict: "ON CONFLICT (run_id) DO UPDATE SET state = excluded.state" },
     table: "run_state",
     columns: &[("run_id", I64), ("state", Text)],
+};
+static PART: Target = Target {
+    verb: Verb::Insert { conflict: "ON CONFLICT (run_id, field, number) DO UPDATE SET value = excluded.value" },
+    table: "run_part",
+    columns: &[("run_id", I64), ("field", Text), ("number", I64), ("value", Text)],
 };
 static EVENT: Target = Target {
     verb: Verb::Insert { conflict: "" },
@@ -283,6 +288,7 @@ all_rows! {
     run: RUN,
     run_decided: RUN_DECIDED,
     state: STATE,
+    part: PART,
     event: EVENT,
     artifact_use: ARTIFACT_USE,
     step: STEP,
@@ -307,7 +313,11 @@ impl AllRows {
             Some(decided) => {
                 row!(self.run_decided; id, status, revision, last_seq, wake_seq, folded_seq, failure, finished_at,
                      decided.digest, decided.awaits);
-                row!(self.state; id, decided.state);
+                let Some(DecidedState { head, parts }) = decided.state else { return };
+                row!(self.state; id, head);
+                for DecidedPart { field, number, value } in parts {
+                    row!(self.part; id, field, i64::from(number), value);
+                }
             }
         }
     }

@@ -159,6 +159,22 @@ pub(crate) const TABLES: &[Table] = &[
         compared: Compared::Always,
     },
     Table {
+        name: "run_part",
+        columns: &[("run", Kind::Text), ("field", Kind::Text), ("number", Kind::Number), ("value", Kind::Text)],
+        export: "SELECT r.public_id AS run, p.field, p.number, p.value FROM run_part p JOIN run r ON r.id = p.run_id \
+                 WHERE r.campaign_id = $1 ORDER BY r.id, p.field, p.number",
+        import: from_rows!(
+            concat!(
+                "INSERT INTO run_part (run_id, field, number, value) SELECT r.id, d.value ->> 1, ",
+                number!(2),
+                ", d.value ->> 3 FROM "
+            ),
+            " JOIN run r ON r.public_id = d.value ->> 0"
+        ),
+        has_step_ids: false,
+        compared: Compared::Always,
+    },
+    Table {
         name: "event",
         columns: &[
             ("run", Kind::Text),

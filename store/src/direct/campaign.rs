@@ -183,6 +183,7 @@ fn as_created(new: &NewCampaign, run: &NewRun) -> RunRecord {
         status: RunStatus::Running,
         revision: 0,
         state: None,
+        state_parts: 0,
         folded_seq: 0,
         last_seq: 1,
         digest: Value::Null,

@@ -21,7 +21,7 @@ pub(crate) const FINISHED: &str = "SELECT c.public_id, \
      ORDER BY ended, c.id LIMIT $2";
 
 /// What belongs to a run, before the run.
-const OF_A_RUN: [&str; 14] = [
+const OF_A_RUN: [&str; 15] = [
     "DELETE FROM model_request WHERE run_id = $1",
     "DELETE FROM step_input WHERE step_id IN (SELECT id FROM step WHERE run_id = $1)",
     "DELETE FROM event WHERE run_id = $1",
@@ -30,6 +30,7 @@ const OF_A_RUN: [&str; 14] = [
     "DELETE FROM retrieval WHERE run_id = $1",
     "DELETE FROM attempt_score WHERE run_id = $1",
     "DELETE FROM artifact_use WHERE run_id = $1",
+    "DELETE FROM run_part WHERE run_id = $1",
     "DELETE FROM run_state WHERE run_id = $1",
     "DELETE FROM remark WHERE run_id = $1",
     "DELETE FROM tag WHERE run_id = $1",

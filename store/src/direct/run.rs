@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use nightshift_engine::store::{PageRequest, RunRecord};
+use nightshift_engine::workflow::{StatePart, StoredState};
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::StepFailure;
@@ -32,15 +33,16 @@ pub(crate) const TO_DRIVE: &str = "SELECT public_id FROM ( \
 macro_rules! load {
     ($which:literal) => {
         concat!(
-            "SELECT r.*, c.public_id AS campaign, o.public_id AS owner, s.state FROM run r \
+            "SELECT r.*, c.public_id AS campaign, o.public_id AS owner, s.state, p.field, p.number, p.value FROM run r \
              JOIN campaign c ON c.id = r.campaign_id LEFT JOIN server o ON o.id = r.owner_id \
-             LEFT JOIN run_state s ON s.run_id = r.id WHERE ",
-            $which
+             LEFT JOIN run_state s ON s.run_id = r.id LEFT JOIN run_part p ON p.run_id = r.id WHERE ",
+            $which,
+            " ORDER BY r.id, p.field, p.number"
         )
     };
 }
 
-/// One run with its state.
+/// One run with its state: a row for each part. One statement, so that head and parts are of the same moment.
 pub(crate) const LOAD: &str = load!("r.public_id = $1");
 
 /// As [`LOAD`], several; on Postgres.
@@ -64,12 +66,15 @@ pub(crate) async fn list(
         Some(id) => Some(key_of(connection, id).await?),
     };
     let filter = ListFilter { campaign_id, status, after_id, limit: page.limit.min(MAX_PAGE).into() };
-    connection.fetch_query(&run_list::statement(&filter)).await?.iter().map(record).collect()
+    connection.fetch_query(&run_list::statement(&filter)).await?.iter().map(|row| record(row, Vec::new())).collect()
 }
 
 pub(crate) async fn load(connection: &mut Connection, id: &RunId) -> Result<RunRecord, Failure> {
-    let row = connection.fetch_optional(LOAD, values![id.as_str()]).await?;
-    record(&row.ok_or_else(|| Failure::not_found("run", id.as_str()))?)
+    let rows = connection.fetch_all(LOAD, values![id.as_str()]).await?;
+    if rows.is_empty() {
+        return Err(Failure::not_found("run", id.as_str()));
+    }
+    with_parts(&rows)
 }
 
 /// Runs with their states by public id, on Postgres; those that do not exist are left out. One that cannot be read fails
@@ -79,7 +84,16 @@ pub(crate) async fn load_many(
     runs: Vec<String>,
 ) -> Result<HashMap<String, Result<RunRecord, Failure>>, Failure> {
     let rows = connection.fetch_all(LOAD_MANY, values![runs]).await?;
-    rows.iter().map(|row| Ok((row.text("public_id")?, record(row)))).collect()
+    let mut found = HashMap::new();
+    let mut rest = rows.as_slice();
+    while let Some(first) = rest.first() {
+        let id = first.i64("id")?;
+        let count = rest.iter().take_while(|row| row.i64("id").is_ok_and(|other| other == id)).count();
+        let (of_run, others) = rest.split_at(count);
+        found.insert(first.text("public_id")?, with_parts(of_run));
+        rest = others;
+    }
+    Ok(found)
 }
 
 pub(crate) async fn to_drive(connection: &mut Connection, limit: u32) -> Result<Vec<RunId>, Failure> {
@@ -117,11 +131,29 @@ pub(crate) fn status_of(text: &str) -> Result<RunStatus, Failure> {
     RunStatus::parse(text).ok_or_else(|| Failure::unreadable("the status of a run", &format!("`{text}` is none")))
 }
 
-fn record(row: &Row) -> Result<RunRecord, Failure> {
+/// A run from its rows, one for each part of its state.
+fn with_parts(rows: &[Row]) -> Result<RunRecord, Failure> {
+    let mut parts = Vec::new();
+    for row in rows {
+        let (Some(field), Some(text)) = (row.opt_str("field")?, row.opt_str("value")?) else { continue };
+        let number = u32::try_from(row.i64("number")?).unwrap_or(u32::MAX);
+        let value = json::read(text).map_err(|error| {
+            let run = row.str("public_id").unwrap_or_default();
+            Failure::unreadable(format!("the part {field} {number} of the state of run {run}"), &error)
+        })?;
+        parts.push(StatePart { field: field.to_owned(), number, value });
+    }
+    let first = rows.first().ok_or_else(|| Failure::unreadable("a run", &"it has no row"))?;
+    record(first, parts)
+}
+
+fn record(row: &Row, parts: Vec<StatePart>) -> Result<RunRecord, Failure> {
     let id = row.str("public_id")?;
     let unreadable =
         |what: &str, error: &serde_json::Error| Failure::unreadable(format!("the {what} of run {id}"), error);
-    let state = row.opt_str("state")?.map(json::read).transpose().map_err(|error| unreadable("state", &error))?;
+    let state_parts = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+    let head = row.opt_str("state")?.map(json::read).transpose().map_err(|error| unreadable("state", &error))?;
+    let state = head.map(|head| StoredState { head, parts }.document());
     let digest = json::read(row.str("digest")?).map_err(|error| unreadable("digest", &error))?;
     let failure: Option<StepFailure> =
         row.opt_str("failure")?.map(json::read).transpose().map_err(|error| unreadable("failure", &error))?;
@@ -136,6 +168,7 @@ fn record(row: &Row) -> Result<RunRecord, Failure> {
         status: status_of(row.str("status")?)?,
         revision: from_stored(row.i64("revision")?),
         state,
+        state_parts,
         folded_seq: from_stored(row.i64("folded_seq")?),
         last_seq: from_stored(row.i64("last_seq")?),
         digest,

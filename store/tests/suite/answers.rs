@@ -62,7 +62,7 @@ pub(crate) async fn apply(store: &dyn Store, command: Command, at: TimestampMs) 
                 revision: record.revision,
                 folded_seq: record.last_seq,
                 expects_last_seq: None,
-                state: json!({ "folded": record.last_seq }),
+                state: Some(crate::bench::state(record.last_seq)),
                 digest: json!({ "orders": orders.len() }),
                 awaits: if orders.len() == 3 { vec!["plan".to_owned()] } else { Vec::new() },
                 schedule: orders,

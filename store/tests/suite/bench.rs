@@ -10,7 +10,7 @@ use nightshift_engine::store::{
     Advance, ClaimRequest, CreatedCampaign, NewCampaign, NewRun, Report, Reported, ServerRecord, StepRecord, Store,
     TryEnd, WorkerRecord,
 };
-use nightshift_engine::workflow::StepOrder;
+use nightshift_engine::workflow::{StatePart, StepOrder, StoredState};
 use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
 use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
 use nightshift_protocol::machine::Needs;
@@ -212,7 +212,7 @@ impl Bench {
             revision: record.revision,
             folded_seq: record.last_seq,
             expects_last_seq: None,
-            state: json!({ "folded": record.last_seq }),
+            state: Some(state(record.last_seq)),
             digest: json!({}),
             schedule: Vec::new(),
             end: None,
@@ -370,4 +370,11 @@ pub(crate) async fn events(store: &dyn Store, run: &RunId) -> Vec<Event> {
         assert_eq!(record.seq, u64::try_from(index).unwrap() + 1, "the log has no gaps");
     }
     records.into_iter().map(|record| record.event).collect()
+}
+
+/// A state after so many events: a field in its head, one in a part, and a list of parts of which the first one changes.
+pub(crate) fn state(folded: u64) -> StoredState {
+    let part = |field: &str, number, value| StatePart { field: field.to_owned(), number, value };
+    let parts = vec![part("input", 0, json!("x")), part("seen", 1, json!(folded)), part("seen", 2, json!({}))];
+    StoredState { head: json!({ "folded": folded }), parts }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nightshift_engine::driver::{Driven, MAX_EVENTS_PER_READ};
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{NewCampaign, OwnerFence, Ownership, Store, StoreError, TryEnd};
-use nightshift_engine::workflow::Workflow;
+use nightshift_engine::workflow::AnyWorkflow;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::signal::Signal;
@@ -101,7 +101,7 @@ async fn a_created_run_of_another_server_is_left_alone(bench: Bench) {
 /// How long a test waits for a file to be given free.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn party(bench: &Bench, workflow: Arc<dyn Workflow>) -> Party {
+fn party(bench: &Bench, workflow: Arc<dyn AnyWorkflow>) -> Party {
     Party::new(bench.store.clone(), workflow, bench.clock.clone(), 1_000)
 }
 
@@ -116,7 +116,7 @@ async fn create(store: &dyn Store, new: &NewCampaign) -> RunId {
 }
 
 /// The log of an undisturbed run of this workflow.
-async fn undisturbed(bench: Bench, workflow: Arc<dyn Workflow>) -> Vec<Event> {
+async fn undisturbed(bench: Bench, workflow: Arc<dyn AnyWorkflow>) -> Vec<Event> {
     let party = party(&bench, workflow);
     party.register().await;
     let run = create(bench.store.as_ref(), &bench.new_campaign(1)).await;
@@ -203,7 +203,7 @@ async fn a_store_that_was_dropped_in_the_middle_lost_nothing_that_was_acknowledg
 /// Plays a run over a store of which this write fails; the log without tries that were repeated, and the store.
 async fn played(
     bench: &Bench,
-    workflow: Arc<dyn Workflow>,
+    workflow: Arc<dyn AnyWorkflow>,
     life: u64,
     fault: Option<Fault>,
 ) -> (Vec<Event>, Arc<FaultyStore>) {
@@ -224,7 +224,7 @@ async fn played(
 /// the log with that of an undisturbed run.
 async fn every_write_fails_once(
     bench: &Bench,
-    workflow: fn() -> Arc<dyn Workflow>,
+    workflow: fn() -> Arc<dyn AnyWorkflow>,
     comparable: fn(Vec<Event>) -> Vec<Event>,
 ) {
     let (log, undisturbed) = played(&bench.another().await, workflow(), 1, None).await;

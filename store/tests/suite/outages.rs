@@ -63,7 +63,7 @@ async fn work(bench: Arc<Bench>, stop: Arc<AtomicBool>, finished: watch::Sender<
             revision: record.revision,
             folded_seq: record.last_seq,
             expects_last_seq: None,
-            state: json!({}),
+            state: Some(json!({}).into()),
             digest: json!({}),
             schedule: vec![(StepId::from_uuid(bench.uuid()), order("a"))],
             end: None,

@@ -2,6 +2,7 @@
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{Advanced, Reported, Store};
+use nightshift_engine::workflow::{StatePart, StoredState};
 use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::signal::Signal;
@@ -25,6 +26,8 @@ crate::bench::on_both!(
     events_are_read_after_a_position,
     a_page_of_the_log_ends_after_so_many_bytes,
     the_status_of_a_run_is_read_without_its_state,
+    a_decision_writes_the_parts_that_changed_and_leaves_the_others,
+    a_state_that_is_one_document_is_read_as_it_is,
 );
 
 async fn a_decision_stores_the_state_and_makes_its_steps_ready(bench: Bench) {
@@ -32,7 +35,8 @@ async fn a_decision_stores_the_state_and_makes_its_steps_ready(bench: Bench) {
     bench.schedule(&run, &["a", "b"]).await;
     let record = bench.store.load_run(&run).await.unwrap();
     assert_eq!((record.revision, record.folded_seq, record.last_seq), (1, 1, 3));
-    assert_eq!(record.state, Some(json!({ "folded": 1 })));
+    assert_eq!(record.state, Some(json!({ "folded": 1, "input": "x", "seen": [1, {}] })));
+    assert_eq!(record.state_parts, 3);
     assert_eq!(bench.log(&run).await, ["run_created", "step_scheduled a", "step_scheduled b"]);
     let step = bench.step(&run, "a").await;
     assert_eq!((step.status, step.epoch, step.tries, step.input), (StepStatus::Scheduled, 0, 0, json!({ "of": "a" })));
@@ -165,9 +169,42 @@ async fn a_page_of_the_log_ends_after_so_many_bytes(bench: Bench) {
 async fn the_status_of_a_run_is_read_without_its_state(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
-    Raw::connect(&bench.place).await.execute("UPDATE run_state SET state = 'no JSON'").await;
+    let mut raw = Raw::connect(&bench.place).await;
+    raw.execute("UPDATE run_state SET state = 'no JSON'").await;
+    assert_eq!(bench.store.load_run(&run).await.unwrap_err().code(), "store.corrupt");
+    assert_eq!(bench.store.run_status(&run).await.unwrap(), RunStatus::Running);
+    raw.execute("UPDATE run_state SET state = '{}'").await;
+    raw.execute("UPDATE run_part SET value = 'no JSON' WHERE number = 2").await;
     assert_eq!(bench.store.load_run(&run).await.unwrap_err().code(), "store.corrupt");
     assert_eq!(bench.store.run_status(&run).await.unwrap(), RunStatus::Running);
     let unknown = bench.store.run_status(&RunId::from_uuid(bench.uuid())).await;
     assert_eq!(unknown.unwrap_err().code(), "run.not_found");
+}
+
+async fn a_decision_writes_the_parts_that_changed_and_leaves_the_others(bench: Bench) {
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    // Many parts: their order is that of their numbers.
+    let part = |number| StatePart { field: "seen".to_owned(), number, value: json!(number) };
+    let mut decision = bench.decision(&run).await;
+    decision.state = Some(StoredState { head: json!({ "folded": 2 }), parts: (3..=12).map(part).collect() });
+    assert!(bench.store.advance(decision).await.unwrap().is_committed());
+    let expected = json!({ "folded": 2, "input": "x", "seen": [1, {}, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] });
+    let record = bench.store.load_run(&run).await.unwrap();
+    assert_eq!((record.state, record.state_parts), (Some(expected.clone()), 13));
+
+    let mut decision = bench.decision(&run).await;
+    decision.state = None;
+    assert!(bench.store.advance(decision).await.unwrap().is_committed());
+    assert_eq!(bench.store.load_run(&run).await.unwrap().state, Some(expected), "the state stays");
+}
+
+async fn a_state_that_is_one_document_is_read_as_it_is(bench: Bench) {
+    let run = bench.run().await;
+    let document = json!({ "seen": [1, 2], "phase": "x" });
+    let mut decision = bench.decision(&run).await;
+    decision.state = Some(document.clone().into());
+    assert!(bench.store.advance(decision).await.unwrap().is_committed());
+    let record = bench.store.load_run(&run).await.unwrap();
+    assert_eq!((record.state, record.state_parts), (Some(document), 0));
 }

@@ -7,7 +7,7 @@ use nightshift_engine::driver::Driver;
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{StepRecord, Store, StoreError, TryEnd, WorkerRecord};
 use nightshift_engine::sweeper::Sweeper;
-use nightshift_engine::workflow::{Command, Workflow, WorkflowError};
+use nightshift_engine::workflow::{AnyWorkflow, Command, Workflow, WorkflowError};
 use nightshift_engine::{clock::Clock, driver::DriveError};
 use nightshift_protocol::id::{RunId, ServerId, WorkerId};
 use nightshift_protocol::time::TimestampMs;
@@ -52,7 +52,7 @@ pub(crate) struct Toy(Decide);
 
 impl Toy {
     /// `first`, then `second`, then the end.
-    pub(crate) fn sequence() -> Arc<dyn Workflow> {
+    pub(crate) fn sequence() -> Arc<dyn AnyWorkflow> {
         Arc::new(Self(|state| match (state.output("first"), state.output("second")) {
             (None, _) => vec![Command::Schedule(order("first"))],
             (Some(_), None) => vec![Command::Schedule(order("second"))],
@@ -61,7 +61,7 @@ impl Toy {
     }
 
     /// `split`, then three parts side by side, then `join`, then the end.
-    pub(crate) fn fan() -> Arc<dyn Workflow> {
+    pub(crate) fn fan() -> Arc<dyn AnyWorkflow> {
         Arc::new(Self(|state| {
             if state.output("split").is_none() {
                 return vec![Command::Schedule(order("split"))];
@@ -79,6 +79,8 @@ impl Toy {
 }
 
 impl Workflow for Toy {
+    type State = Value;
+
     fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
         let unreadable =
             |error: serde_json::Error| WorkflowError::Unreadable { what: "state", message: error.to_string() };
@@ -121,6 +123,8 @@ impl Workflow for Toy {
 pub(crate) struct Stranger;
 
 impl Workflow for Stranger {
+    type State = Value;
+
     fn apply(&self, _state: Option<Value>, _event: &Event) -> Result<Value, WorkflowError> {
         Err(WorkflowError::Unreadable { what: "state", message: "it is of another world".to_owned() })
     }
@@ -138,7 +142,7 @@ impl Workflow for Stranger {
 pub(crate) struct Party {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<HandClock>,
-    pub(crate) workflow: Arc<dyn Workflow>,
+    pub(crate) workflow: Arc<dyn AnyWorkflow>,
     pub(crate) driver: Driver,
     pub(crate) sweeper: Sweeper,
     pub(crate) server: ServerId,
@@ -152,7 +156,7 @@ impl Party {
     /// A party whose ids begin at `first_id`, so that a second life of the server makes new ones.
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        workflow: Arc<dyn Workflow>,
+        workflow: Arc<dyn AnyWorkflow>,
         clock: Arc<HandClock>,
         first_id: u64,
     ) -> Self {
@@ -227,6 +231,7 @@ impl Party {
         for event in events.iter().filter(|event| event.seq <= record.folded_seq) {
             state = Some(self.workflow.apply(state, &event.event).unwrap());
         }
+        let state = state.map(|state| self.workflow.write(&state, None).unwrap().document());
         assert_eq!(record.state, state);
     }
 

@@ -55,8 +55,9 @@ const DAMAGES: &[(&str, &str)] = &[
 ];
 
 /// References that the schema does not check, as table and column.
-const UNCHECKED: [(&str, &str); 15] = [
+const UNCHECKED: [(&str, &str); 16] = [
     ("run_state", "run_id"),
+    ("run_part", "run_id"),
     ("event", "run_id"),
     ("step", "run_id"),
     ("step", "route_id"),

@@ -135,7 +135,7 @@ impl Field {
                 revision: record.revision,
                 folded_seq: record.last_seq,
                 expects_last_seq: None,
-                state: json!({}),
+                state: Some(json!({}).into()),
                 digest: json!({ "task": "race" }),
                 schedule,
                 end: None::<(_, Event)>,

@@ -64,6 +64,8 @@ fn out_of_order(event: &Event, message: &str) -> WorkflowError {
 }
 
 impl Workflow for ToyWorkflow {
+    type State = Value;
+
     fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
         let mut state = match (state, event) {
             (None, Event::RunCreated { input }) => State {
