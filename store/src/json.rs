@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Serialize, de, ser};
 use serde_json::Value;
+
+use crate::packed;
 
 /// How serde writes a NUL character.
 const ESCAPED_NUL: &str = "\\u0000";
@@ -28,9 +30,14 @@ pub(crate) fn write<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_js
     serde_json::to_string(&value)
 }
 
-/// The value of a stored JSON text.
+/// As [`write`], compressed where it is large. For what SQL never looks into.
+pub(crate) fn write_packed<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
+    packed::pack(write(value)?).map_err(<serde_json::Error as ser::Error>::custom)
+}
+
+/// The value of a stored JSON text, which may be compressed.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    serde_json::from_str(text)
+    serde_json::from_str(&packed::unpack(text).map_err(<serde_json::Error as de::Error>::custom)?)
 }
 
 fn clean_value(value: &mut Value) {

@@ -22,6 +22,7 @@ mod json;
 mod memory;
 mod notices;
 mod number;
+mod packed;
 #[cfg(test)]
 mod parity;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Each subcommand prints exactly one line of JSON; `steps` and `leased` print it in the form of `benches/peers`. What
 //! each figure means is in `docs/evidence/engine.md`.
 
+mod campaign;
 mod child;
 mod cost;
 mod figure;
@@ -49,6 +50,8 @@ enum What {
     WorkerLost(worker_lost::Options),
     /// The first tenth of many steps against the last one
     Million(million::Options),
+    /// What a step costs as one run grows to its last attempt
+    Campaign(campaign::Options),
     /// A server to be killed by `restart`
     #[command(hide = true)]
     ServerChild(child::ServerOptions),
@@ -80,6 +83,7 @@ fn measure(options: Options) -> anyhow::Result<()> {
             What::Restart(options) => restart::run(options).await,
             What::WorkerLost(options) => worker_lost::run(options).await,
             What::Million(options) => million::run(options).await,
+            What::Campaign(options) => campaign::run(options).await,
             What::ServerChild(options) => child::serve(options).await,
             What::WorkerChild(options) => child::work(options).await,
         }

@@ -1,12 +1,15 @@
 //! What a run remembers of its attempts, for the agents: the best one pinned, what was tried and what not, which errors came again.
 //! Bounded by an estimate of tokens; what does not fit is counted.
 
+use std::cell::LazyCell;
+use std::collections::HashSet;
+
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, PinnedBest, UntriedModification};
 
 use super::attempt::confirmed_estimate;
 use super::history::{cause, one_line, shortened};
-use super::modification::{same_modification, tried};
+use super::modification::{Words, tried};
 use super::shared::Shared;
 use super::state::RunState;
 
@@ -50,12 +53,18 @@ pub(super) fn of(run: &RunState, attempts: &[Shared<Attempt>]) -> AttemptMemory 
 /// Changes that a diagnosis of these attempts advised and that no attempt of the run was asked for, the newest first. A change of
 /// plan or subtask does not take them away.
 fn untried(run: &RunState, attempts: &[Shared<Attempt>]) -> Vec<UntriedModification> {
-    let asked: Vec<&str> = run.attempts().filter_map(|a| Some(a.modification.as_ref()?.text.as_str())).collect();
+    let asked: HashSet<&str> = run.attempts().filter_map(|a| Some(a.modification.as_ref()?.text.as_str())).collect();
+    // Most advice was asked for word for word; the words of the texts are compared only where it was not.
+    let asked_words = LazyCell::new(|| asked.iter().map(|text| Words::of(text)).collect::<Vec<_>>());
     let mut untried: Vec<UntriedModification> = Vec::new();
     for attempt in attempts.iter().rev() {
         let Some(diagnosis) = &attempt.diagnosis else { continue };
-        let is_same = |text: &str| same_modification(text, &diagnosis.modification);
-        if asked.iter().any(|text| is_same(text)) || untried.iter().any(|other| is_same(&other.text)) {
+        if asked.contains(diagnosis.modification.as_str()) {
+            continue;
+        }
+        let words = Words::of(&diagnosis.modification);
+        let is_asked = asked_words.iter().any(|asked| asked.describe_the_same(&words));
+        if is_asked || untried.iter().any(|other| Words::of(&other.text).describe_the_same(&words)) {
             continue;
         }
         untried.push(UntriedModification {

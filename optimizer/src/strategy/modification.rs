@@ -1,6 +1,7 @@
 //! The one change that an attempt is asked for: never one that is known not to help, unless somebody says why.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Diagnosis, Stage};
 use nightshift_protocol::attempt_memory::{Modification, TriedModification};
@@ -14,20 +15,53 @@ const SAME_WORDS: f64 = 0.8;
 /// Whether two texts describe the same change: by their words, whatever their order, case and punctuation.
 #[must_use]
 pub fn same_modification(one: &str, other: &str) -> bool {
-    let (one, other) = (words(one), words(other));
-    let common = one.intersection(&other).count();
-    let all = one.union(&other).count();
-    if all == 0 {
-        return true;
-    }
-    #[expect(clippy::cast_precision_loss, reason = "texts have fewer than 2^52 words")]
-    let share = common as f64 / all as f64;
-    share >= SAME_WORDS
+    one == other || Words::of(one).describe_the_same(&Words::of(other))
 }
 
-fn words(text: &str) -> BTreeSet<String> {
-    let between = |c: char| !c.is_alphanumeric() && c != '_';
-    text.split(between).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+/// The different words of a description in lower case, sorted.
+pub(super) struct Words<'t>(Vec<Cow<'t, str>>);
+
+impl<'t> Words<'t> {
+    pub(super) fn of(text: &'t str) -> Self {
+        let between = |c: char| !c.is_alphanumeric() && c != '_';
+        let in_lower_case = |word: &'t str| match word.chars().any(|c| !c.is_ascii() || c.is_ascii_uppercase()) {
+            true => Cow::Owned(word.to_lowercase()),
+            false => Cow::Borrowed(word),
+        };
+        let mut words: Vec<Cow<'t, str>> =
+            text.split(between).filter(|word| !word.is_empty()).map(in_lower_case).collect();
+        words.sort_unstable();
+        words.dedup();
+        Self(words)
+    }
+
+    /// Whether both describe the same change.
+    pub(super) fn describe_the_same(&self, other: &Words<'_>) -> bool {
+        let common = self.count_common(other);
+        let all = self.0.len() + other.0.len() - common;
+        if all == 0 {
+            return true;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "texts have fewer than 2^52 words")]
+        let share = common as f64 / all as f64;
+        share >= SAME_WORDS
+    }
+
+    fn count_common(&self, other: &Words<'_>) -> usize {
+        let (mut ours, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut common = 0;
+        while let (Some(one), Some(two)) = (ours.peek(), theirs.peek()) {
+            let order = one.as_ref().cmp(two.as_ref());
+            if order != Ordering::Greater {
+                ours.next();
+            }
+            if order != Ordering::Less {
+                theirs.next();
+            }
+            common += usize::from(order == Ordering::Equal);
+        }
+        common
+    }
 }
 
 /// Every change that was asked for, oldest first, with what became of it. A repair goes on with the change of the attempt
@@ -100,8 +134,11 @@ pub(super) fn choose_again(run: &RunState, parent: &Attempt, because: &str) -> O
 }
 
 fn asked(diagnosis: &Diagnosis, parent: &Attempt, adviser: &Attempt, tried: &[TriedModification]) -> Modification {
-    let is_same =
-        |earlier: &&TriedModification| earlier.failed && same_modification(&earlier.text, &diagnosis.modification);
+    let wanted = Words::of(&diagnosis.modification);
+    let is_same = |earlier: &&TriedModification| {
+        earlier.failed
+            && (earlier.text == diagnosis.modification || Words::of(&earlier.text).describe_the_same(&wanted))
+    };
     let failed = tried.iter().rev().find(is_same);
     Modification {
         text: diagnosis.modification.clone(),
@@ -128,6 +165,7 @@ mod tests {
         assert!(same_modification(change, "stage tiles of 64 by 64 of w in shared memory, two buffers deep."));
         assert!(same_modification("a b c d e f g h i j", "j i h g f e d c b"));
         assert!(same_modification("", " - "));
+        assert!(same_modification("b b a c d e", "A B C D E"));
     }
 
     #[test]

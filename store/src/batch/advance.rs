@@ -90,7 +90,7 @@ pub(crate) fn advance(set: &mut WorkingSet, advance: &Advance, place: (usize, us
 /// The texts of a state.
 fn texts(state: &StoredState) -> Result<DecidedState, Failure> {
     let part = |part: &StatePart| {
-        Ok(DecidedPart { field: part.field.clone(), number: part.number, value: json::write(&part.value)? })
+        Ok(DecidedPart { field: part.field.clone(), number: part.number, value: json::write_packed(&part.value)? })
     };
     let parts: Result<Vec<DecidedPart>, Failure> = state.parts.iter().map(part).collect();
     Ok(DecidedState { head: json::write(&state.head)?, parts: parts? })
@@ -115,7 +115,7 @@ fn schedule(
     let step_id =
         set.free_step_ids.pop().ok_or_else(|| Failure::unreadable("a step", &"no id was set aside for it"))?;
     let reserve = merged(&order.reserve);
-    let stored_input = json::write(&order.input)?;
+    let stored_input = json::write_packed(&order.input)?;
     let stored_reserve = if reserve.is_empty() { None } else { Some(json::write(&reserve)?) };
     let seq = set.append(run_id, at.0, EventText::of(&Event::StepScheduled { key: key.clone() })?)?;
     let run = set.run(run_id)?;
