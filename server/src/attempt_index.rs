@@ -8,12 +8,16 @@
 mod keep;
 mod project;
 mod texts;
+mod written;
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use nightshift_protocol::id::RunId;
+use nightshift_store::IndexedAttempt;
 use tokio::sync::{Notify, OnceCell};
+
+use self::written::Written;
 
 pub(crate) use keep::run;
 pub use project::{AttemptSpan, FORM, indexed_attempts};
@@ -26,6 +30,7 @@ const MAX_INBOX: usize = 10_000;
 pub(crate) struct Inbox {
     told: Mutex<Told>,
     news: Notify,
+    written: Mutex<Written>,
     /// Whether a server without loops has caught up.
     caught_up: OnceCell<()>,
 }
@@ -55,6 +60,21 @@ impl Inbox {
     pub(crate) fn look(&self) {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).look = true;
         self.news.notify_one();
+    }
+
+    /// The rows of a run that are not in the index as they are, as far as this process knows.
+    fn changed_rows(&self, run: &RunId, rows: &[IndexedAttempt]) -> Vec<IndexedAttempt> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).changed(run, rows)
+    }
+
+    /// The rows of this run were written.
+    fn keep_written(&self, run: &RunId, rows: Vec<IndexedAttempt>) {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).keep(run, rows);
+    }
+
+    /// The next write of this run is a whole one.
+    fn forget_written(&self, run: &RunId) {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).forget(run);
     }
 
     fn take(&self) -> Told {

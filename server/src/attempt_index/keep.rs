@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::StoreError;
-use nightshift_protocol::api::{AttemptQuery, RunView};
+use nightshift_protocol::api::AttemptQuery;
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::task::Target;
@@ -13,7 +13,7 @@ use nightshift_store::{AttemptIndex, IndexedRun};
 use tokio::time::Instant;
 
 use super::project::{self, FORM};
-use super::texts::{self, Gathered};
+use super::texts;
 use crate::app::App;
 use crate::backoff::Backoff;
 
@@ -117,6 +117,7 @@ impl App {
                     tracing::warn!("the index of attempts is not up to date yet: lists may lack something");
                     return Ok(());
                 }
+                self.indexing.forget_written(run);
                 self.index_run(index, run).await?;
             }
             // Runs that are behind again are found by the next look.
@@ -156,27 +157,22 @@ impl App {
             };
             let steps = self.store.list_step_heads(id).await?;
             let is_over = record.status.is_final();
-            indexed.attempts =
-                project::indexed_attempts(&view, &input, &project::spans(&steps), record.created_at, is_over);
-            let gathered = self.gather(index, id, &view, &indexed).await?;
+            let rows = project::indexed_attempts(&view, &input, &project::spans(&steps), record.created_at, is_over);
+            let known = index.documents_of(id).await?.into_iter().collect();
+            let gathered = texts::gather(&*self.store, &view, &rows, &known).await?;
             indexed.documents = gathered.documents;
+            indexed.attempts = self.indexing.changed_rows(id, &rows);
             index.put_index(vec![indexed]).await?;
+            if is_over {
+                self.indexing.forget_written(id);
+            } else {
+                self.indexing.keep_written(id, rows);
+            }
             if !gathered.more {
                 return Ok(());
             }
         }
         Ok(())
-    }
-
-    async fn gather(
-        &self,
-        index: &dyn AttemptIndex,
-        id: &RunId,
-        view: &RunView,
-        indexed: &IndexedRun,
-    ) -> Result<Gathered, StoreError> {
-        let known = index.documents_of(id).await?.into_iter().collect();
-        texts::gather(&*self.store, view, &indexed.attempts, &known).await
     }
 
     /// What the run was created with; none when its log does not say so in a form that this release reads.
