@@ -104,8 +104,14 @@ impl Driver {
             // What is remembered once it is committed; the store takes the rest.
             let known = known.filter(|_| !ends).map(|(state, mut ledger)| {
                 let begins = ledger.begin(&advance.schedule);
-                let run =
-                    Remembered { revision: 0, last_seq: advance.folded_seq, state, ledger, fence: fence.cloned() };
+                let run = Remembered {
+                    revision: 0,
+                    last_seq: advance.folded_seq,
+                    stored: state.clone(),
+                    state,
+                    ledger,
+                    fence: fence.cloned(),
+                };
                 (begins, run)
             });
             match self.store.advance(advance).await? {

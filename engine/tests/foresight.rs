@@ -14,5 +14,7 @@ mod toy;
 mod guards;
 #[path = "foresight/histories.rs"]
 mod histories;
+#[path = "foresight/parts.rs"]
+mod parts;
 #[path = "foresight/site.rs"]
 mod site;

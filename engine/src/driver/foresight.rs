@@ -85,7 +85,6 @@ impl Driver {
             TryEnd::Retry { .. } | TryEnd::Wait { .. } | TryEnd::Cancelled => return None,
         };
         // A report or a state that cannot be read is for the driver to complain about.
-        let before = known.state.clone();
         let state = self.workflow.apply(Some(known.state), &event).ok()?;
         known.ledger.end(&report.step, standing);
         let Decision { schedule, mut end, awaits } = self.decide(&state, failed).ok()?;
@@ -93,14 +92,14 @@ impl Driver {
             end = super::dead_end(&known.ledger, &schedule);
         }
         let digest = self.workflow.digest(&state).ok()?;
-        let written = self.workflow.write(&state, Some(&before)).ok()?;
+        let written = self.workflow.write(&state, Some(&known.stored)).ok()?;
         let begins = if end.is_some() { Vec::new() } else { known.ledger.begin(&schedule) };
         let folded_seq = known.last_seq + 1;
         let ticket = Ticket {
             run: run.clone(),
             ends: end.is_some(),
             begins,
-            next: Remembered { state, last_seq: folded_seq, ..known },
+            next: Remembered { stored: state.clone(), state, last_seq: folded_seq, ..known },
         };
         let advance = Advance {
             run,

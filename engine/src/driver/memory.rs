@@ -23,8 +23,10 @@ const RUN_BYTES: usize = 512;
 pub(super) struct Remembered {
     pub(super) revision: u64,
     pub(super) last_seq: u64,
-    /// The state, which is the stored one.
+    /// The state after the whole log.
     pub(super) state: AnyState,
+    /// The state as it is stored: without the steps that the decision scheduled.
+    pub(super) stored: AnyState,
     pub(super) ledger: Ledger,
     pub(super) fence: Option<OwnerFence>,
 }
@@ -122,7 +124,8 @@ mod tests {
             reserve: Vec::new(),
         };
         ledger.begin(&[(step(number), order)]);
-        Remembered { revision, last_seq: 2, state: AnyState::new(json!("x".repeat(state_bytes))), ledger, fence: None }
+        let state = AnyState::new(json!("x".repeat(state_bytes)));
+        Remembered { revision, last_seq: 2, stored: state.clone(), state, ledger, fence: None }
     }
 
     #[test]

@@ -10,9 +10,11 @@ use nightshift_engine::store::{
     Advance, Advanced, Change, Changed, ClaimRequest, NewCampaign, OwnerFence, Ownership, Report, Reported, RunRecord,
     ServerRecord, StepRecord, StoreError, TryEnd, WorkerRecord,
 };
+use nightshift_engine::workflow::{StatePart, StoredState};
 use nightshift_protocol::id::{RunId, ServerId, StepId, WorkerId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::time::TimestampMs;
+use serde_json::Value;
 
 /// The store.
 #[derive(Default)]
@@ -50,6 +52,34 @@ pub(crate) struct Run {
     pub(crate) record: RunRecord,
     pub(crate) log: Vec<EventRecord>,
     pub(crate) steps: Vec<Step>,
+    /// The state as it is stored.
+    head: Value,
+    pub(crate) parts: BTreeMap<(String, u32), Value>,
+    /// How many parts the last decision wrote.
+    pub(crate) parts_written: usize,
+}
+
+impl Run {
+    fn put_state(&mut self, state: StoredState) {
+        let StoredState { head, parts } = state;
+        self.head = head;
+        self.parts_written = parts.len();
+        self.parts.extend(parts.into_iter().map(|part| ((part.field, part.number), part.value)));
+        let all = self.parts.iter().map(|((field, number), value)| StatePart {
+            field: field.clone(),
+            number: *number,
+            value: value.clone(),
+        });
+        let stored = StoredState { head: self.head.clone(), parts: all.collect() };
+        (self.record.state, self.record.state_parts) =
+            (Some(stored.document()), u32::try_from(self.parts.len()).unwrap());
+    }
+
+    /// Makes the state one document, as releases wrote it that knew no parts.
+    pub(crate) fn make_one_document(&mut self) {
+        self.parts.clear();
+        (self.head, self.record.state_parts) = (self.record.state.clone().unwrap(), 0);
+    }
 }
 
 /// A step with its lease and its last report.
@@ -135,7 +165,14 @@ impl World {
                 created_at: new.at,
                 finished_at: None,
             };
-            let mut stored = Run { record, log: Vec::new(), steps: Vec::new() };
+            let mut stored = Run {
+                record,
+                log: Vec::new(),
+                steps: Vec::new(),
+                head: Value::Null,
+                parts: BTreeMap::new(),
+                parts_written: 0,
+            };
             stored.append(new.at, Event::RunCreated { input: run.input });
             self.runs.insert(run.id, stored);
         }
@@ -226,7 +263,7 @@ impl World {
         }
         run.record.folded_seq = advance.folded_seq;
         if let Some(state) = advance.state {
-            run.record.state = Some(state.document());
+            run.put_state(state);
         }
         run.record.digest = advance.digest;
         run.record.awaits = advance.awaits;

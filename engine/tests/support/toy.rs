@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
-use nightshift_engine::workflow::{Command, StepOrder, Workflow, WorkflowError};
+use nightshift_engine::workflow::{Command, StatePart, StepOrder, StoredState, Workflow, WorkflowError, WorkflowState};
 use nightshift_protocol::machine::Needs;
 use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
@@ -28,28 +28,48 @@ pub(crate) struct Phase {
     pub(crate) stuck: bool,
 }
 
+/// Stored as a head, and a part for everything that was folded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct State {
+pub(crate) struct State {
     phases: Vec<Phase>,
     over: Vec<String>,
     approvals: usize,
     exhausted: bool,
     /// Everything that was folded, in its order.
+    #[serde(default, skip_serializing)]
     seen: Vec<Value>,
 }
 
 /// The workflow.
 pub(crate) struct Toy;
 
+impl WorkflowState for State {
+    fn read(document: &Value) -> Result<Self, WorkflowError> {
+        Self::deserialize(document).map_err(|error| unreadable(&error))
+    }
+
+    fn write(&self, before: Option<&Self>) -> Result<StoredState, WorkflowError> {
+        let known = before.map_or(0, |before| before.seen.len());
+        let part =
+            |(number, value): (u32, &Value)| StatePart { field: "seen".to_owned(), number, value: value.clone() };
+        let head = serde_json::to_value(self).map_err(|error| unreadable(&error))?;
+        Ok(StoredState { head, parts: (1..).zip(&self.seen).skip(known).map(part).collect() })
+    }
+
+    fn weight_bytes(&self) -> usize {
+        self.seen.iter().map(WorkflowState::weight_bytes).sum()
+    }
+}
+
 fn unreadable(error: &serde_json::Error) -> WorkflowError {
     WorkflowError::Unreadable { what: "toy", message: error.to_string() }
 }
 
 impl Workflow for Toy {
-    type State = Value;
+    type State = State;
 
-    fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
-        let mut state: State = match (state, event) {
+    fn apply(&self, state: Option<State>, event: &Event) -> Result<State, WorkflowError> {
+        let mut state = match (state, event) {
             (None, Event::RunCreated { input }) => State {
                 phases: serde_json::from_value(input.clone()).map_err(|error| unreadable(&error))?,
                 over: Vec::new(),
@@ -57,7 +77,10 @@ impl Workflow for Toy {
                 exhausted: false,
                 seen: Vec::new(),
             },
-            (state, _) => serde_json::from_value(state.unwrap_or_default()).map_err(|error| unreadable(&error))?,
+            (Some(state), _) => state,
+            (None, event) => {
+                return Err(WorkflowError::OutOfOrder { event: event.kind().to_owned(), message: "no run".to_owned() });
+            }
         };
         match event {
             Event::StepCompleted { key, .. } => state.over.push(key.clone()),
@@ -67,11 +90,10 @@ impl Workflow for Toy {
             _ => {}
         }
         state.seen.push(serde_json::to_value(event).map_err(|error| unreadable(&error))?);
-        serde_json::to_value(state).map_err(|error| unreadable(&error))
+        Ok(state)
     }
 
-    fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError> {
-        let state = State::deserialize(state).map_err(|error| unreadable(&error))?;
+    fn decide(&self, state: &State) -> Result<Vec<Command>, WorkflowError> {
         if state.exhausted {
             return Ok(vec![Command::Complete { result: json!("exhausted") }]);
         }
@@ -95,8 +117,7 @@ impl Workflow for Toy {
         Ok(vec![Command::Complete { result: json!(state.over) }])
     }
 
-    fn digest(&self, state: &Value) -> Result<Value, WorkflowError> {
-        let state = State::deserialize(state).map_err(|error| unreadable(&error))?;
+    fn digest(&self, state: &State) -> Result<Value, WorkflowError> {
         Ok(json!({ "over": state.over.len() }))
     }
 
