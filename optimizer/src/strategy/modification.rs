@@ -24,9 +24,9 @@ pub(super) struct Words<'t>(Vec<Cow<'t, str>>);
 impl<'t> Words<'t> {
     pub(super) fn of(text: &'t str) -> Self {
         let between = |c: char| !c.is_alphanumeric() && c != '_';
-        let in_lower_case = |word: &'t str| match word.chars().any(|c| !c.is_ascii() || c.is_ascii_uppercase()) {
-            true => Cow::Owned(word.to_lowercase()),
-            false => Cow::Borrowed(word),
+        let in_lower_case = |word: &'t str| {
+            let may_change = word.chars().any(|c| !c.is_ascii() || c.is_ascii_uppercase());
+            if may_change { Cow::Owned(word.to_lowercase()) } else { Cow::Borrowed(word) }
         };
         let mut words: Vec<Cow<'t, str>> =
             text.split(between).filter(|word| !word.is_empty()).map(in_lower_case).collect();

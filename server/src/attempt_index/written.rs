@@ -78,7 +78,7 @@ mod tests {
         let first = vec![row(1, AttemptOutcome::Pending)];
         assert_eq!(written.changed(&run, &first), first);
         written.keep(&run, first);
-        let second = vec![row(1, AttemptOutcome::Correct), row(2, AttemptOutcome::Pending)];
+        let second = vec![row(1, AttemptOutcome::Crashed), row(2, AttemptOutcome::Pending)];
         assert_eq!(written.changed(&run, &second), second);
         written.keep(&run, second.clone());
         let mut third = second;
