@@ -124,21 +124,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/servers", get(servers::list))
                 .route_layer(reads.clone()),
         )
-        .merge(
-            Router::new()
-                .route("/campaigns", post(create_campaign::create))
-                .route("/campaigns/{id}/control", post(campaigns::control))
-                .route("/campaigns/{id}/priority", post(campaigns::prioritize))
-                .route("/runs/{id}/control", post(run_control::control))
-                .route("/runs/{id}/retry", post(run_control::retry))
-                .route("/runs/{id}/scores", post(scores::recompute))
-                .route("/runs/{id}/signals", post(run_control::signal))
-                .route("/runs/{id}/priority", post(run_control::prioritize))
-                .route("/campaigns/{id}/limits", post(limits::set))
-                .route("/runs/bulk", post(bulk::act))
-                .route("/devices/{device}/release", post(devices::release))
-                .route_layer(operates.clone()),
-        )
+        .merge(operator_routes().route_layer(operates.clone()))
         .merge(
             Router::new()
                 .route("/workers/{id}/drain", post(workers::drain))
@@ -192,6 +178,22 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .layer(from_fn(access::safe_headers))
         .layer(from_fn_with_state(app.clone(), log_failures))
         .layer(TraceLayer::new_for_http().make_span_with(request_span).on_failure(()))
+}
+
+/// Calls that change campaigns, runs and devices.
+fn operator_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/campaigns", post(create_campaign::create))
+        .route("/campaigns/{id}/control", post(campaigns::control))
+        .route("/campaigns/{id}/priority", post(campaigns::prioritize))
+        .route("/runs/{id}/control", post(run_control::control))
+        .route("/runs/{id}/retry", post(run_control::retry))
+        .route("/runs/{id}/scores", post(scores::recompute))
+        .route("/runs/{id}/signals", post(run_control::signal))
+        .route("/runs/{id}/priority", post(run_control::prioritize))
+        .route("/campaigns/{id}/limits", post(limits::set))
+        .route("/runs/bulk", post(bulk::act))
+        .route("/devices/{device}/release", post(devices::release))
 }
 
 /// Signing in and out. Whoever asks says who they are by what they show, and gets no further with it.

@@ -90,7 +90,8 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
         match wheel::maturin(may_install)? {
             Some(maturin) => check("the wheel for Python", &mut failed_checks, || wheel::check(&maturin))?,
             None => {
-                notes.push("skipped: the wheel for Python: maturin is not installed (`pip install maturin`)".to_owned())
+                notes
+                    .push("skipped: the wheel for Python: maturin is not installed (`pip install maturin`)".to_owned());
             }
         }
     }

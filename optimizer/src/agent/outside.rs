@@ -9,7 +9,7 @@ use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::model::{ModelError, ModelReply, ModelRequest};
+use crate::model::{ModelError, ModelReply, ModelRequest, TokenUsage};
 use crate::prompt::Prompt;
 
 /// Code of the passing failure of a step while an outside agent is to answer.
@@ -92,8 +92,12 @@ impl OutsideRequest {
         match self.outcome {
             OutsideOutcome::Answered { answer, latency_ms } => Ok(ModelReply {
                 text: answer.text,
-                input_tokens: answer.input_tokens,
-                output_tokens: answer.output_tokens,
+                reasoning: None,
+                tokens: TokenUsage {
+                    input: answer.input_tokens,
+                    output: answer.output_tokens,
+                    ..TokenUsage::default()
+                },
                 latency_ms,
                 stop: StopCause::End,
             }),

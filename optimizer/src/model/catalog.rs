@@ -11,7 +11,7 @@ use nightshift_protocol::campaign::{EXTERNAL, ModelChoice};
 use secrecy::SecretString;
 
 use super::command::{CommandConfig, CommandProvider};
-use super::endpoint::{EndpointConfig, default_endpoints};
+use super::endpoint::{EndpointConfig, WireFormat, default_endpoints};
 use super::external::{DEFAULT_AGENT, ExternalModel};
 use super::live::LiveModel;
 use super::probe::{ProbeReport, probe};
@@ -132,6 +132,13 @@ impl Catalog {
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Self {
         let mut all = default_endpoints();
+        for (_, built_in) in all.iter_mut().filter(|(name, _)| !configured.contains_key(*name)) {
+            let address = built_in.base_url_env.as_deref().and_then(environment);
+            // Servers that stand in for OpenAI's speak chat completions, and few of them anything else.
+            if address.is_some_and(|url| !url.trim().is_empty()) && built_in.kind == WireFormat::OpenaiResponses {
+                built_in.kind = WireFormat::Openai;
+            }
+        }
         all.extend(configured);
         let endpoints = all
             .into_iter()
@@ -259,6 +266,19 @@ mod tests {
         let Ok(model) = catalog.open(&choice, &|_| None) else { panic!("not opened") };
         assert!(model.is_external() && !model.is_scripted());
         assert_eq!(model.label(), "external/agent");
+    }
+
+    #[test]
+    fn a_server_in_the_place_of_openai_is_asked_for_chat_completions() {
+        let kind = |catalog: &Catalog| {
+            catalog.endpoints().find(|(name, _)| *name == "openai").map(|(_, endpoint)| endpoint.kind)
+        };
+        let moved = |name: &str| (name == "OPENAI_BASE_URL").then(|| "http://127.0.0.1:8000/v1".to_owned());
+        assert_eq!(kind(&Catalog::default()), Some(WireFormat::OpenaiResponses));
+        assert_eq!(kind(&Catalog::with_environment(BTreeMap::new(), &moved)), Some(WireFormat::Openai));
+        let own = EndpointConfig::new(WireFormat::OpenaiResponses, "https://api.openai.com/v1");
+        let configured = BTreeMap::from([("openai".to_owned(), own)]);
+        assert_eq!(kind(&Catalog::with_environment(configured, &moved)), Some(WireFormat::OpenaiResponses));
     }
 
     #[test]
