@@ -51,10 +51,11 @@ impl RequestFolder {
         Ok(Self { path: path.to_owned(), leased })
     }
 
-    /// The folders of requests in `parent`, in the order of their names; others are left alone.
+    /// The folders of requests in `parent`, in the order of their names; others and hidden ones are left alone.
     pub(super) fn all(parent: &Path) -> Vec<Self> {
         let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
-        let mut folders: Vec<Self> = entries.filter_map(|entry| Self::read(&entry.path()).ok()).collect();
+        let shown = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+        let mut folders: Vec<Self> = shown.filter_map(|entry| Self::read(&entry.path()).ok()).collect();
         folders.sort_by(|a, b| a.path.cmp(&b.path));
         folders
     }
@@ -83,8 +84,12 @@ impl RequestFolder {
         std::fs::write(self.path.join(REFUSED), format!("{reason}\n"))
     }
 
-    /// Removes the folder: its request is over.
+    /// Removes the folder: its request is over. It disappears at once, also while an agent writes into it; what that
+    /// agent leaves behind stays in a hidden folder.
     pub(super) fn remove(&self) -> std::io::Result<()> {
-        std::fs::remove_dir_all(&self.path)
+        let hidden = self.path.with_file_name(format!(".{}", self.leased.request.id));
+        std::fs::rename(&self.path, &hidden)?;
+        let _left_behind = std::fs::remove_dir_all(hidden);
+        Ok(())
     }
 }
