@@ -1,7 +1,6 @@
 //! What a run remembers of its attempts, for the agents: the best one pinned, what was tried and what not, which errors came again.
 //! Bounded by an estimate of tokens; what does not fit is counted.
 
-use std::cell::LazyCell;
 use std::collections::HashSet;
 
 use nightshift_protocol::attempt::Attempt;
@@ -54,17 +53,15 @@ pub(super) fn of(run: &RunState, attempts: &[Shared<Attempt>]) -> AttemptMemory 
 /// plan or subtask does not take them away.
 fn untried(run: &RunState, attempts: &[Shared<Attempt>]) -> Vec<UntriedModification> {
     let asked: HashSet<&str> = run.attempts().filter_map(|a| Some(a.modification.as_ref()?.text.as_str())).collect();
-    // Most advice was asked for word for word; the words of the texts are compared only where it was not.
-    let asked_words = LazyCell::new(|| asked.iter().map(|text| Words::of(text)).collect::<Vec<_>>());
     let mut untried: Vec<UntriedModification> = Vec::new();
     for attempt in attempts.iter().rev() {
         let Some(diagnosis) = &attempt.diagnosis else { continue };
+        // Most advice was asked for word for word.
         if asked.contains(diagnosis.modification.as_str()) {
             continue;
         }
         let words = Words::of(&diagnosis.modification);
-        let is_asked = asked_words.iter().any(|asked| asked.describe_the_same(&words));
-        if is_asked || untried.iter().any(|other| Words::of(&other.text).describe_the_same(&words)) {
+        if asked.iter().any(|text| words.describe(text)) || untried.iter().any(|other| words.describe(&other.text)) {
             continue;
         }
         untried.push(UntriedModification {

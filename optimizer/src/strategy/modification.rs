@@ -1,7 +1,6 @@
 //! The one change that an attempt is asked for: never one that is known not to help, unless somebody says why.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Diagnosis, Stage};
 use nightshift_protocol::attempt_memory::{Modification, TriedModification};
@@ -15,7 +14,7 @@ const SAME_WORDS: f64 = 0.8;
 /// Whether two texts describe the same change: by their words, whatever their order, case and punctuation.
 #[must_use]
 pub fn same_modification(one: &str, other: &str) -> bool {
-    one == other || Words::of(one).describe_the_same(&Words::of(other))
+    one == other || Words::of(one).describe(other)
 }
 
 /// The different words of a description in lower case, sorted.
@@ -23,45 +22,44 @@ pub(super) struct Words<'t>(Vec<Cow<'t, str>>);
 
 impl<'t> Words<'t> {
     pub(super) fn of(text: &'t str) -> Self {
-        let between = |c: char| !c.is_alphanumeric() && c != '_';
-        let in_lower_case = |word: &'t str| {
-            let may_change = word.chars().any(|c| !c.is_ascii() || c.is_ascii_uppercase());
-            if may_change { Cow::Owned(word.to_lowercase()) } else { Cow::Borrowed(word) }
-        };
-        let mut words: Vec<Cow<'t, str>> =
-            text.split(between).filter(|word| !word.is_empty()).map(in_lower_case).collect();
+        let mut words: Vec<Cow<'t, str>> = words(text).collect();
         words.sort_unstable();
         words.dedup();
         Self(words)
     }
 
-    /// Whether both describe the same change.
-    pub(super) fn describe_the_same(&self, other: &Words<'_>) -> bool {
-        let common = self.count_common(other);
-        let all = self.0.len() + other.0.len() - common;
-        if all == 0 {
-            return true;
+    /// Whether a text describes the same change. Most texts are other ones after a few words.
+    pub(super) fn describe(&self, text: &str) -> bool {
+        let mut common = vec![false; self.0.len()];
+        let mut others: Vec<Cow<'_, str>> = Vec::new();
+        for word in words(text) {
+            if let Some(is_common) = self.0.binary_search(&word).ok().and_then(|place| common.get_mut(place)) {
+                *is_common = true;
+            } else if !others.contains(&word) {
+                others.push(word);
+                if !is_same_share(self.0.len(), self.0.len() + others.len()) {
+                    return false;
+                }
+            }
         }
-        #[expect(clippy::cast_precision_loss, reason = "texts have fewer than 2^52 words")]
-        let share = common as f64 / all as f64;
-        share >= SAME_WORDS
+        let count = common.into_iter().filter(|is_common| *is_common).count();
+        is_same_share(count, self.0.len() + others.len())
     }
+}
 
-    fn count_common(&self, other: &Words<'_>) -> usize {
-        let (mut ours, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
-        let mut common = 0;
-        while let (Some(one), Some(two)) = (ours.peek(), theirs.peek()) {
-            let order = one.as_ref().cmp(two.as_ref());
-            if order != Ordering::Greater {
-                ours.next();
-            }
-            if order != Ordering::Less {
-                theirs.next();
-            }
-            common += usize::from(order == Ordering::Equal);
-        }
-        common
-    }
+fn words(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    let between = |c: char| !c.is_alphanumeric() && c != '_';
+    text.split(between).filter(|word| !word.is_empty()).map(|word| {
+        let may_change = word.chars().any(|c| !c.is_ascii() || c.is_ascii_uppercase());
+        if may_change { Cow::Owned(word.to_lowercase()) } else { Cow::Borrowed(word) }
+    })
+}
+
+/// Whether so many common words of all words make two descriptions the same.
+fn is_same_share(common: usize, all: usize) -> bool {
+    #[expect(clippy::cast_precision_loss, reason = "texts have fewer than 2^52 words")]
+    let share = common as f64 / all as f64;
+    all == 0 || share >= SAME_WORDS
 }
 
 /// Every change that was asked for, oldest first, with what became of it. A repair goes on with the change of the attempt
@@ -136,8 +134,7 @@ pub(super) fn choose_again(run: &RunState, parent: &Attempt, because: &str) -> O
 fn asked(diagnosis: &Diagnosis, parent: &Attempt, adviser: &Attempt, tried: &[TriedModification]) -> Modification {
     let wanted = Words::of(&diagnosis.modification);
     let is_same = |earlier: &&TriedModification| {
-        earlier.failed
-            && (earlier.text == diagnosis.modification || Words::of(&earlier.text).describe_the_same(&wanted))
+        earlier.failed && (earlier.text == diagnosis.modification || wanted.describe(&earlier.text))
     };
     let failed = tried.iter().rev().find(is_same);
     Modification {
