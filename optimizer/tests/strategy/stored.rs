@@ -12,6 +12,11 @@ type State = <StrategyWorkflow as Workflow>::State;
 /// See the module.
 pub(crate) struct StoredWorkflow;
 
+#[expect(
+    clippy::unused_self,
+    clippy::needless_pass_by_value,
+    reason = "the methods are called as those of the workflow"
+)]
 impl StoredWorkflow {
     /// The document after an event. What the event changed, put over what was stored before, is the whole state.
     pub(crate) fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
