@@ -182,6 +182,6 @@ mod tests {
     fn an_answer_counts_also_after_the_deadline() {
         let request = OutsideRequest::at(standing(Some("a plan")), TimestampMs(9_000));
         let Ok(reply) = request.into_reply("external/agent") else { panic!("there is no reply") };
-        assert_eq!((reply.text.as_str(), reply.latency_ms, reply.input_tokens), ("a plan", 250, None));
+        assert_eq!((reply.text.as_str(), reply.latency_ms, reply.tokens.input), ("a plan", 250, None));
     }
 }
