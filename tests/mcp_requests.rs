@@ -8,6 +8,7 @@
 #[path = "support/agent.rs"]
 mod agent;
 #[path = "support/binary.rs"]
+#[expect(dead_code, reason = "the tools answer here, and no command")]
 mod binary;
 #[path = "support/server.rs"]
 mod server;
