@@ -64,7 +64,8 @@ async fn an_agent_takes_reads_answers_and_gives_back_requests() {
         prompt.push_str(part["section"]["text"].as_str().unwrap());
         offset = part["section"]["next_offset"].as_u64();
     }
-    assert!(prompt.contains("row_softmax") && prompt.contains("# What your answer has to contain"), "{prompt}");
+    assert!(prompt.contains("Softmax over the rows of a matrix"), "{prompt}");
+    assert!(prompt.contains("# What your answer has to contain"), "{prompt}");
 
     let with = |text: &str| json!({"request": taken["request"], "lease": taken["lease"], "text": text});
     let said = agent.refusal("answer_request", with("{\"summary\": \"fuse it\"}")).await;
