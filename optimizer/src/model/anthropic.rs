@@ -25,7 +25,7 @@ pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest)
     }
     let mut body = json!({
         "model": model,
-        "max_tokens": transport::output_limit(config, request.max_output_tokens),
+        "max_tokens": config.output_limit(request.max_output_tokens),
         "system": if config.prompt_cache { json!([cached(&request.system)]) } else { json!(request.system) },
         "messages": messages,
         "stream": true,

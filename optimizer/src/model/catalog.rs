@@ -11,7 +11,7 @@ use nightshift_protocol::campaign::{EXTERNAL, ModelChoice};
 use secrecy::SecretString;
 
 use super::command::{CommandConfig, CommandProvider};
-use super::endpoint::{EndpointConfig, WireFormat, default_endpoints};
+use super::endpoint::{EndpointConfig, MaxTokensField, WireFormat, default_endpoints};
 use super::external::{DEFAULT_AGENT, ExternalModel};
 use super::live::LiveModel;
 use super::probe::{ProbeReport, probe};
@@ -23,6 +23,9 @@ pub type KeyLookup<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
 
 /// The name of the provider that answers from files.
 pub const SCRIPTED: &str = "scripted";
+
+/// The host of OpenAI's own addresses, those of its regions included.
+const OPENAI_HOST: &str = "api.openai.com";
 
 /// Longest name of a model, in bytes.
 const MAX_MODEL_NAME_BYTES: usize = 256;
@@ -134,9 +137,11 @@ impl Catalog {
         let mut all = default_endpoints();
         for (_, built_in) in all.iter_mut().filter(|(name, _)| !configured.contains_key(*name)) {
             let address = built_in.base_url_env.as_deref().and_then(environment);
+            let is_moved = address.is_some_and(|url| !url.trim().is_empty() && !url.contains(OPENAI_HOST));
             // Servers that stand in for OpenAI's speak chat completions, and few of them anything else.
-            if address.is_some_and(|url| !url.trim().is_empty()) && built_in.kind == WireFormat::OpenaiResponses {
+            if is_moved && built_in.kind == WireFormat::OpenaiResponses {
                 built_in.kind = WireFormat::Openai;
+                built_in.max_tokens_field = MaxTokensField::MaxCompletionTokens;
             }
         }
         all.extend(configured);
@@ -270,12 +275,18 @@ mod tests {
 
     #[test]
     fn a_server_in_the_place_of_openai_is_asked_for_chat_completions() {
-        let kind = |catalog: &Catalog| {
-            catalog.endpoints().find(|(name, _)| *name == "openai").map(|(_, endpoint)| endpoint.kind)
+        let openai = |catalog: &Catalog| {
+            let found = catalog.endpoints().find(|(name, _)| *name == "openai");
+            found.map(|(_, endpoint)| (endpoint.kind, endpoint.max_tokens_field))
         };
+        let kind = |catalog: &Catalog| openai(catalog).map(|(kind, _)| kind);
         let moved = |name: &str| (name == "OPENAI_BASE_URL").then(|| "http://127.0.0.1:8000/v1".to_owned());
+        let region = |name: &str| (name == "OPENAI_BASE_URL").then(|| "https://eu.api.openai.com/v1".to_owned());
         assert_eq!(kind(&Catalog::default()), Some(WireFormat::OpenaiResponses));
-        assert_eq!(kind(&Catalog::with_environment(BTreeMap::new(), &moved)), Some(WireFormat::Openai));
+        let expected = Some((WireFormat::Openai, MaxTokensField::MaxCompletionTokens));
+        assert_eq!(openai(&Catalog::with_environment(BTreeMap::new(), &moved)), expected);
+        let of_region = Catalog::with_environment(BTreeMap::new(), &region);
+        assert_eq!(kind(&of_region), Some(WireFormat::OpenaiResponses));
         let own = EndpointConfig::new(WireFormat::OpenaiResponses, "https://api.openai.com/v1");
         let configured = BTreeMap::from([("openai".to_owned(), own)]);
         assert_eq!(kind(&Catalog::with_environment(configured, &moved)), Some(WireFormat::OpenaiResponses));

@@ -25,7 +25,7 @@ pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest)
         "stream": true,
         "stream_options": {"include_usage": true},
     });
-    let max_tokens = transport::output_limit(config, request.max_output_tokens);
+    let max_tokens = config.output_limit(request.max_output_tokens);
     match config.max_tokens_field {
         MaxTokensField::MaxTokens => body["max_tokens"] = json!(max_tokens),
         MaxTokensField::MaxCompletionTokens => body["max_completion_tokens"] = json!(max_tokens),

@@ -66,8 +66,9 @@ impl Timeouts {
     }
 }
 
-/// Limit of a reply of a local server in tokens, unless configured.
-const LOCAL_MAX_OUTPUT_TOKENS: u32 = 32_768;
+/// Limit of a reply in tokens for servers that speak chat completions, unless configured: most of them are local, prompt and reply
+/// share the context that they were started with, and they refuse what does not fit.
+const CHAT_MAX_OUTPUT_TOKENS: u32 = 32_768;
 
 /// One endpoint: `[models.NAME]` in the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,7 +96,8 @@ pub struct EndpointConfig {
     /// The name that the limit of output tokens has.
     #[serde(default = "default_max_tokens_field")]
     pub max_tokens_field: MaxTokensField,
-    /// Largest limit of output tokens that it accepts; a greater wish is lowered to it.
+    /// Largest limit of output tokens that it accepts; a greater wish is lowered to it. Without it, 32,768 for chat completions, and
+    /// no limit for the other formats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
     /// How hard the model is to reason, in the provider's words, for example `low` or `high`; none leaves it to the model.
@@ -136,6 +138,12 @@ fn default_retry_delay_ms() -> u64 {
 }
 
 impl EndpointConfig {
+    /// Returns the limit of a reply in tokens where `wanted` are asked for.
+    pub(super) fn output_limit(&self, wanted: u32) -> u32 {
+        let of_format = (self.kind == WireFormat::Openai).then_some(CHAT_MAX_OUTPUT_TOKENS);
+        self.max_output_tokens.or(of_format).map_or(wanted, |most| most.min(wanted))
+    }
+
     /// An endpoint with the defaults of its wire format.
     #[must_use]
     pub fn new(kind: WireFormat, base_url: impl Into<String>) -> Self {
@@ -214,8 +222,6 @@ pub fn default_endpoints() -> BTreeMap<String, EndpointConfig> {
         base_url_env: Some(format!("{variable}_BASE_URL")),
         key_env: Some(format!("{variable}_API_KEY")),
         key_optional: true,
-        // Prompt and reply share the context that the server was started with, and it refuses what does not fit.
-        max_output_tokens: Some(LOCAL_MAX_OUTPUT_TOKENS),
         ..EndpointConfig::new(WireFormat::Openai, base_url)
     };
     [

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::catalog::Endpoint;
 use super::endpoint::WireFormat;
 use super::retry::with_retries;
-use super::transport::{Transport, output_limit, stop_of};
+use super::transport::{Transport, stop_of};
 use super::{Meter, Model, ModelError, ModelReply, ModelRequest, anthropic, chat_completions, responses};
 
 pub(super) struct LiveModel {
@@ -77,7 +77,7 @@ impl Model for LiveModel {
     }
 
     fn output_limit(&self, wanted: u32) -> u32 {
-        output_limit(&self.endpoint.config, wanted)
+        self.endpoint.config.output_limit(wanted)
     }
 
     async fn call(&self, request: &ModelRequest, meter: &dyn Meter) -> Result<ModelReply, ModelError> {

@@ -25,7 +25,7 @@ pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest)
         "model": model,
         "instructions": request.system,
         "input": input,
-        "max_output_tokens": transport::output_limit(config, request.max_output_tokens),
+        "max_output_tokens": config.output_limit(request.max_output_tokens),
         "stream": true,
         "store": false,
     });

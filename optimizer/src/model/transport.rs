@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::catalog::Endpoint;
-use super::endpoint::{EndpointConfig, WireFormat};
+use super::endpoint::WireFormat;
 use super::error::CONNECTING;
 use super::retry_after::retry_after_ms;
 use super::stream::{Draft, Reader, Trouble, Waits, read_body, read_events};
@@ -30,11 +30,6 @@ const HIDDEN_KEY: &str = "[key]";
 
 /// The fields of a request that hold the limit of its reply.
 const LIMIT_FIELDS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-
-/// Returns the limit of a reply in tokens, as far as the endpoint allows it.
-pub(super) fn output_limit(config: &EndpointConfig, wanted: u32) -> u32 {
-    config.max_output_tokens.map_or(wanted, |most| most.min(wanted))
-}
 
 /// Whether a JSON value is an error report of any of the known servers.
 pub(super) fn is_provider_error(value: &Value) -> bool {
