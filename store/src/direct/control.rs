@@ -5,7 +5,7 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{IllegalTransition, RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::time::TimestampMs;
 
-use super::run;
+use super::{request, run};
 use crate::admit;
 use crate::batch::cancel_open;
 use crate::batch::event_text::EventText;
@@ -34,6 +34,9 @@ pub(crate) async fn control(
     let mut held = Held::load(transaction, wanted).await?;
     let set = &mut held.set;
     let run_id = held_run(set, run)?;
+    if transition == RunTransition::Resume {
+        request::renew(transaction.connection, run_id, at).await?;
+    }
     let before = set.run(run_id)?.status;
     let by = by.map(|by| json::clean(by).into_owned());
     let event = match transition {
@@ -91,9 +94,10 @@ pub(crate) async fn retry(
     }
     let wanted = Wanted { run_ids: vec![failed.id], step_ids: ids.clone(), ..Wanted::default() };
     let mut held = Held::load(transaction, wanted).await?;
-    // The steps ask again, with a new deadline.
+    // The steps ask again: requests that expired are asked for anew, others get their time again.
     let expired = "DELETE FROM model_request WHERE run_id = $1 AND answered_at_ms IS NULL AND deadline_ms <= $2";
     transaction.connection.execute(expired, values![failed.id, at.0]).await?;
+    request::renew(transaction.connection, failed.id, at).await?;
     let set = &mut held.set;
     for id in &ids {
         let step = set.step_mut(*id)?;

@@ -48,6 +48,21 @@ pub(crate) const LIST: &str = request_query!(
      ORDER BY q.id DESC LIMIT $8"
 );
 
+/// Gives the open requests of a run the time again that they had when they were opened, the campaign's wall time aside: nobody
+/// could take them while the run was paused, or had failed.
+pub(crate) async fn renew(connection: &mut Connection, run_id: i64, at: TimestampMs) -> Result<(), Failure> {
+    let sql = "UPDATE model_request SET deadline_ms = (\
+                   SELECT CASE WHEN c.created_at_ms + b.cap < $2 + model_request.deadline_ms - model_request.created_at_ms \
+                               THEN c.created_at_ms + b.cap \
+                               ELSE $2 + model_request.deadline_ms - model_request.created_at_ms END \
+                   FROM run r JOIN campaign c ON c.id = r.campaign_id \
+                   LEFT JOIN budget b ON b.campaign_id = c.id AND b.resource = 'wall_ms' \
+                   WHERE r.id = model_request.run_id) \
+               WHERE run_id = $1 AND answered_at_ms IS NULL";
+    connection.execute(sql, values![run_id, at.0]).await?;
+    Ok(())
+}
+
 /// Opens a request, or finds the one that asked the same.
 pub(crate) async fn open(transaction: &mut Transaction<'_>, new: &NewRequest) -> Result<RequestStanding, Failure> {
     let connection = &mut *transaction.connection;

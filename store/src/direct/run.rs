@@ -141,6 +141,11 @@ fn with_parts(rows: &[Row]) -> Result<RunRecord, Failure> {
             let run = row.str("public_id").unwrap_or_default();
             Failure::unreadable(format!("the part {field} {number} of the state of run {run}"), &error)
         })?;
+        let before = parts.last().filter(|last: &&StatePart| last.field == field).map_or(0, |last| last.number);
+        if number > 0 && number != before + 1 {
+            let what = format!("the state of run {}", row.str("public_id").unwrap_or_default());
+            return Err(Failure::unreadable(what, &format!("the part {field} {} is missing", before + 1)));
+        }
         parts.push(StatePart { field: field.to_owned(), number, value });
     }
     let first = rows.first().ok_or_else(|| Failure::unreadable("a run", &"it has no row"))?;

@@ -28,6 +28,7 @@ crate::bench::on_both!(
     a_deadline_never_lies_behind_the_wall_time_of_the_campaign,
     requests_of_a_paused_run_wait_and_those_of_a_cancelled_one_are_over,
     an_answer_during_a_pause_is_kept_for_the_resume,
+    a_pause_beyond_the_deadline_costs_a_request_nothing,
     a_waiting_try_does_not_count_and_its_answer_comes_while_it_is_carried_out_again,
     agents_take_only_what_they_ask_for,
     requests_are_listed_newest_first_and_go_with_their_run,
@@ -262,6 +263,21 @@ async fn an_answer_during_a_pause_is_kept_for_the_resume(bench: Bench) {
     assert!(bench.claim(&worker, 1).await.is_empty());
     bench.store.control_run(&run, RunTransition::Resume, None, bench.now()).await.unwrap();
     assert_eq!(bench.claim(&worker, 1).await.len(), 1);
+}
+
+async fn a_pause_beyond_the_deadline_costs_a_request_nothing(bench: Bench) {
+    let run = bench.run().await;
+    let opened = bench.open(&run, "plan", AgentRole::Planner).await;
+    let control = |transition| bench.store.control_run(&run, transition, None, bench.now());
+    control(RunTransition::Pause).await.unwrap();
+    bench.clock.forward(i64::try_from(DEADLINE_MS).unwrap() * 3);
+    bench.store.fire_timers(bench.now(), 9).await.unwrap();
+    assert_eq!(bench.state(&opened.id).await, RequestState::Expired);
+    control(RunTransition::Resume).await.unwrap();
+    let again = bench.store.open_request(bench.new_request(&run, "plan", AgentRole::Planner).await).await.unwrap();
+    assert_eq!((&again.id, again.deadline), (&opened.id, bench.now().plus_ms(DEADLINE_MS)));
+    assert_eq!(bench.state(&opened.id).await, RequestState::Open);
+    bench.assert_sound().await;
 }
 
 async fn a_waiting_try_does_not_count_and_its_answer_comes_while_it_is_carried_out_again(bench: Bench) {
