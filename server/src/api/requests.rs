@@ -130,7 +130,11 @@ pub(crate) async fn answer(
                 "answer.too_large" => StatusCode::PAYLOAD_TOO_LARGE,
                 _ => StatusCode::UNPROCESSABLE_ENTITY,
             };
-            ApiFailure::new(status, problem.code(), format!("{problem}. The request stays yours: answer it again"))
+            ApiFailure::new(
+                status,
+                problem.code(),
+                format!("{problem}. The request is still open: correct the answer and send it again"),
+            )
         })?;
     }
     let given = RequestAnswer {
@@ -194,6 +198,8 @@ fn named_size(failure: ApiFailure) -> ApiFailure {
     if failure.status() != StatusCode::PAYLOAD_TOO_LARGE {
         return failure;
     }
-    let message = format!("an answer has at most {MAX_ANSWER_BYTES} bytes. The request stays yours: answer it again");
+    let message = format!(
+        "an answer has at most {MAX_ANSWER_BYTES} bytes. The request is still open: correct the answer and send it again"
+    );
     ApiFailure::new(StatusCode::PAYLOAD_TOO_LARGE, "answer.too_large", message)
 }

@@ -84,10 +84,17 @@ impl RequestFolder {
         std::fs::write(self.path.join(REFUSED), format!("{reason}\n"))
     }
 
+    /// Leaves the folder with the answer, which the server did not accept, as a folder of no request.
+    pub(super) fn set_aside(&self) -> std::io::Result<()> {
+        std::fs::remove_file(self.path.join(REQUEST))
+    }
+
     /// Removes the folder: its request is over. It disappears at once, also while an agent writes into it; what that
     /// agent leaves behind stays in a hidden folder.
     pub(super) fn remove(&self) -> std::io::Result<()> {
         let hidden = self.path.with_file_name(format!(".{}", self.leased.request.id));
+        // Left by an earlier request of the same id.
+        let _left_behind = std::fs::remove_dir_all(&hidden);
         std::fs::rename(&self.path, &hidden)?;
         let _left_behind = std::fs::remove_dir_all(hidden);
         Ok(())

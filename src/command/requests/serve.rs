@@ -19,6 +19,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Parts of a lease after which it is extended.
 const EXTENSIONS_PER_LEASE: u32 = 3;
 
+/// How a request ended whose answer was accepted.
+const ANSWERED: &str = "answered";
+
 /// What is remembered of a folder between two looks.
 struct Seen {
     /// Bytes of the answer: an answer is sent when two looks find the same.
@@ -70,17 +73,25 @@ async fn look(
         match ended {
             Some(how) => {
                 seen.remove(&id);
-                folder.remove().map_err(|error| {
+                let is_unsent = how != ANSWERED && folder.answer_bytes().is_some();
+                let ended = if is_unsent { folder.set_aside() } else { folder.remove() };
+                ended.map_err(|error| {
                     let message = format!("the folder {} cannot be removed: {error}", folder.path().display());
                     Failure::new("output.failed", message)
                 })?;
-                context.output.note(&format!("{id}  {how}"));
+                let kept = if is_unsent { "; the answer was not accepted and stays in its folder" } else { "" };
+                context.output.note(&format!("{id}  {how}{kept}"));
             }
             None => open += 1,
         }
     }
     while open < args.at_once {
-        let Some(leased) = client.next_request(wish).await? else { break };
+        let leased = match client.next_request(wish).await {
+            Ok(Some(leased)) => leased,
+            Ok(None) => break,
+            Err(error) if is_passing(&error) => break,
+            Err(error) => return Err(error.into()),
+        };
         RequestFolder::write(&args.folder, &leased)?;
         context.output.note(&format!("{}  taken", leased.request.id));
         open += 1;
@@ -95,7 +106,7 @@ async fn send(client: &Client, folder: &RequestFolder) -> Result<Option<String>>
     let answer =
         AnswerRequest { lease: leased.lease.clone(), text, input_tokens: None, output_tokens: None, model: None };
     match client.answer_request(&leased.request.id, &answer).await {
-        Ok(_) => Ok(Some("answered".to_owned())),
+        Ok(_) => Ok(Some(ANSWERED.to_owned())),
         Err(error) if is_over(&error) => Ok(Some(error.code().to_owned())),
         Err(error) if error.code().starts_with("answer.") => {
             let reason = format!("{error}\n\nCode: {}", error.code());
@@ -129,6 +140,5 @@ fn is_over(error: &ClientError) -> bool {
 
 /// Whether the same call may succeed later.
 fn is_passing(error: &ClientError) -> bool {
-    let passing = ["server.unreachable", "store.failed", "store.unreachable", "store.full", "request.busy"];
-    passing.contains(&error.code())
+    error.is_transient() || error.code() == "request.busy"
 }
