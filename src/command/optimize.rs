@@ -38,7 +38,7 @@ pub(super) async fn run(context: &Context, args: Optimize) -> Result<ExitCode> {
     let models = models::models(&context, &flags)?;
     let task = load(&context, &args).await?;
     let files = Files::new(&args, &task.bundle.spec);
-    files.check(args.force)?;
+    files.check(&args.task, args.force)?;
     run::check_models(&context, &models).await?;
     let wanted = Wanted {
         name: format!("optimize {}", task.bundle.spec.name),
@@ -106,15 +106,23 @@ impl Files {
     }
 
     /// Refuses files that exist or cannot be written, before anything is spent.
-    fn check(&self, force: bool) -> Result<()> {
+    fn check(&self, task: &str, force: bool) -> Result<()> {
         if self.program == self.evidence {
             let message = format!("`{}` would hold the evidence, too", self.program.display());
             return Err(Failure::new("usage.invalid", message).hint("name a file with another ending with --out"));
         }
-        let folder = self.program.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return Err(Failure::new("usage.invalid", format!("there is no folder `{}`", folder.display()))
-                .hint("make it first, or name another file with --out"));
+        let folder = self.program.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if let Err(error) = tempfile::tempfile_in(folder) {
+            let message = format!("nothing can be written to the folder `{}`: {error}", folder.display());
+            return Err(Failure::new("usage.invalid", message)
+                .hint("make the folder, or name a file in another one with --out"));
+        }
+        let is_task = |path: &&PathBuf| {
+            path.canonicalize().is_ok_and(|path| Path::new(task).canonicalize().is_ok_and(|task| task == path))
+        };
+        if let Some(path) = [&self.program, &self.evidence].into_iter().find(is_task) {
+            let message = format!("`{}` is the task's own file", path.display());
+            return Err(Failure::new("usage.invalid", message).hint("name another file with --out"));
         }
         match [&self.program, &self.evidence].into_iter().find(|path| path.exists() && !force) {
             None => Ok(()),

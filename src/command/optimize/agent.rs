@@ -18,13 +18,27 @@ struct KnownAgent {
     keys: &'static [&'static str],
 }
 
-/// Both read the prompt from standard input and write their last message to standard output. Neither may change files or run
-/// commands: they answer.
+/// Both read the prompt from standard input and write their last message to standard output. Claude Code gets no tools; Codex may
+/// read files and run commands that change nothing, in its sandbox.
 const KNOWN: [KnownAgent; 2] = [
-    KnownAgent { name: "claude", command: &["claude", "--print"], keys: &["ANTHROPIC_API_KEY"] },
+    KnownAgent {
+        name: "claude",
+        command: &["claude", "--print", "--tools", "", "--strict-mcp-config"],
+        keys: &["ANTHROPIC_API_KEY"],
+    },
     KnownAgent {
         name: "codex",
-        command: &["codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", "--color", "never", "-"],
+        command: &[
+            "codex",
+            "exec",
+            "--ephemeral",
+            "--skip-git-repo-check",
+            "--sandbox",
+            "read-only",
+            "--color",
+            "never",
+            "-",
+        ],
         keys: &["CODEX_API_KEY", "OPENAI_API_KEY"],
     },
 ];

@@ -68,7 +68,7 @@ pub(super) async fn write(
     };
     let detail = client.run(&summary.id).await?;
     let best = Best::of(&detail);
-    let faster = best.as_ref().filter(|best| best.is_faster() && followed.until != Until::Interrupted);
+    let faster = best.as_ref().filter(|best| best.is_faster() && followed.until == Until::Ended);
     let result = Outcome::new(&detail, best.as_ref(), faster.map(|_| files));
     if let Some(faster) = faster {
         let bundle = bundle(client, &detail.view.task).await?;
