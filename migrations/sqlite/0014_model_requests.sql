@@ -15,6 +15,8 @@ CREATE TABLE model_request (
     -- Models that were asked before and could not answer.
     fell_back         TEXT    NOT NULL,
     created_at_ms     INTEGER NOT NULL,
+    -- The time that agents have, and when it ends: it begins again when the run is resumed or retried.
+    time_ms           INTEGER NOT NULL,
     deadline_ms       INTEGER NOT NULL,
     -- The token of the last lease. It may answer until another one takes its place.
     lease             TEXT,

@@ -94,7 +94,7 @@ pub(crate) async fn retry(
     }
     let wanted = Wanted { run_ids: vec![failed.id], step_ids: ids.clone(), ..Wanted::default() };
     let mut held = Held::load(transaction, wanted).await?;
-    // The steps ask again: requests that expired are asked for anew, others get their time again.
+    // The steps ask again: expired requests give way to new ones, others get their time again.
     let expired = "DELETE FROM model_request WHERE run_id = $1 AND answered_at_ms IS NULL AND deadline_ms <= $2";
     transaction.connection.execute(expired, values![failed.id, at.0]).await?;
     request::renew(transaction.connection, failed.id, at).await?;

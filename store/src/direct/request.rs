@@ -48,13 +48,12 @@ pub(crate) const LIST: &str = request_query!(
      ORDER BY q.id DESC LIMIT $8"
 );
 
-/// Gives the open requests of a run the time again that they had when they were opened, the campaign's wall time aside: nobody
-/// could take them while the run was paused, or had failed.
+/// Begins the time of a run's open requests again: no agent could take them while the run was paused or had failed. It ends with
+/// the campaign's wall time at the latest.
 pub(crate) async fn renew(connection: &mut Connection, run_id: i64, at: TimestampMs) -> Result<(), Failure> {
     let sql = "UPDATE model_request SET deadline_ms = (\
-                   SELECT CASE WHEN c.created_at_ms + b.cap < $2 + model_request.deadline_ms - model_request.created_at_ms \
-                               THEN c.created_at_ms + b.cap \
-                               ELSE $2 + model_request.deadline_ms - model_request.created_at_ms END \
+                   SELECT CASE WHEN c.created_at_ms + b.cap < $2 + model_request.time_ms THEN c.created_at_ms + b.cap \
+                               ELSE $2 + model_request.time_ms END \
                    FROM run r JOIN campaign c ON c.id = r.campaign_id \
                    LEFT JOIN budget b ON b.campaign_id = c.id AND b.resource = 'wall_ms' \
                    WHERE r.id = model_request.run_id) \
@@ -69,8 +68,8 @@ pub(crate) async fn open(transaction: &mut Transaction<'_>, new: &NewRequest) ->
     let run_id = run::key_of(connection, new.run.as_str()).await?;
     // No answer is of use after the campaign's wall time: the step is looked at then, and the run ends.
     let sql = "INSERT INTO model_request (public_id, run_id, step_id, step_key, turn, request_hash, role, model, question, \
-                                          fell_back, created_at_ms, deadline_ms) \
-               SELECT $2, $1, s.id, $4, $5, $6, $7, $8, $9, $10, $11, \
+                                          fell_back, created_at_ms, time_ms, deadline_ms) \
+               SELECT $2, $1, s.id, $4, $5, $6, $7, $8, $9, $10, $11, $12 - $11, \
                       CASE WHEN c.created_at_ms + b.cap < $12 THEN c.created_at_ms + b.cap ELSE $12 END \
                FROM step s JOIN run r ON r.id = s.run_id JOIN campaign c ON c.id = r.campaign_id \
                LEFT JOIN budget b ON b.campaign_id = c.id AND b.resource = 'wall_ms' \

@@ -269,14 +269,16 @@ async fn a_pause_beyond_the_deadline_costs_a_request_nothing(bench: Bench) {
     let run = bench.run().await;
     let opened = bench.open(&run, "plan", AgentRole::Planner).await;
     let control = |transition| bench.store.control_run(&run, transition, None, bench.now());
-    control(RunTransition::Pause).await.unwrap();
-    bench.clock.forward(i64::try_from(DEADLINE_MS).unwrap() * 3);
-    bench.store.fire_timers(bench.now(), 9).await.unwrap();
-    assert_eq!(bench.state(&opened.id).await, RequestState::Expired);
-    control(RunTransition::Resume).await.unwrap();
-    let again = bench.store.open_request(bench.new_request(&run, "plan", AgentRole::Planner).await).await.unwrap();
-    assert_eq!((&again.id, again.deadline), (&opened.id, bench.now().plus_ms(DEADLINE_MS)));
-    assert_eq!(bench.state(&opened.id).await, RequestState::Open);
+    for pause in [3, 2] {
+        control(RunTransition::Pause).await.unwrap();
+        bench.clock.forward(i64::try_from(DEADLINE_MS).unwrap() * pause);
+        bench.store.fire_timers(bench.now(), 9).await.unwrap();
+        assert_eq!(bench.state(&opened.id).await, RequestState::Expired);
+        control(RunTransition::Resume).await.unwrap();
+        let again = bench.store.open_request(bench.new_request(&run, "plan", AgentRole::Planner).await).await.unwrap();
+        assert_eq!((&again.id, again.deadline), (&opened.id, bench.now().plus_ms(DEADLINE_MS)));
+        assert_eq!(bench.state(&opened.id).await, RequestState::Open);
+    }
     bench.assert_sound().await;
 }
 
