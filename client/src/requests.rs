@@ -1,10 +1,10 @@
 //! Requests: open model calls that an outside agent takes and answers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::{
-    AnswerRequest, ExtendRequest, LeasedRequest, NextRequest, Page, ReleaseRequest, RequestAnswered, RequestDetail,
-    RequestView,
+    AnswerRequest, ExtendRequest, LeasedRequest, MAX_WAIT_MS, NextRequest, Page, ReleaseRequest, RequestAnswered,
+    RequestDetail, RequestView,
 };
 use nightshift_protocol::id::{CampaignId, RequestId, RunId};
 use reqwest::{Method, StatusCode};
@@ -51,6 +51,23 @@ impl Client {
             status: status.as_u16(),
             reason: error.to_string(),
         })
+    }
+
+    /// Leases the next request within this time, in several calls where it is longer than the server holds one.
+    pub async fn wait_for_request(
+        &self,
+        wish: &NextRequest,
+        time: Duration,
+    ) -> Result<Option<LeasedRequest>, ClientError> {
+        let until = Instant::now() + time;
+        loop {
+            let left = u64::try_from(until.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX);
+            let wish = NextRequest { wait_ms: left.min(MAX_WAIT_MS), ..wish.clone() };
+            let leased = self.next_request(&wish).await?;
+            if leased.is_some() || left <= MAX_WAIT_MS {
+                return Ok(leased);
+            }
+        }
     }
 
     /// Answers a request under a lease. The same answer again is fine.

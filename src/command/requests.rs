@@ -5,10 +5,10 @@ mod serve;
 
 use std::io::Read as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nightshift_client::Client;
-use nightshift_protocol::api::{AnswerRequest, LeasedRequest, MAX_ANSWER_BYTES, MAX_WAIT_MS, NextRequest, RequestView};
+use nightshift_protocol::api::{AnswerRequest, LeasedRequest, MAX_ANSWER_BYTES, NextRequest, RequestView};
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::{CampaignId, RequestId, RunId};
 
@@ -41,7 +41,7 @@ pub(super) async fn run(context: &Context, command: RequestsCommand) -> Result<E
 
 async fn next(context: &Context, client: &Client, args: &RequestsNext) -> Result<()> {
     let wish = wish(client, &args.take).await?;
-    let Some(leased) = wait(client, &wish, Duration::from_secs(args.wait.into())).await? else {
+    let Some(leased) = client.wait_for_request(&wish, Duration::from_secs(args.wait.into())).await? else {
         return Err(Failure::new("request.none", "no request is open")
             .hint("wait for one with --wait SECONDS; `nightshift requests list` shows those that agents hold"));
     };
@@ -70,7 +70,7 @@ async fn next(context: &Context, client: &Client, args: &RequestsNext) -> Result
     Ok(())
 }
 
-/// What is asked of the server, with the ids that were meant.
+/// Builds the request to the server, with whole ids.
 async fn wish(client: &Client, take: &RequestsTake) -> Result<NextRequest> {
     let (campaign, run) = meant(client, take.of.as_deref()).await?;
     Ok(NextRequest {
@@ -92,19 +92,6 @@ async fn meant(client: &Client, of: Option<&str>) -> Result<(Option<CampaignId>,
             resolve::Target::Run(id) => (None, Some(id)),
         },
     })
-}
-
-/// The next request within this time; the server holds each call for a part of it.
-async fn wait(client: &Client, wish: &NextRequest, time: Duration) -> Result<Option<LeasedRequest>> {
-    let until = Instant::now() + time;
-    loop {
-        let left = u64::try_from(until.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX);
-        let wish = NextRequest { wait_ms: left.min(MAX_WAIT_MS), ..wish.clone() };
-        let leased = client.next_request(&wish).await?;
-        if leased.is_some() || left <= MAX_WAIT_MS {
-            return Ok(leased);
-        }
-    }
 }
 
 async fn answer(context: &Context, client: &Client, args: &RequestsAnswer) -> Result<()> {
@@ -138,7 +125,7 @@ async fn release(context: &Context, client: &Client, args: &RequestsRelease) -> 
     context.output.text(&format!("{id}  released"))
 }
 
-/// The request that is meant: by its id with a lease, or by the folder that holds both.
+/// Finds the request by its id with a lease, or by the folder that holds both.
 fn held(text: &str, lease: Option<&str>) -> Result<(RequestId, String, Option<RequestFolder>)> {
     if let Ok(id) = text.parse() {
         let lease = lease.ok_or_else(|| {

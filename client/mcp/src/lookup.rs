@@ -26,6 +26,14 @@ pub(crate) async fn run_detail(client: &Client, text: &str) -> Result<RunDetail,
     Ok(client.run(&run(client, text).await?).await?)
 }
 
+/// The campaign that is named, if one is.
+pub(crate) async fn named_campaign(client: &Client, text: Option<&str>) -> Result<Option<CampaignId>, ToolError> {
+    match text {
+        Some(text) => campaign(client, text).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 /// The campaign of a whole id, or of a part that fits one alone.
 pub(crate) async fn campaign(client: &Client, text: &str) -> Result<CampaignId, ToolError> {
     match CampaignId::from_str(text) {

@@ -74,10 +74,7 @@ impl Tool for ListRuns {
     async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
         let connection = call.connect().await?;
         let client = &connection.client;
-        let campaign = match &arguments.campaign {
-            Some(text) => Some(lookup::campaign(client, text).await?),
-            None => None,
-        };
+        let campaign = lookup::named_campaign(client, arguments.campaign.as_deref()).await?;
         let status = arguments.status.as_deref().map(status).transpose()?;
         let limit = arguments.limit.unwrap_or(ROWS).clamp(1, MAX_ROWS);
         let page = client.runs(campaign.as_ref(), status, Some(limit), arguments.before.as_deref()).await?;

@@ -1,10 +1,9 @@
 //! `next_request`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nightshift_client::Client;
 use nightshift_protocol::access::Role;
-use nightshift_protocol::api::{LeasedRequest, MAX_WAIT_MS, NextRequest, RequestView};
+use nightshift_protocol::api::{LeasedRequest, NextRequest, RequestView};
 use nightshift_protocol::models::AgentRole;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,10 +74,7 @@ impl Tool for NextRequestTool {
     async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
         let connection = call.connect().await?;
         let client = &connection.client;
-        let campaign = match &arguments.campaign {
-            Some(text) => Some(lookup::campaign(client, text).await?),
-            None => None,
-        };
+        let campaign = lookup::named_campaign(client, arguments.campaign.as_deref()).await?;
         let run = match &arguments.run {
             Some(text) => Some(lookup::run(client, text).await?),
             None => None,
@@ -94,7 +90,7 @@ impl Tool for NextRequestTool {
             wait_ms: 0,
         };
         let wait = Duration::from_secs(arguments.wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S).into());
-        let Some(leased) = wait_for(client, &wish, wait).await? else { return Ok(Answer { request: None }) };
+        let Some(leased) = client.wait_for_request(&wish, wait).await? else { return Ok(Answer { request: None }) };
         let LeasedRequest { lease, request, question } = leased;
         let RequestView { id, run, step_key, turn, role, deadline, .. } = request;
         let prompt = Window::of(&question.to_markdown(), None, None)?;
@@ -109,19 +105,6 @@ impl Tool for NextRequestTool {
             prompt,
         };
         Ok(Answer { request: Some(held) })
-    }
-}
-
-/// The next request within this time; the server holds each call for a part of it.
-async fn wait_for(client: &Client, wish: &NextRequest, time: Duration) -> Result<Option<LeasedRequest>, ToolError> {
-    let until = Instant::now() + time;
-    loop {
-        let left = u64::try_from(until.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX);
-        let wish = NextRequest { wait_ms: left.min(MAX_WAIT_MS), ..wish.clone() };
-        let leased = client.next_request(&wish).await?;
-        if leased.is_some() || left <= MAX_WAIT_MS {
-            return Ok(leased);
-        }
     }
 }
 
