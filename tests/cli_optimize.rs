@@ -69,7 +69,7 @@ fn an_agent_of_this_machine_makes_a_program_faster_and_both_files_are_written() 
     assert_eq!(&evidence["result"], result);
     assert_eq!(evidence["run"]["summary"]["digest"]["model"], "agent/default");
 
-    // What was written is not replaced, and nothing is spent before that is said.
+    // The command replaces no file without --force, and refuses before it spends anything.
     let refused = error(&folder, &["row_softmax", "--model", "scripted"], 2);
     assert_eq!(refused["error"]["code"], "usage.file_exists", "{refused}");
 }
@@ -93,6 +93,7 @@ fn what_cannot_be_done_is_said_before_anything_is_started() {
     for (args, code, exit_code) in [
         (&["row_softmax"][..], "usage.invalid", 2),
         (&["row_softmax", "--model", "scripted", "--agent", "claude"], "usage.invalid", 2),
+        (&["row_softmax", "--model", "scripted", "--target", "cuda"], "request.not_for_this_task", 4),
         (&["row_softmax", "--agent", "claude", "--server", "http://127.0.0.1:9"], "usage.invalid", 2),
         (&["row_sofmax", "--model", "scripted"], "task.not_found", 3),
         (&["no_such_file.py", "--model", "scripted"], "task.not_found", 3),

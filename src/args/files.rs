@@ -103,9 +103,10 @@ pub(crate) struct Import {
 }
 
 /// The element type that a model is called with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Precision {
     /// 32-bit floats, as the files say.
+    #[default]
     Fp32,
     /// 16-bit floats.
     Fp16,

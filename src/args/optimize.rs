@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use nightshift_optimizer::strategy::DEFAULT_STRATEGY;
-use nightshift_protocol::task::{PrecisionPolicy, Target};
+use nightshift_protocol::task::PrecisionPolicy;
 
-use super::files::Precision;
+use super::model_use::ModelUse;
 use crate::limits::BudgetFlags;
 
 /// What stands below the options of `optimize`.
@@ -24,7 +24,6 @@ Examples:
 
 /// `optimize`.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Optimize {
     /// A file of PyTorch with `Model`, `get_inputs` and `get_init_inputs`, a folder with a task.toml, or name of a bundled example
@@ -64,13 +63,7 @@ pub(crate) struct Optimize {
     /// What it may use.
     #[command(flatten)]
     pub(crate) budget: BudgetFlags,
-    /// The hardware that a file of PyTorch is judged on; a GPU where there is one
-    #[arg(long, value_parser = super::target, help_heading = "Options for a file of PyTorch")]
-    pub(crate) target: Option<Target>,
-    /// The element type that the model is called with; 16 bits are for the target `cuda`
-    #[arg(long, value_enum, default_value = "fp32", help_heading = "Options for a file of PyTorch")]
-    pub(crate) precision: Precision,
-    /// Call the model in evaluation mode
-    #[arg(long, help_heading = "Options for a file of PyTorch")]
-    pub(crate) eval: bool,
+    /// How a file of PyTorch is called, and where.
+    #[command(flatten)]
+    pub(crate) model_use: ModelUse,
 }

@@ -1,4 +1,4 @@
-//! `requests`: what an outside agent is asked, and its answers.
+//! Arguments of `requests`: questions to an outside agent, and its answers.
 
 use std::path::PathBuf;
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use nightshift_protocol::task::{PrecisionPolicy, Target};
+use nightshift_protocol::task::PrecisionPolicy;
 
-use super::files::Precision;
+use super::model_use::ModelUse;
 
 /// What stands below the options of `verify`.
 const AFTER_HELP: &str = "\
@@ -25,7 +25,6 @@ Examples:
 
 /// `verify`.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Verify {
     /// Folder with a task.toml, name of a bundled example, or a file of PyTorch with `Model`, `get_inputs` and `get_init_inputs`
@@ -53,13 +52,7 @@ pub(crate) struct Verify {
     /// Run programs without a file and network sandbox, where this machine has none
     #[arg(long)]
     pub(crate) allow_unsandboxed: bool,
-    /// The hardware that a file of PyTorch is judged on; a GPU where there is one
-    #[arg(long, value_parser = super::target, help_heading = "Options for a file of PyTorch")]
-    pub(crate) target: Option<Target>,
-    /// The element type that the model is called with; 16 bits are for the target `cuda`
-    #[arg(long, value_enum, default_value = "fp32", help_heading = "Options for a file of PyTorch")]
-    pub(crate) precision: Precision,
-    /// Call the model in evaluation mode
-    #[arg(long, help_heading = "Options for a file of PyTorch")]
-    pub(crate) eval: bool,
+    /// How a file of PyTorch is called, and where.
+    #[command(flatten)]
+    pub(crate) model_use: ModelUse,
 }

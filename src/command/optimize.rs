@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nightshift_protocol::campaign::KnowledgeUse;
 use nightshift_protocol::error::ExitCode;
-use nightshift_protocol::task::{CandidateForm, Target, TaskGoal, TaskSpec};
+use nightshift_protocol::task::{PYTHON_EXTENSION, Target, TaskGoal, TaskSpec};
 use nightshift_sandbox::process::CancelFlag;
 
 use super::run::{self, Campaign};
@@ -16,7 +16,7 @@ use crate::compose;
 use crate::context::Context;
 use crate::examples::LoadedTask;
 use crate::failure::{Failure, INTERRUPTED, Result};
-use crate::kernelbench::one_file::{self, ModelUse, is_python};
+use crate::kernelbench::one_file::{self, is_python};
 use crate::limits::Limits;
 use crate::models;
 use crate::submit::Wanted;
@@ -64,7 +64,7 @@ pub(super) async fn run(context: &Context, args: Optimize) -> Result<ExitCode> {
 async fn load(context: &Context, args: &Optimize) -> Result<LoadedTask> {
     let path = PathBuf::from(&args.task);
     let mut task = if is_python(&path) {
-        let model_use = ModelUse { target: args.target, precision: args.precision, eval: args.eval };
+        let model_use = args.model_use;
         let config = compose::worker_config(context, "", None, true, None)?;
         let (output, cancel, interrupt) = (context.output, CancelFlag::default(), context.interrupt.clone());
         let stop = cancel.clone();
@@ -80,6 +80,7 @@ async fn load(context: &Context, args: &Optimize) -> Result<LoadedTask> {
     } else {
         run::task(&args.task)?
     };
+    one_file::check_use(args.model_use, &task.bundle.spec)?;
     if context.interrupt.is_cancelled() {
         return Err(Failure::new(INTERRUPTED, "stopped before the search began"));
     }
@@ -94,7 +95,7 @@ async fn load(context: &Context, args: &Optimize) -> Result<LoadedTask> {
 struct Files {
     /// The faster program.
     program: PathBuf,
-    /// The evidence: everything that is known about the run.
+    /// The evidence: the whole run as JSON.
     evidence: PathBuf,
 }
 
@@ -134,11 +135,10 @@ impl Files {
 
 /// Returns the path of the program beside the task's file; in the working folder for a folder or an example.
 fn beside(task: &Path, spec: &TaskSpec) -> PathBuf {
-    let extension = match (spec.form, spec.target) {
-        (CandidateForm::Torch, _) => "py",
-        (CandidateForm::Native, _) if spec.torch.is_some() => "py",
-        (CandidateForm::Native, Target::Cpu) => "cpp",
-        (CandidateForm::Native, Target::Cuda) => "cu",
+    let extension = match spec.target {
+        _ if spec.torch.is_some() => PYTHON_EXTENSION,
+        Target::Cpu => "cpp",
+        Target::Cuda => "cu",
     };
     if is_python(task) {
         let stem = task.file_stem().unwrap_or_default().to_string_lossy();

@@ -12,30 +12,37 @@ use nightshift_worker::lease::WorkerConfig;
 
 use super::files::{self, ModelFile};
 use super::task::{self, Wish};
-use crate::args::Precision;
+use crate::args::{ModelUse, Precision};
 use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::output::Output;
 
-/// Where what was found out about files is kept, below the worker's cache.
+/// Folder of the results of inspections, below the worker's cache.
 const IMPORTED: &str = "imported";
 
 /// How long the inspection of a file may take, in milliseconds.
 const INSPECTION_MS: u64 = 120_000;
 
-/// How a model is called, and where.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ModelUse {
-    /// The hardware; a GPU where there is one.
-    pub(crate) target: Option<Target>,
-    /// The element type of its tensors.
-    pub(crate) precision: Precision,
-    /// Whether it is in evaluation mode.
-    pub(crate) eval: bool,
-}
-
 /// Whether a path has the ending of a file of Python.
 pub(crate) fn is_python(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
+}
+
+/// Refuses options that a task cannot follow, because it says itself how it is judged.
+pub(crate) fn check_use(model_use: ModelUse, spec: &TaskSpec) -> Result<()> {
+    let refused = |message: String| Err(Failure::new("request.not_for_this_task", message));
+    match model_use.target {
+        Some(target) if target != spec.target => refused(format!(
+            "`{}` is a task for the `{}` target, and not for `{}`: only files of PyTorch can be judged on either",
+            spec.name,
+            spec.target.as_str(),
+            target.as_str()
+        )),
+        _ if model_use.precision != Precision::Fp32 && spec.target == Target::Cpu => refused(format!(
+            "`{}` is judged on the `cpu` target, where models are called with 32-bit floats alone",
+            spec.name
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a task of a file with `Model`, `get_inputs` and `get_init_inputs`. Programs are files of Python. Blocks.

@@ -11,7 +11,7 @@ use nightshift_sandbox::process::CancelFlag;
 use nightshift_worker::lease::WorkerConfig;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Precision, Verify};
+use crate::args::{ModelUse, Verify};
 use crate::compose::mcp_tasks::tool_error;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
@@ -115,8 +115,6 @@ pub(super) fn verify_args(task: &str) -> Verify {
         shape: None,
         profile: false,
         allow_unsandboxed: false,
-        target: None,
-        precision: Precision::Fp32,
-        eval: false,
+        model_use: ModelUse::default(),
     }
 }

@@ -10,7 +10,7 @@ const CHOSEN_BY_AGENT: &str = "default";
 /// The provider of a command line.
 const OWN_COMMAND: &str = "agent";
 
-/// A coding agent that is known by name.
+/// A coding agent with a name of its own.
 struct KnownAgent {
     name: &'static str,
     command: &'static [&'static str],

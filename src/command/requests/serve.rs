@@ -14,7 +14,7 @@ use crate::args::RequestsServe;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
-/// How often the folder is looked at.
+/// Time between two reads of the folder.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Parts of a lease after which it is extended.
 const EXTENSIONS_PER_LEASE: u32 = 3;
