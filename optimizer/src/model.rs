@@ -52,7 +52,7 @@ pub use nightshift_protocol::model_call::StopCause;
 /// Longest reply that is accepted, in bytes of text.
 pub const MAX_REPLY_BYTES: usize = 2 * 1024 * 1024;
 
-/// Most bytes of reasoning that are kept of one call; what comes after them is left out.
+/// Most bytes of the reasoning of one call that are stored.
 pub const MAX_REASONING_BYTES: usize = 256 * 1024;
 
 /// One question to a model.
@@ -75,6 +75,23 @@ pub struct ModelRequest {
     pub json_schema: Option<serde_json::Value>,
     /// Name of the call: the step's key with dots, and `.n` from the second turn on.
     pub call_name: String,
+}
+
+#[cfg(test)]
+impl ModelRequest {
+    /// A request for tests: of everything the least.
+    pub(crate) fn example() -> Self {
+        Self {
+            system: "s".to_owned(),
+            user: "u".to_owned(),
+            stable_user_bytes: 0,
+            earlier: Vec::new(),
+            max_output_tokens: 1_000,
+            temperature: None,
+            json_schema: None,
+            call_name: "plan".to_owned(),
+        }
+    }
 }
 
 /// What a model answered.

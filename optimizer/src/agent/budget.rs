@@ -198,12 +198,8 @@ mod tests {
         ModelRequest {
             system: "12".to_owned(),
             user: "345".to_owned(),
-            stable_user_bytes: 0,
             earlier: vec![("6".to_owned(), "7".to_owned())],
-            max_output_tokens: 1_000,
-            temperature: None,
-            json_schema: None,
-            call_name: String::new(),
+            ..ModelRequest::example()
         }
     }
 

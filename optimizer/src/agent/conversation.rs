@@ -461,19 +461,6 @@ fn clip(text: &str, limit_bytes: usize) -> &str {
 mod tests {
     use super::*;
 
-    fn request() -> ModelRequest {
-        ModelRequest {
-            system: "s".to_owned(),
-            user: "u".to_owned(),
-            stable_user_bytes: 0,
-            earlier: Vec::new(),
-            max_output_tokens: 1,
-            temperature: None,
-            json_schema: None,
-            call_name: "plan".to_owned(),
-        }
-    }
-
     #[test]
     fn a_call_is_named_by_its_step_and_turn() {
         assert_eq!(call_name("subtask1/attempt2/write_code", 1), "subtask1.attempt2.write_code");
@@ -482,17 +469,21 @@ mod tests {
 
     #[test]
     fn everything_that_shapes_a_reply_shapes_the_hash() {
-        let base = request_hash("a/b", &request(), 1);
-        assert_eq!(base, request_hash("a/b", &request(), 1));
+        let base = request_hash("a/b", &ModelRequest::example(), 1);
+        assert_eq!(base, request_hash("a/b", &ModelRequest::example(), 1));
         let others = [
-            request_hash("a/c", &request(), 1),
-            request_hash("a/b", &request(), 2),
-            request_hash("a/b", &ModelRequest { user: "v".to_owned(), ..request() }, 1),
-            request_hash("a/b", &ModelRequest { system: "v".to_owned(), ..request() }, 1),
-            request_hash("a/b", &ModelRequest { temperature: Some(0.5), ..request() }, 1),
-            request_hash("a/b", &ModelRequest { max_output_tokens: 2, ..request() }, 1),
-            request_hash("a/b", &ModelRequest { json_schema: Some(json!({})), ..request() }, 1),
-            request_hash("a/b", &ModelRequest { earlier: vec![("x".to_owned(), "y".to_owned())], ..request() }, 1),
+            request_hash("a/c", &ModelRequest::example(), 1),
+            request_hash("a/b", &ModelRequest::example(), 2),
+            request_hash("a/b", &ModelRequest { user: "v".to_owned(), ..ModelRequest::example() }, 1),
+            request_hash("a/b", &ModelRequest { system: "v".to_owned(), ..ModelRequest::example() }, 1),
+            request_hash("a/b", &ModelRequest { temperature: Some(0.5), ..ModelRequest::example() }, 1),
+            request_hash("a/b", &ModelRequest { max_output_tokens: 2, ..ModelRequest::example() }, 1),
+            request_hash("a/b", &ModelRequest { json_schema: Some(json!({})), ..ModelRequest::example() }, 1),
+            request_hash(
+                "a/b",
+                &ModelRequest { earlier: vec![("x".to_owned(), "y".to_owned())], ..ModelRequest::example() },
+                1,
+            ),
         ];
         assert!(others.iter().all(|other| *other != base));
     }

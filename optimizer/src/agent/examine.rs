@@ -62,7 +62,7 @@ pub fn examine_answer(question: &RequestQuestion, text: &str) -> Result<(), Answ
 
 fn examine_program(form: CandidateForm, text: &str) -> Result<(), AnswerProblem> {
     match extract_program(text, None, form) {
-        // Whether edits apply is known by the run, which has the program.
+        // Only the run has the program, and can say whether edits apply.
         Ok(_) | Err(CodeProblem::Edit(_)) => Ok(()),
         Err(problem) => Err(AnswerProblem::NoCode(problem.to_string())),
     }

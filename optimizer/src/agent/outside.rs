@@ -30,7 +30,7 @@ pub struct OutsideCall<'a> {
     pub role: AgentRole,
     /// `external/NAME`.
     pub model: &'a str,
-    /// What is asked.
+    /// The question.
     pub question: RequestQuestion,
     /// Models that were asked before and could not answer.
     pub fell_back: &'a [FellBack],
@@ -82,7 +82,7 @@ impl OutsideRequest {
         Self { id, fell_back, outcome }
     }
 
-    /// Whether it waits or was answered: then no other model is asked.
+    /// Whether it waits or has an answer: then the chain asks no other model.
     pub(super) fn is_alive(&self) -> bool {
         !matches!(self.outcome, OutsideOutcome::Expired { .. })
     }
@@ -115,11 +115,11 @@ impl OutsideRequest {
 pub(super) enum OutsideWait {
     /// The step waits.
     Open(StepFailure),
-    /// The next model is asked.
+    /// Go on with the next model.
     Expired(ModelError),
 }
 
-/// What an outside agent is asked.
+/// The question to an outside agent.
 pub(super) fn question(request: &ModelRequest, prompt: Prompt) -> RequestQuestion {
     let earlier = request.earlier.iter();
     RequestQuestion {

@@ -235,14 +235,10 @@ mod tests {
 
     fn request() -> ModelRequest {
         ModelRequest {
-            system: "s".to_owned(),
             user: "stable, varying".to_owned(),
             stable_user_bytes: 6,
             earlier: vec![("a".to_owned(), "again".to_owned())],
-            max_output_tokens: 1_000,
-            temperature: None,
-            json_schema: None,
-            call_name: "plan".to_owned(),
+            ..ModelRequest::example()
         }
     }
 

@@ -180,14 +180,10 @@ mod tests {
 
     fn request() -> ModelRequest {
         ModelRequest {
-            system: "s".to_owned(),
-            user: "u".to_owned(),
-            stable_user_bytes: 0,
             earlier: vec![("a".to_owned(), "again".to_owned())],
-            max_output_tokens: 1_000,
             temperature: Some(0.5),
             json_schema: Some(json!({"type": "object"})),
-            call_name: "plan.2".to_owned(),
+            ..ModelRequest::example()
         }
     }
 

@@ -100,14 +100,14 @@ pub struct EndpointConfig {
     /// no limit for the other formats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
-    /// How hard the model is to reason, in the provider's words, for example `low` or `high`; none leaves it to the model.
+    /// The effort of the model's reasoning, in the provider's words, for example `low` or `high`; none leaves it to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<String>,
-    /// Whether the provider is asked for a summary of the reasoning. Chat completions have no such field: servers that give
+    /// Whether requests ask the provider for a summary of the reasoning. Chat completions have no such field: servers that give
     /// the reasoning do so unasked.
     #[serde(default)]
     pub reasoning_summaries: bool,
-    /// Whether the provider is told which beginning of a prompt is worth caching, where the wire format can say so.
+    /// Whether requests mark the beginning of a prompt that the provider should cache, where the wire format allows it.
     #[serde(default = "default_prompt_cache")]
     pub prompt_cache: bool,
     /// Further fields of the request's body, for example `reasoning_effort` or `chat_template_kwargs`.

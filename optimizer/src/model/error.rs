@@ -173,7 +173,7 @@ pub enum ModelError {
         endpoint: String,
         /// HTTP status.
         status: u16,
-        /// The limit that was asked for, in tokens.
+        /// The requested limit, in tokens.
         limit: u64,
         /// What the endpoint said, bounded.
         excerpt: String,

@@ -241,14 +241,9 @@ mod tests {
 
     fn request() -> ModelRequest {
         ModelRequest {
-            system: "s".to_owned(),
-            user: "u".to_owned(),
-            stable_user_bytes: 0,
             earlier: vec![("a".to_owned(), "again".to_owned())],
-            max_output_tokens: 1_000,
-            temperature: None,
             json_schema: Some(json!({"type": "object"})),
-            call_name: "plan.2".to_owned(),
+            ..ModelRequest::example()
         }
     }
 

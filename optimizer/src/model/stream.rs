@@ -21,7 +21,7 @@ pub(super) const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Draft {
     pub(super) text: String,
-    /// The reasoning as far as it is kept.
+    /// The reasoning, up to its limit.
     reasoning: String,
     /// Whether reasoning was left out.
     reasoning_clipped: bool,

@@ -61,7 +61,7 @@ fn line(run: &RunState, attempt: &Attempt) -> String {
     one_line(&text)
 }
 
-/// Returns the change that the attempt was asked for.
+/// Returns the change that the prompt requested.
 fn asked(run: &RunState, attempt: &Attempt) -> Option<String> {
     if let Some(modification) = &attempt.modification {
         return Some(shortened(&modification.text, MAX_ASKED_CHARS));

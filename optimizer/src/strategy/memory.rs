@@ -56,7 +56,7 @@ fn untried(run: &RunState, attempts: &[Shared<Attempt>]) -> Vec<UntriedModificat
     let mut untried: Vec<UntriedModification> = Vec::new();
     for attempt in attempts.iter().rev() {
         let Some(diagnosis) = &attempt.diagnosis else { continue };
-        // Most advice was asked for word for word.
+        // Prompts repeat most advice word for word.
         if asked.contains(diagnosis.modification.as_str()) {
             continue;
         }

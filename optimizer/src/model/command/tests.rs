@@ -6,16 +6,7 @@ use super::super::Unmetered;
 use super::*;
 
 fn request() -> ModelRequest {
-    ModelRequest {
-        system: "You write programs.".to_owned(),
-        user: "Write one.".to_owned(),
-        stable_user_bytes: 0,
-        earlier: Vec::new(),
-        max_output_tokens: 100,
-        temperature: None,
-        json_schema: None,
-        call_name: "plan".to_owned(),
-    }
+    ModelRequest { system: "You write programs.".to_owned(), user: "Write one.".to_owned(), ..ModelRequest::example() }
 }
 
 fn variables(name: &str) -> Option<SecretString> {
