@@ -32,7 +32,7 @@ use server::Served;
 
 const OPERATOR: &str = "the-operator-of-this-test";
 const WORKER: &str = "the-worker-of-this-test";
-/// Most bytes of an answer for which nothing larger was asked.
+/// Most bytes of an answer of the default size.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// Tools that spend, change or end something on a server.
 const CHANGING: [&str; 7] =

@@ -36,7 +36,7 @@ const MIN_RETENTION: Duration = Duration::from_hours(1);
 /// Shortest and longest time to answer a request.
 const MIN_REQUEST_DEADLINE: Duration = Duration::from_secs(1);
 const MAX_REQUEST_DEADLINE: Duration = Duration::from_hours(24 * 366);
-/// Time to answer a request when nothing else is said.
+/// Time to answer a request by default.
 pub const DEFAULT_REQUEST_DEADLINE: Duration = Duration::from_hours(24);
 /// Shortest token that is configured: others can be guessed.
 const MIN_TOKEN_CHARS: usize = 12;

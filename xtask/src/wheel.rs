@@ -12,7 +12,7 @@ const MATURIN: &str = "maturin>=1.9,<2";
 /// The search path of a machine on which nothing was installed by its owner.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The smallest job that needs the store, a worker, the sandbox and a compiler.
-const TRIAL: [&str; 6] = ["optimize", "row_softmax", "--model", "scripted", "--allow-unsandboxed", "--force"];
+const TRIAL: [&str; 5] = ["optimize", "row_softmax", "--model", "scripted", "--allow-unsandboxed"];
 
 /// Finds maturin, or installs it where that is allowed.
 pub(crate) fn maturin(may_install: bool) -> Result<Option<PathBuf>> {

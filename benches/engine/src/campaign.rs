@@ -39,9 +39,9 @@ const RECORDED: &str = include_str!("../recorded/attempt.json");
 const REPORTED: [u32; 5] = [5, 25, 50, 100, 198];
 /// Neighbours on either side.
 const NEIGHBOURS: u32 = 2;
-/// How long a lease is given.
+/// Length of a lease.
 const LEASE_MS: u64 = 3_600_000;
-/// Steps after which the run is not the one that was meant.
+/// Limit of steps: a run with more is not the intended one.
 const MAX_STEPS: u32 = 4_000;
 
 #[derive(Debug, clap::Args)]

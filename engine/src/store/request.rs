@@ -29,7 +29,7 @@ pub struct NewRequest {
     pub role: AgentRole,
     /// `external/NAME`.
     pub model: String,
-    /// What is asked.
+    /// The question.
     pub question: RequestQuestion,
     /// Models that were asked before and could not answer, in order.
     pub fell_back: Vec<FellBack>,

@@ -22,7 +22,7 @@ pub struct RunRecord {
     pub revision: u64,
     /// The folded state as one document; none before the first advance, and none in lists.
     pub state: Option<Value>,
-    /// How many parts of the state are stored apart from its head.
+    /// Number of stored parts of the state.
     pub state_parts: u32,
     /// Events up to here are folded into the state.
     pub folded_seq: u64,

@@ -81,7 +81,7 @@ pub struct RequestView {
     pub turn: u32,
     /// The agent role that asks.
     pub role: AgentRole,
-    /// The model that is asked: `external/NAME`.
+    /// The model: `external/NAME`.
     pub model: String,
     /// Where it stands.
     pub state: RequestState,
@@ -109,11 +109,11 @@ pub struct RequestView {
 pub struct EarlierTurn {
     /// What was answered.
     pub assistant: String,
-    /// What was said to that: usually what has to be corrected.
+    /// The reply to it: usually what to correct.
     pub user: String,
 }
 
-/// What is asked.
+/// The question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RequestQuestion {
@@ -164,7 +164,7 @@ impl RequestQuestion {
 pub struct RequestDetail {
     /// As in a list.
     pub request: RequestView,
-    /// What is asked.
+    /// The question.
     pub question: RequestQuestion,
 }
 
@@ -204,7 +204,7 @@ pub struct LeasedRequest {
     pub lease: String,
     /// As in a list.
     pub request: RequestView,
-    /// What is asked.
+    /// The question.
     pub question: RequestQuestion,
 }
 

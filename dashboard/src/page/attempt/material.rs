@@ -53,7 +53,7 @@ pub(crate) enum NoTrace {
 /// The texts of a model call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CallTexts {
-    /// What the model was asked.
+    /// The question to the model.
     pub(crate) prompt: Stored,
     /// How it reasoned, where its provider says so.
     pub(crate) reasoning: Stored,
