@@ -152,6 +152,9 @@ impl Stuck {
 
 /// What is waited for, and since which error, once: a retry names the beginning of its error itself.
 fn because(wait: &str, code: &str, message: &str) -> String {
+    if wait.contains(message) {
+        return wait.to_owned();
+    }
     let after = format!(" after {code}: ");
     match wait.split_once(&after) {
         Some((what, _)) => format!("{what}{after}{message}"),
@@ -180,6 +183,7 @@ mod tests {
                 "retry in 5 s after model.command_failed: no credit left",
             ),
             ("a worker", "a worker, because of model.command_failed: no credit left"),
+            ("no credit left; it may come until noon", "no credit left; it may come until noon"),
         ] {
             assert_eq!(because(wait, code, message), said);
         }

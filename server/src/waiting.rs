@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nightshift_engine::store::{StepRecord, WorkerRecord};
 use nightshift_engine::window::{Opening, opening};
+use nightshift_optimizer::agent::REQUEST_OPEN;
 use nightshift_protocol::api::MAX_WAIT_MS;
 use nightshift_protocol::budget::{BudgetLine, Resource};
 use nightshift_protocol::id::RunId;
@@ -128,6 +129,9 @@ impl Surroundings<'_> {
             return format!("the campaign's window {window} {time_zone}, in {}", in_words(seconds));
         }
         match &step.failure {
+            Some(failure) if failure.code == REQUEST_OPEN => {
+                format!("{}; its time ends in {}", failure.message, in_words(seconds))
+            }
             Some(failure) => format!("retry in {seconds} s after {}", short(failure)),
             None => format!("retry in {seconds} s"),
         }

@@ -29,7 +29,7 @@ pub(crate) fn section(requests: &[RequestView]) -> Option<AnyView> {
         view! {
             <section id="requests">
                 <h2>"Open requests"</h2>
-                <p class="quiet">"These model calls wait for an agent outside of Nightshift: nightshift requests next takes one."</p>
+                <p class="quiet">"These model calls wait for an agent outside of Nightshift: "<code>"nightshift requests next"</code>" takes one."</p>
                 {table(&head, &rows)}
             </section>
         }

@@ -178,6 +178,15 @@ fn a_pause_and_a_retry_are_named_before_anything_else() {
 }
 
 #[test]
+fn an_open_request_is_no_retry() {
+    let mut waiting = step("worker/cpu/none");
+    waiting.failure = Some(StepFailure::retriable("request.open", "waits for the agent `external/agent`"));
+    waiting.not_before = Some(NOW.plus_ms(23 * 3_600_000));
+    let text = waits(RunStatus::Running, &Reasons::default(), &waiting).unwrap();
+    assert_eq!(text, "waits for the agent `external/agent`; its time ends in 23 h 0 min");
+}
+
+#[test]
 fn a_window_that_is_closed_is_told_from_a_retry() {
     let schedule = Schedule { window: "20:00-23:00".parse().unwrap(), time_zone: "UTC".to_owned() };
     let reasons = Reasons { schedule: Some(schedule), ..Reasons::default() };
