@@ -46,14 +46,14 @@ fn every_route(wire: Wire) {
         // 8: a right program that is searched.
         tunable().into(),
         // 9: the next subtask, slower than before.
-        right(8).into(),
+        right(32).into(),
         // 10: the new plan. The first reply edits what is not there.
         "<<<<<<< SEARCH\nno such line\n=======\nanother\n>>>>>>> REPLACE\n".into(),
         right(1).into(),
     ];
     let verifier = vec![
         diagnosis("stop", "Nothing is left.", "speedup = 1000").into(),
-        honest("optimize", "Evaluate it eight times instead of sixteen."),
+        honest("optimize", "Evaluate it fewer times."),
         honest("next_subtask", "Evaluate it once."),
         honest("replan", "Leave the exponential out."),
         honest("stop", "Nothing is left."),
@@ -103,7 +103,7 @@ fn every_route(wire: Wire) {
 
     assert_tuned(&told, 8);
     assert_eq!(told.run["view"]["best_attempt"], 10);
-    assert!(told.estimate(9) < told.estimate(8) && told.estimate(8) < told.estimate(10), "powers of two apart");
+    assert!(told.estimate(9) < told.estimate(8) && told.estimate(8) < told.estimate(10), "32, 4 and 1 passes");
     told.assert_best_is_verified();
     told.assert_costs(&ROLES);
     assert_agents_were_not_fooled(&told);
@@ -119,7 +119,6 @@ fn assert_tuned(told: &Told, number: usize) {
     let logs = expect_exit(nightshift(&told.data_dir).args(["logs", id, "--step", &key]), 0);
     let logs = String::from_utf8_lossy(&logs.stdout);
     assert!(logs.contains(agents::TUNED), "{logs}");
-    assert!(told.estimate(number) > 4.0, "the fastest of three values: {}", told.estimate(number));
 }
 
 /// What models claimed is nowhere, and what speaks to the judge never reached it.
