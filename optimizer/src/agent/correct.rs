@@ -40,7 +40,7 @@ pub(super) async fn correct(
     let values = Values {
         target: bundle.spec.target.as_str(),
         task: TaskView::new(&bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
-        machine: MachineView::new(given.prepared),
+        machine: MachineView::new(given.prepared, bundle.spec.target),
         contract: contract(&bundle.spec),
         subtask: SubtaskView::new(subtask(given.plan, given.attempt.subtask)?),
         attempt: AttemptView::new(given.attempt, source),

@@ -81,7 +81,7 @@ pub(super) async fn diagnose(
     let values = Values {
         target: bundle.spec.target.as_str(),
         task: TaskView::new(&bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
-        machine: MachineView::new(given.prepared),
+        machine: MachineView::new(given.prepared, bundle.spec.target),
         plan: PlanView::new(given.plan),
         current_subtask: given.attempt.subtask,
         subtask: SubtaskView::new(scope),

@@ -233,7 +233,7 @@ fn common<'a>(
     Ok(PlanValues {
         target: bundle.spec.target.as_str(),
         task: TaskView::new(bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
-        machine: MachineView::new(prepared),
+        machine: MachineView::new(prepared, bundle.spec.target),
         contract: contract(&bundle.spec),
         hints,
         target_of_run,

@@ -119,7 +119,7 @@ pub(super) async fn write_code(
     let values = Values {
         target: bundle.spec.target.as_str(),
         task: TaskView::new(&bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
-        machine: MachineView::new(prepared),
+        machine: MachineView::new(prepared, bundle.spec.target),
         contract: contract(&bundle.spec),
         plan: PlanView::new(&request.plan),
         current_subtask: request.subtask,

@@ -26,10 +26,10 @@ pub(crate) struct DeviceView {
 }
 
 impl DeviceView {
-    /// The first device of the machine on which the task was prepared; none on the `cpu` target.
+    /// The GPU on which the task was prepared. A reference in Python is not built for one.
     pub(crate) fn new(prepared: &PreparedTask) -> Option<Self> {
         let built = prepared.reference.cuda.as_ref();
-        let gpu: &GpuFacts = built.and_then(|_| prepared.machine.gpus.first())?;
+        let gpu: &GpuFacts = prepared.machine.gpus.first()?;
         Some(Self {
             name: gpu.name.clone(),
             compute_capability: gpu.compute_capability.to_string(),

@@ -8,6 +8,7 @@ use nightshift_protocol::machine::CoreFacts;
 use nightshift_protocol::measurement::{CompilerReport, InnerLoop, LoopNote, Measurement, Profile};
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
 use nightshift_protocol::step::PreparedTask;
+use nightshift_protocol::task::Target;
 use nightshift_protocol::tune::TuneReport;
 use nightshift_protocol::verdict::{CheckCase, Severity};
 use serde::Serialize;
@@ -54,7 +55,7 @@ pub(crate) struct MachineView {
 }
 
 impl MachineView {
-    pub(crate) fn new(prepared: &PreparedTask) -> Self {
+    pub(crate) fn new(prepared: &PreparedTask, target: Target) -> Self {
         let machine = &prepared.machine;
         let toolchain = &prepared.reference.toolchain;
         Self {
@@ -74,7 +75,7 @@ impl MachineView {
                 .filter(|kind| *kind != BaselineKind::Reference)
                 .map(BaselineKind::label),
             warnings: prepared.warnings.iter().take(MAX_FINDINGS).map(|finding| line(&finding.message)).collect(),
-            device: DeviceView::new(prepared),
+            device: (target == Target::Cuda).then(|| DeviceView::new(prepared)).flatten(),
         }
     }
 }
