@@ -307,6 +307,20 @@ impl TaskSpec {
         Path::new(&self.reference).extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
     }
 
+    /// The element type that programs of this task see of a tensor: that of the model where programs are PyTorch's.
+    #[must_use]
+    pub fn program_dtype(&self, tensor: &TensorSpec) -> &'static str {
+        let of_model = self.torch.as_ref().filter(|_| self.form == CandidateForm::Torch);
+        match of_model.and_then(|torch| torch.types.get(&tensor.name)).map(String::as_str) {
+            Some("int64") => "i64",
+            Some("int16") => "i16",
+            Some("int8") => "i8",
+            Some("uint8") => "u8",
+            Some("bool") => "bool",
+            _ => tensor.dtype.as_str(),
+        }
+    }
+
     /// The tensors at the default shape.
     pub fn default_shapes(&self) -> Result<ConcreteShapes, ShapeError> {
         self.shapes(DEFAULT_SHAPE, &BTreeMap::new())

@@ -10,7 +10,7 @@ use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::plan::{Plan, PlanVersion};
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
-use nightshift_protocol::task::{DType, OperatorSpec, TaskBundle, TaskSpec};
+use nightshift_protocol::task::{OperatorSpec, TaskBundle, TaskSpec};
 use serde::Serialize;
 
 use self::limits::Grounds;
@@ -94,20 +94,14 @@ fn check_borders(plan: &Plan, spec: &TaskSpec) -> Result<(), PlanProblem> {
     let known: Vec<_> = spec.inputs.iter().chain(&spec.params).chain(&spec.outputs).collect();
     for (number, subtask) in (1..).zip(&plan.subtasks) {
         for tensor in subtask.contract.inputs.iter().chain(&subtask.contract.outputs) {
-            let Some(spec) = known.iter().find(|spec| spec.name == tensor.name) else { continue };
-            let dtype = match spec.dtype {
-                DType::F32 => "f32",
-                DType::F64 => "f64",
-                DType::I32 => "i32",
-                DType::F16 => "f16",
-                DType::Bf16 => "bf16",
-            };
-            if !tensor.dtype.eq_ignore_ascii_case(dtype) || tensor.shape.len() != spec.shape.len() {
+            let Some(known) = known.iter().find(|known| known.name == tensor.name) else { continue };
+            let dtype = spec.program_dtype(known);
+            if !tensor.dtype.eq_ignore_ascii_case(dtype) || tensor.shape.len() != known.shape.len() {
                 return Err(PlanProblem::Border {
                     subtask: number,
                     name: tensor.name.clone(),
                     given: format!("{} with {} extents", tensor.dtype, tensor.shape.len()),
-                    known: format!("{dtype} with {} extents", spec.shape.len()),
+                    known: format!("{dtype} with {} extents", known.shape.len()),
                 });
             }
         }

@@ -2,9 +2,13 @@
 
 use serde_json::{Value, json};
 
+/// What limits the time of a program.
+const LIMITS: [&str; 5] = ["memory", "compute", "latency", "launch", "host"];
+
 pub(super) fn plan() -> Value {
     let text = json!({"type": "string"});
     let texts = json!({"type": "array", "items": text});
+    let limit = json!({"type": "string", "enum": LIMITS});
     let tensors = json!({
         "type": "array",
         "items": object(&json!({"name": text, "dtype": text, "shape": texts, "layout": text})),
@@ -19,7 +23,7 @@ pub(super) fn plan() -> Value {
                 "fusion_boundary": text,
                 "contract": object(&json!({"inputs": tensors, "outputs": tensors})),
                 "methods": texts,
-                "expected_bottleneck": text,
+                "expected_bottleneck": limit,
                 "risk": text,
                 "time_share": {"type": ["number", "null"]},
                 "expected_gain": {"type": ["number", "null"]},
@@ -32,7 +36,7 @@ pub(super) fn plan() -> Value {
 
 pub(super) fn diagnosis() -> Value {
     object(&json!({
-        "bound": {"type": "string", "enum": ["memory", "compute", "latency", "launch", "host"]},
+        "bound": {"type": "string", "enum": LIMITS},
         "critical_issue": {"type": "string"},
         "modification": {"type": "string"},
         "metrics": {"type": "array", "items": {"type": "string"}},

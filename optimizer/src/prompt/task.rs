@@ -2,7 +2,7 @@
 
 use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::task::{
-    CandidateForm, ConcreteTensor, DType, Dim, OperatorSpec, ShapeError, TaskBundle, TensorSpec,
+    CandidateForm, ConcreteTensor, Dim, OperatorSpec, ShapeError, TaskBundle, TensorSpec,
 };
 use serde::Serialize;
 
@@ -62,11 +62,11 @@ impl TaskView {
             specs
                 .iter()
                 .zip(concrete)
-                .map(|(spec, concrete)| TensorView {
+                .map(|(tensor, concrete)| TensorView {
                     role,
-                    name: spec.name.clone(),
-                    dtype: dtype(spec.dtype),
-                    shape: shape(spec, concrete),
+                    name: tensor.name.clone(),
+                    dtype: spec.program_dtype(tensor),
+                    shape: shape(tensor, concrete),
                 })
                 .collect()
         };
@@ -138,16 +138,6 @@ pub(super) fn language(form: CandidateForm) -> &'static str {
     match form {
         CandidateForm::Native => "cpp",
         CandidateForm::Torch => "python",
-    }
-}
-
-fn dtype(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "f32",
-        DType::F64 => "f64",
-        DType::I32 => "i32",
-        DType::F16 => "f16",
-        DType::Bf16 => "bf16",
     }
 }
 

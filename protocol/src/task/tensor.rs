@@ -22,6 +22,18 @@ pub enum DType {
 }
 
 impl DType {
+    /// Its name, as task folders and plans say it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::I32 => "i32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
+
     /// Bytes of one element.
     #[must_use]
     pub fn size_bytes(self) -> u64 {
