@@ -19,7 +19,9 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, known_names};
+use nightshift_optimizer::strategy::{
+    DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, is_known, known_names,
+};
 use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::task::{PrecisionPolicy, Target};
 use nightshift_protocol::tunable::MAX_CONFIGURATIONS;
@@ -292,6 +294,10 @@ pub(crate) struct Run {
     /// Groups of answers after which a run with `--strategy group` stops
     #[arg(long, value_name = "N", conflicts_with = "max_attempts", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ATTEMPTS)))]
     pub(crate) groups: Option<u32>,
+    /// How often within an attempt the Coder may fix a program that does not build; 0 never. By default 2, with `--strategy
+    /// group` 0
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_FIX_TURNS)))]
+    pub(crate) max_fix_turns: Option<u32>,
     /// Values of a program's tunables that are tried; 0 tries none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_CONFIGURATIONS)))]
     pub(crate) max_variants: Option<u32>,

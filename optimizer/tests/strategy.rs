@@ -7,6 +7,7 @@ mod strategy {
     pub(crate) mod examples;
     pub(crate) mod facts;
     pub(crate) mod failures;
+    pub(crate) mod fix_turns;
     pub(crate) mod forge;
     pub(crate) mod group;
     pub(crate) mod memory;

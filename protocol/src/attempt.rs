@@ -7,7 +7,7 @@ mod route;
 use serde::{Deserialize, Serialize};
 
 pub use self::failure::failure_reason;
-pub use self::reports::{BuildReport, CheckReport};
+pub use self::reports::{BuildReport, CheckReport, EarlierVersion};
 pub use self::route::{Bound, DecidedBy, Diagnosis, Route, RouteDecision};
 use crate::artifact::ArtifactHash;
 use crate::attempt_memory::{Candidate, Correction, Gain, Modification};
@@ -188,6 +188,9 @@ pub struct Attempt {
     pub outcome: AttemptOutcome,
     /// Its source; none when the reply held no code. With the values that won, once it was tuned.
     pub source: Option<ArtifactHash>,
+    /// Versions of the program before this source, oldest first: the Coder fixed each of them in a fix turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_versions: Vec<EarlierVersion>,
     /// The constants that it declares as tunable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunables: Vec<Tunable>,
@@ -397,6 +400,7 @@ mod tests {
             candidate: None,
             outcome: AttemptOutcome::Pending,
             source: None,
+            earlier_versions: Vec::new(),
             tunables: Vec::new(),
             tuning: None,
             verdict: Verdict::default(),

@@ -31,6 +31,10 @@ pub struct CodeRequest {
     /// Which candidate of its round it is; none when attempts follow one another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<Candidate>,
+    /// Which fix turn of its attempt it is, from 1; 0 for the first program. In a fix turn, the attempt to start from is the
+    /// attempt itself, with the version that failed.
+    #[serde(default, skip_serializing_if = "is_first_program")]
+    pub fix_turn: u32,
     /// Earlier attempts in one line each, oldest first, bounded.
     pub history: Vec<String>,
     /// What they have shown, bounded.
@@ -39,4 +43,9 @@ pub struct CodeRequest {
     /// What people advised, newest first, bounded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_first_program(fix_turn: &u32) -> bool {
+    *fix_turn == 0
 }

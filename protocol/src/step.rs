@@ -377,7 +377,8 @@ pub enum StepOutput {
     },
     /// The reply held no usable program, also after a repair turn.
     NoCode {
-        /// Stable code: `reply.no_code`, `reply.several_blocks`, `reply.too_large`, `reply.bad_tunables`, `reply.refused`.
+        /// Stable code: `reply.no_code`, `reply.several_blocks`, `reply.too_large`, `reply.bad_tunables`, `reply.refused`; of a
+        /// fix turn also `model.script_ended`.
         code: String,
         /// What was wrong.
         message: String,

@@ -231,6 +231,9 @@ pub struct TaskGoal {
     /// Candidates of a round, for strategies that write several at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidates_per_round: Option<u32>,
+    /// Ask the Coder at most this often within an attempt to fix a program that does not build; 0 never asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_fix_turns: Option<u32>,
     /// Try at most this many values of a program's tunables; 0 tries none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_variants: Option<u32>,

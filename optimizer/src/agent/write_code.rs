@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
 use crate::knowledge::{Question, Retrieved, retrieve};
+use crate::model::ModelError;
 use crate::prompt::{
     AttemptView, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView, contract, difference,
 };
@@ -164,6 +165,11 @@ pub(super) async fn write_code(
             message: what.message,
             calls: conversation.into_calls(),
         }),
+        // A script that holds no reply for a fix turn has none: the version that failed stays.
+        Err(NoReply::Model(error @ ModelError::ScriptEnded { .. })) if request.fix_turn > 0 => {
+            let (code, message) = (error.code().to_owned(), error.describe());
+            Ok(StepOutput::NoCode { code, message, calls: conversation.into_calls() })
+        }
         Err(NoReply::Model(error)) => Err(conversation.failed(error)),
         Err(NoReply::Step(failure)) => Err(conversation.failed(failure)),
     }

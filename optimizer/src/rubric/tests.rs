@@ -107,6 +107,7 @@ fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport
         candidate: None,
         outcome: if fast == Answer::Pass { AttemptOutcome::CorrectFaster } else { AttemptOutcome::CorrectNotFaster },
         source: None,
+        earlier_versions: Vec::new(),
         tunables: Vec::new(),
         tuning: None,
         verdict: Verdict { fast, ..Verdict::default() },

@@ -1,14 +1,16 @@
 //! How results of steps become findings, answers and the outcome of an attempt.
 
 use nightshift_engine::workflow::WorkflowError;
-use nightshift_protocol::attempt::{Attempt, AttemptOutcome, CheckReport};
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, BuildReport, CheckReport};
 use nightshift_protocol::attempt_memory::Candidate;
 use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::profile::SanitizeReport;
 use nightshift_protocol::rubric::RewardBreakdown;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict, has_violation};
 
+use super::fix;
 use super::routing::Opening;
 use super::rules;
 use super::sanitize;
@@ -39,6 +41,7 @@ pub(super) fn opened(number: u32, plan_version: u32, opening: &Opening, candidat
         candidate,
         outcome: AttemptOutcome::Pending,
         source: None,
+        earlier_versions: Vec::new(),
         tunables: Vec::new(),
         tuning: None,
         verdict: Verdict::default(),
@@ -72,26 +75,25 @@ impl RunState {
             if sanitize::is_due_after_check(self, number)? { AttemptStep::Sanitize } else { AttemptStep::Measure };
         let may_tune = tune::is_switched_on(self);
         let (target, rules) = (self.input.target, self.input.rules);
+        let fix_turns = self.limits().max_fix_turns;
         let mut becomes_best = false;
         let attempt = self.wanted_attempt_mut(number)?;
         let after = match (step, output) {
             (AttemptStep::WriteCode, StepOutput::CodeWritten { source, findings, tunables, calls }) => {
+                fix::set_aside_version(attempt);
                 attempt.source = Some(source);
                 attempt.tunables = tunables;
                 attempt.calls.extend(calls);
                 attempt.findings.extend(findings);
-                unless_violated(attempt, AttemptStep::Build)
+                let after = unless_violated(attempt, AttemptStep::Build);
+                fix::or_turn(fix_turns, rules, attempt, after)
             }
             (AttemptStep::WriteCode, StepOutput::NoCode { code, message, calls }) => {
-                attempt.calls.extend(calls);
-                attempt.findings.push(note(code, message));
-                failed(attempt, AttemptOutcome::NoCode)
+                no_code(attempt, note(code, message), calls)
             }
             (AttemptStep::Build, StepOutput::Built { report }) => {
-                let built = report.library.is_some();
-                attempt.build = Some(*report);
-                attempt.verdict.compiled = if built { Answer::Pass } else { Answer::Fail };
-                if built { AfterStep::Step(AttemptStep::Check) } else { failed(attempt, AttemptOutcome::CompileFailed) }
+                let after = built(attempt, *report);
+                fix::or_turn(fix_turns, rules, attempt, after)
             }
             (AttemptStep::Check, StepOutput::Checked { report }) => {
                 let may_tune = may_tune && tune::is_worth_it(attempt);
@@ -176,6 +178,24 @@ fn reward_of_failure(rules: u32, attempt: &Attempt) -> RewardBreakdown {
     let speedup = attempt.speedup().map_or(0.0, |speedup| speedup.estimate);
     let major_hacking = rules::is_major_hacking(rules, &attempt.findings);
     reward::of_parts(false, major_hacking, speedup, None, lambda)
+}
+
+/// Takes a reply without a program. In a fix turn, the version that failed stays.
+fn no_code(attempt: &mut Attempt, why: Finding, calls: Vec<ModelCallSummary>) -> AfterStep {
+    let outcome = fix::unfixed(attempt).unwrap_or(AttemptOutcome::NoCode);
+    // A script without a reply for a fix turn says nothing about the program.
+    if outcome == AttemptOutcome::NoCode || !calls.is_empty() {
+        attempt.findings.push(why);
+    }
+    attempt.calls.extend(calls);
+    failed(attempt, outcome)
+}
+
+fn built(attempt: &mut Attempt, report: BuildReport) -> AfterStep {
+    let built = report.library.is_some();
+    attempt.build = Some(report);
+    attempt.verdict.compiled = if built { Answer::Pass } else { Answer::Fail };
+    if built { AfterStep::Step(AttemptStep::Check) } else { failed(attempt, AttemptOutcome::CompileFailed) }
 }
 
 fn died_while_timed(attempt: &mut Attempt, end: &ProcessEnd, findings: Vec<Finding>) -> AfterStep {

@@ -13,10 +13,14 @@ pub const DEFAULT_REPLAN_AFTER_FAILED: u32 = 2;
 pub const DEFAULT_REPLAN_AFTER_STAGNANT: u32 = 2;
 /// A speedup counts as a gain when it exceeds the best by this share.
 pub const DEFAULT_MIN_GAIN: f64 = 0.05;
+/// Fix turns of an attempt, unless task or campaign say otherwise, and unless its strategy compares first answers.
+pub const DEFAULT_MAX_FIX_TURNS: u32 = 2;
 /// Candidates that `beam` and `group` write at the same time, unless task or campaign say otherwise.
 pub const DEFAULT_CANDIDATES_PER_ROUND: u32 = 4;
 /// Most candidates of a round.
 pub const MAX_CANDIDATES_PER_ROUND: u32 = 16;
+/// Most fix turns of an attempt: each adds a version of the program to the state of its run.
+pub const MAX_FIX_TURNS: u32 = 10;
 /// Most attempts that a run may have: its state holds all of them.
 pub const MAX_ATTEMPTS: u32 = 200;
 
@@ -24,7 +28,9 @@ pub const MAX_ATTEMPTS: u32 = 200;
 /// the run. Stored in the run's first event, so that a new release with other defaults leaves running runs alone.
 #[must_use]
 pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> TaskGoal {
-    let own_default = super::find(strategy).map(super::Strategy::default_max_attempts);
+    let strategy = super::find(strategy);
+    let own_default = strategy.map(super::Strategy::default_max_attempts);
+    let fix_turns = if strategy.is_some_and(super::Strategy::same_prompt) { 0 } else { DEFAULT_MAX_FIX_TURNS };
     let limits = Limits::of(&TaskGoal {
         target_speedup: campaign.target_speedup.or(task.target_speedup),
         target_baseline: Some(campaign.target_baseline.or(task.target_baseline).unwrap_or_default()),
@@ -34,6 +40,7 @@ pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> T
         replan_after_stagnant: campaign.replan_after_stagnant.or(task.replan_after_stagnant),
         min_gain: campaign.min_gain.or(task.min_gain),
         candidates_per_round: campaign.candidates_per_round.or(task.candidates_per_round),
+        max_fix_turns: campaign.max_fix_turns.or(task.max_fix_turns).or(Some(fix_turns)),
         max_variants: campaign.max_variants.or(task.max_variants),
     });
     TaskGoal {
@@ -45,6 +52,7 @@ pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> T
         replan_after_stagnant: Some(limits.replan_after_stagnant),
         min_gain: Some(limits.min_gain),
         candidates_per_round: campaign.candidates_per_round.or(task.candidates_per_round),
+        max_fix_turns: Some(limits.max_fix_turns),
         max_variants: campaign.max_variants.or(task.max_variants),
     }
 }
@@ -60,6 +68,7 @@ pub(super) struct Limits {
     pub(super) replan_after_stagnant: u32,
     pub(super) min_gain: f64,
     pub(super) candidates_per_round: u32,
+    pub(super) max_fix_turns: u32,
 }
 
 impl Limits {
@@ -78,6 +87,8 @@ impl Limits {
                 .candidates_per_round
                 .unwrap_or(DEFAULT_CANDIDATES_PER_ROUND)
                 .clamp(1, MAX_CANDIDATES_PER_ROUND),
+            // Runs from before there were fix turns go on as they began.
+            max_fix_turns: goal.max_fix_turns.unwrap_or(0).min(MAX_FIX_TURNS),
         }
     }
 }
@@ -97,6 +108,17 @@ mod tests {
         assert_eq!(goal.min_gain, Some(0.1));
         let of = |strategy| effective_goal(strategy, &TaskGoal::default(), &TaskGoal::default()).max_attempts;
         assert_eq!((of("stitch"), of("forge"), of("beam")), (Some(DEFAULT_MAX_ATTEMPTS), Some(10), Some(16)));
+    }
+
+    #[test]
+    fn fix_turns_are_off_where_first_answers_are_compared_and_in_runs_that_name_none() {
+        let of = |strategy, campaign: &TaskGoal| effective_goal(strategy, &TaskGoal::default(), campaign).max_fix_turns;
+        let unsaid = TaskGoal::default();
+        assert_eq!(["stitch", "forge", "beam", "group"].map(|name| of(name, &unsaid)), [2, 2, 2, 0].map(Some));
+        let told = |turns| TaskGoal { max_fix_turns: Some(turns), ..TaskGoal::default() };
+        assert_eq!((of("group", &told(1)), of("stitch", &told(0))), (Some(1), Some(0)));
+        assert_eq!(of("stitch", &told(99)), Some(MAX_FIX_TURNS));
+        assert_eq!(Limits::of(&unsaid).max_fix_turns, 0);
     }
 
     #[test]

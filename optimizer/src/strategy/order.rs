@@ -13,7 +13,7 @@ use nightshift_protocol::needs::Tool;
 use nightshift_protocol::step::{CodeRequest, StepInput, StepKind};
 
 use super::state::{AttemptStep, Open, Phase, RunState, broken};
-use super::{history, memory, method, sanitize, tune};
+use super::{fix, history, memory, method, sanitize, tune};
 
 /// A program is nearly as fast as another from this share of its speedup on.
 const NEAR_SHARE: f64 = 0.9;
@@ -86,13 +86,15 @@ pub fn cost_ms(kind: StepKind) -> u64 {
     }
 }
 
-/// What is set aside for a try of a step: the longest time that it may hold a device, and the attempt that it opens.
-fn reserve(kind: StepKind, needs: &Needs) -> Vec<Amount> {
+/// What is set aside for a try of a step: the longest time that it may hold a device, and the attempt that it opens. A fix
+/// turn opens none.
+fn reserve(input: &StepInput, needs: &Needs) -> Vec<Amount> {
+    let kind = input.kind();
     let mut amounts = Vec::new();
     if needs.device != DeviceUse::None {
         amounts.push(Amount { resource: Resource::DeviceMs, amount: timeout_ms(kind) });
     }
-    if kind == StepKind::WriteCode {
+    if matches!(input, StepInput::WriteCode { request, .. } if request.fix_turn == 0) {
         amounts.push(Amount { resource: Resource::Attempts, amount: 1 });
     }
     amounts
@@ -156,7 +158,7 @@ fn order(run: &RunState, key: String, open: Open) -> Result<StepOrder, WorkflowE
     Ok(StepOrder {
         key,
         kind: kind.as_str().to_owned(),
-        reserve: reserve(kind, &needs),
+        reserve: reserve(&input, &needs),
         needs,
         input: serde_json::to_value(&input)
             .map_err(|error| WorkflowError::Unreadable { what: "step input", message: error.to_string() })?,
@@ -182,25 +184,8 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
     let parent = attempt.parent.and_then(|number| run.attempt(number));
     Ok(match step {
         AttemptStep::WriteCode => {
-            let (history, memory) = earlier(run, number)?;
-            StepInput::WriteCode {
-                task,
-                prepared: Box::new(run.prepared()?.clone()),
-                request: Box::new(CodeRequest {
-                    stage: attempt.stage,
-                    plan: run.plan()?.clone(),
-                    subtask: attempt.subtask,
-                    parent: parent.map(|parent| Box::new(parent.clone())),
-                    modification: attempt.modification.clone(),
-                    method: method::of(run, attempt)
-                        .filter(|_| attempt.candidate.is_none_or(|candidate| candidate.group.is_some())),
-                    near: near(run, attempt)?,
-                    candidate: attempt.candidate,
-                    history,
-                    memory,
-                    hints: run.advice(),
-                }),
-            }
+            let request = Box::new(code_request(run, attempt, parent)?);
+            StepInput::WriteCode { task, prepared: Box::new(run.prepared()?.clone()), request }
         }
         AttemptStep::Build => StepInput::Build {
             task,
@@ -271,6 +256,36 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
             parent_speedup: parent.and_then(Attempt::speedup),
             parent_bound: bound_before(run, attempt),
         },
+    })
+}
+
+/// Returns what the Coder is asked for. A fix turn asks for what a repair of the attempt would be asked for.
+fn code_request(run: &RunState, attempt: &Attempt, parent: Option<&Attempt>) -> Result<CodeRequest, WorkflowError> {
+    let (history, memory) = earlier(run, attempt.number)?;
+    let first = CodeRequest {
+        stage: attempt.stage,
+        plan: run.plan()?.clone(),
+        subtask: attempt.subtask,
+        parent: parent.map(|parent| Box::new(parent.clone())),
+        modification: attempt.modification.clone(),
+        method: method::of(run, attempt)
+            .filter(|_| attempt.candidate.is_none_or(|candidate| candidate.group.is_some())),
+        near: near(run, attempt)?,
+        candidate: attempt.candidate,
+        fix_turn: 0,
+        history,
+        memory,
+        hints: run.advice(),
+    };
+    let Some(stage) = fix::stage(attempt) else { return Ok(first) };
+    Ok(CodeRequest {
+        stage,
+        parent: Some(Box::new(attempt.clone())),
+        method: None,
+        near: None,
+        candidate: None,
+        fix_turn: fix::turn(attempt, AttemptStep::WriteCode),
+        ..first
     })
 }
 

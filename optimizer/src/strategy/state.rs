@@ -11,6 +11,7 @@ use nightshift_protocol::step::{PreparedTask, StepKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::fix;
 use super::goal::Limits;
 use super::shared::Shared;
 
@@ -219,7 +220,7 @@ impl RunState {
     pub(super) fn open_steps(&self) -> Vec<(String, Open)> {
         let of_attempt = |number: u32, step: AttemptStep| {
             let attempt = self.attempt(number)?;
-            let key = format!("subtask{}/attempt{number}/{}", attempt.subtask, step.as_str());
+            let key = format!("subtask{}/attempt{number}/{}", attempt.subtask, fix::step_name(attempt, step));
             Some((key, Open::Attempt { number, step }))
         };
         match &self.phase {
@@ -265,7 +266,10 @@ impl RunState {
             Phase::Planning => "plan".to_owned(),
             Phase::Replanning { .. } => format!("replan, version {}", self.plans.len() + 1),
             Phase::Attempting { step } => match self.attempts.last() {
-                Some(attempt) => format!("subtask {}, attempt {}: {}", attempt.subtask, attempt.number, step.as_str()),
+                Some(attempt) => {
+                    let step = fix::step_name(attempt, *step);
+                    format!("subtask {}, attempt {}: {step}", attempt.subtask, attempt.number)
+                }
                 None => step.as_str().to_owned(),
             },
             Phase::Round { lanes } => {

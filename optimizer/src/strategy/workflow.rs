@@ -40,7 +40,7 @@ use crate::agent::exhausted_resource;
 
 /// The format of states: raised when they have something new that an earlier release would leave out, so that servers of
 /// that release leave their runs alone. See `docs/explanation/upgrades.md`.
-pub const STATE_FORMAT: u32 = 2;
+pub const STATE_FORMAT: u32 = 3;
 /// Schema of [`RunInput`] that is read.
 const RUN_INPUT_SCHEMA: u32 = 1;
 

@@ -40,6 +40,7 @@ fn code_step(bench: &Bench) -> StepInput {
             method: None,
             near: None,
             candidate: None,
+            fix_turn: 0,
             history: Vec::new(),
             memory: AttemptMemory::default(),
             hints: Vec::new(),

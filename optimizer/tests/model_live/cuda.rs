@@ -121,6 +121,7 @@ async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>) -> String {
             method: None,
             near: None,
             candidate: None,
+            fix_turn: 0,
             history: Vec::new(),
             memory: AttemptMemory::default(),
             hints: Vec::new(),

@@ -54,9 +54,9 @@ fn memory() -> AttemptMemory {
     }
 }
 
-/// The prompt that the Coder got.
-async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32) -> String {
-    let input = StepInput::WriteCode {
+/// What the Coder is asked for.
+fn asked(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32, fix_turn: u32) -> StepInput {
+    StepInput::WriteCode {
         task: bench.task.clone(),
         prepared: Box::new(prepared()),
         request: Box::new(CodeRequest {
@@ -68,11 +68,17 @@ async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32
             near: None,
             candidate: Some(Candidate { number: 2, of: 4, group: None }),
             parent: parent.map(Box::new),
+            fix_turn,
             history: vec!["attempt 1: compile_failed".to_owned()],
             memory: memory(),
             hints: vec!["Try wider tiles.".to_owned()],
         }),
-    };
+    }
+}
+
+/// The prompt that the Coder got.
+async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32) -> String {
+    let input = asked(bench, stage, parent, subtask, 0);
     let output = bench.carry_out(&agents(Catalog::default()), "a", &input).await.unwrap();
     let StepOutput::CodeWritten { calls, .. } = output else { panic!("{output:?}") };
     bench.memory.text(&calls[0].prompt)
@@ -129,6 +135,25 @@ async fn a_repair_is_told_the_line_that_does_not_compile() {
         &prompt,
         &["candidate.cpp, line 2, column 5: error: expected ';'", "The line reads: `int x = 1`", PROGRAM],
     );
+}
+
+#[tokio::test]
+async fn a_fix_turn_is_told_the_same_and_a_script_may_have_no_reply_for_it() {
+    let key = "subtask1/attempt3/fix1/write_code";
+    let bench = Bench::scripted(&[("a", REPLY), ("subtask1.attempt3.fix1.write_code", REPLY)]);
+    let failed = || Some(attempt(&bench.memory, "compile_failed", PROGRAM));
+    let turn = |fix_turn| asked(&bench, Stage::RepairCompile, failed(), 1, fix_turn);
+    let agents = agents(Catalog::default());
+    let output = bench.carry_out(&agents, key, &turn(1)).await.unwrap();
+    let StepOutput::CodeWritten { calls, .. } = output else { panic!("{output:?}") };
+    assert_eq!(bench.memory.text(&calls[0].prompt), told(&bench, Stage::RepairCompile, failed(), 1).await);
+
+    let output = bench.carry_out(&agents, "subtask1/attempt3/fix2/write_code", &turn(2)).await.unwrap();
+    let StepOutput::NoCode { code, message, calls } = output else { panic!("{output:?}") };
+    assert_eq!((code.as_str(), calls), ("model.script_ended", Vec::new()));
+    assert!(message.contains("subtask1.attempt3.fix2.write_code.md"), "{message}");
+    let missing = bench.carry_out(&agents, "subtask1/attempt4/write_code", &turn(0)).await.unwrap_err();
+    assert_eq!(missing.code, "model.script_ended", "the first program of an attempt has to be there");
 }
 
 #[tokio::test]

@@ -76,6 +76,7 @@ pub(crate) fn input(bench: &Bench, name: &str, program: &str) -> StepInput {
             method: None,
             near: None,
             candidate: None,
+            fix_turn: 0,
             history: Vec::new(),
             memory,
             hints: Vec::new(),

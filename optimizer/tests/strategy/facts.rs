@@ -161,13 +161,13 @@ pub(crate) fn planned(targets: &[Option<f64>]) -> StepOutput {
     StepOutput::Planned { plan, calls: vec![call()] }
 }
 
-pub(crate) fn code_written(number: u32, findings: Vec<Finding>) -> StepOutput {
-    StepOutput::CodeWritten {
-        source: hash(&format!("source {number}")),
-        findings,
-        tunables: Vec::new(),
-        calls: vec![call()],
-    }
+/// The source of an attempt, as its fix turn left it; turn 0 is the first answer.
+pub(crate) fn source(number: u32, turn: usize) -> ArtifactHash {
+    hash(&if turn == 0 { format!("source {number}") } else { format!("source {number}, fixed {turn} times") })
+}
+
+pub(crate) fn code_written(number: u32, turn: usize, findings: Vec<Finding>) -> StepOutput {
+    StepOutput::CodeWritten { source: source(number, turn), findings, tunables: Vec::new(), calls: vec![call()] }
 }
 
 pub(crate) fn no_code() -> StepOutput {

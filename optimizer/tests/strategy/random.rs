@@ -7,7 +7,7 @@ use nightshift_protocol::task::TaskGoal;
 use nightshift_protocol::verdict::{Answer, ProcessEnd};
 use proptest::prelude::*;
 
-use super::script::{Script, Try, crash};
+use super::script::{Script, Try, crash, right};
 
 fn any_route() -> impl Strategy<Value = Option<Route>> {
     prop::sample::select(vec![
@@ -25,6 +25,8 @@ fn any_try() -> impl Strategy<Value = Try> {
         Just(Try::NoCode),
         Just(Try::Forbidden),
         Just(Try::CompileError),
+        Just(Try::Versions(vec![Try::CompileError, Try::NoCode])),
+        Just(Try::Versions(vec![Try::Forbidden, Try::CompileError, right(1.5)])),
         Just(Try::Wrong),
         Just(Try::Ends(crash())),
         Just(Try::Ends(ProcessEnd::TimedOut { limit_ms: 5 })),
@@ -53,15 +55,19 @@ pub(crate) fn any_goal() -> impl Strategy<Value = TaskGoal> {
         prop::option::of(0_u32..4),
         prop::option::of(0_u32..4),
         prop::option::of(-0.1..0.5),
+        prop::option::of(0_u32..3),
     )
-        .prop_map(|(target_speedup, max_attempts, max_replans, failed, stagnant, min_gain)| TaskGoal {
-            target_speedup,
-            max_attempts,
-            max_replans,
-            replan_after_failed: failed,
-            replan_after_stagnant: stagnant,
-            min_gain,
-            ..TaskGoal::default()
+        .prop_map(|(target_speedup, max_attempts, max_replans, failed, stagnant, min_gain, max_fix_turns)| {
+            TaskGoal {
+                target_speedup,
+                max_attempts,
+                max_replans,
+                replan_after_failed: failed,
+                replan_after_stagnant: stagnant,
+                min_gain,
+                max_fix_turns,
+                ..TaskGoal::default()
+            }
         })
 }
 
@@ -82,6 +88,7 @@ proptest! {
     ) {
         let budget = goal.max_attempts.unwrap_or(6).clamp(1, MAX_ATTEMPTS);
         let replans = goal.max_replans.unwrap_or(2);
+        let fix_turns = usize::try_from(goal.max_fix_turns.unwrap_or(0)).unwrap_or(usize::MAX);
         let run = if on_cuda { script.play_on_cuda(goal) } else { script.play(goal) };
         let run = run.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let view = &run.view;
@@ -99,6 +106,7 @@ proptest! {
             prop_assert!(attempt.route.is_some());
             prop_assert!(attempt.reward.as_ref().is_some_and(|reward| (0.0..=3.0).contains(&reward.reward)));
             prop_assert_ne!(attempt.outcome.as_str(), "pending");
+            prop_assert!(attempt.earlier_versions.len() <= fix_turns);
             let plan = view.plans.iter().find(|plan| plan.version == attempt.plan_version);
             let subtasks = plan.map_or(0, |plan| plan.plan.subtasks.len());
             prop_assert!((1..=subtasks).contains(&usize::try_from(attempt.subtask).unwrap_or(usize::MAX)));

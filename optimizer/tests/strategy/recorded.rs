@@ -31,7 +31,7 @@ fn recordings() -> Result<Vec<(String, Recorded)>, Failure> {
         let path = entry?.path();
         recordings.push((path.display().to_string(), serde_json::from_str(&fs::read_to_string(&path)?)?));
     }
-    assert!(recordings.len() >= 9, "the corpus is not where it should be");
+    assert!(recordings.len() >= 10, "the corpus is not where it should be");
     Ok(recordings)
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Try {
     /// The screening sees a violation.
     Forbidden,
     CompileError,
+    /// The program goes through these versions: the first answer, then that of each fix turn. The last one stays.
+    Versions(Vec<Try>),
     /// The process ends like this while it is checked.
     Ends(ProcessEnd),
     Wrong,
@@ -106,9 +108,17 @@ impl Script {
             Some(digits) => digits.parse::<u32>()?,
             None => 0,
         };
+        let turn = match key.split('/').nth(2).and_then(|segment| segment.strip_prefix("fix")) {
+            Some(digits) => digits.parse::<usize>()?,
+            None => 0,
+        };
         let told = || -> Result<&Try, Failure> {
             let index = usize::try_from(number)?.checked_sub(1).ok_or("no attempt")?;
-            Ok(self.tries.get(index).ok_or_else(|| format!("nothing is told about {key}"))?)
+            let told = self.tries.get(index).ok_or_else(|| format!("nothing is told about {key}"))?;
+            let Try::Versions(versions) = told else { return Ok(told) };
+            let is_of_a_version = matches!(input, StepInput::WriteCode { .. } | StepInput::Build { .. });
+            let version = if is_of_a_version { versions.get(turn) } else { None };
+            Ok(version.or(versions.last()).ok_or("no version")?)
         };
         Ok(match input {
             StepInput::PrepareTask { .. } => StepOutput::TaskPrepared { prepared: Box::new(facts::prepared()) },
@@ -119,8 +129,8 @@ impl Script {
             }
             StepInput::WriteCode { .. } => match told()? {
                 Try::NoCode => facts::no_code(),
-                Try::Forbidden => facts::code_written(number, vec![facts::violation()]),
-                _ => facts::code_written(number, Vec::new()),
+                Try::Forbidden => facts::code_written(number, turn, vec![facts::violation()]),
+                _ => facts::code_written(number, turn, Vec::new()),
             },
             StepInput::Build { .. } => {
                 let library = format!("library {number}");

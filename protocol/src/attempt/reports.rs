@@ -1,7 +1,8 @@
-//! Reports of builds and checks.
+//! Reports of builds and checks, and versions of a program that failed before.
 
 use serde::{Deserialize, Serialize};
 
+use super::{AttemptOutcome, failure_reason};
 use crate::artifact::ArtifactHash;
 use crate::cuda_build::CudaBuild;
 use crate::last_words::last_words;
@@ -77,4 +78,28 @@ pub struct BuildReport {
     pub cuda: Option<CudaBuild>,
     /// Isolation of the compiler.
     pub sandbox: SandboxReport,
+}
+
+/// A version of an attempt's program that failed before it was run, and that a fix turn replaced.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EarlierVersion {
+    /// Its source.
+    pub source: ArtifactHash,
+    /// How it failed: `compile_failed` or `not_compliant`.
+    pub outcome: AttemptOutcome,
+    /// What the screening of the source saw.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// The build; none where the screening refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<BuildReport>,
+}
+
+impl EarlierVersion {
+    /// Returns why it failed: the first cause, in one line. Texts of compilers in it are as they came.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        failure_reason(self.outcome, &self.findings, self.build.as_ref(), None, None)
+    }
 }

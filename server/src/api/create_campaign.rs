@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use nightshift_engine::store::{NewCampaign, NewRun, StoreError};
 use nightshift_optimizer::strategy::{
-    MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, initial_digest, is_known, known_names, min_candidates, with_candidates,
+    MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, initial_digest, is_known, known_names, min_candidates,
+    with_candidates,
 };
 use nightshift_optimizer::task_file::{FORM_UNVERIFIED, run_input, unverified_form};
 use nightshift_protocol::api::{CampaignCreated, CreateCampaign};
@@ -175,6 +176,9 @@ fn examine_goal(whose: &str, goal: &TaskGoal) -> Result<(), ApiFailure> {
     }
     if goal.candidates_per_round.is_some_and(|candidates| !(1..=MAX_CANDIDATES_PER_ROUND).contains(&candidates)) {
         return invalid(format!("`candidates_per_round` must be from 1 to {MAX_CANDIDATES_PER_ROUND}"));
+    }
+    if goal.max_fix_turns.is_some_and(|turns| turns > MAX_FIX_TURNS) {
+        return invalid(format!("`max_fix_turns` must be from 0 to {MAX_FIX_TURNS}"));
     }
     if goal.max_variants.is_some_and(|variants| variants > MAX_CONFIGURATIONS) {
         return invalid(format!("`max_variants` must be from 0 to {MAX_CONFIGURATIONS}"));

@@ -247,6 +247,7 @@ impl Scorer {
             goal: TaskGoal {
                 max_attempts: Some(1),
                 max_replans: Some(0),
+                max_fix_turns: Some(0),
                 max_variants: Some(0),
                 ..TaskGoal::default()
             },

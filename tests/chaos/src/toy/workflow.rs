@@ -268,6 +268,7 @@ fn request() -> CodeRequest {
         method: None,
         near: None,
         candidate: None,
+        fix_turn: 0,
         history: Vec::new(),
         memory: AttemptMemory::default(),
         hints: Vec::new(),
