@@ -1,7 +1,8 @@
 //! Training rows: what a Coder was asked, what it answered, and what that was worth, for both atomic skills.
 //!
-//! Pure: the caller brings runs and artifacts, and writes what comes out. A row is made from a finished attempt. Its prompt
-//! is exactly what the model saw, its completion exactly what it wrote, its reward is computed anew by a named formula.
+//! Pure: the caller brings runs and artifacts, and writes what comes out. A row is made from each program of a finished
+//! attempt: the judged one, and those that were fixed before. Its prompt is exactly what the model saw, its completion
+//! exactly what it wrote, its reward is computed anew by a named formula.
 //! Rows of the same prompt are a group, in which rewards become advantages. [`guard`] keeps tasks of one split out of the
 //! others.
 
@@ -12,21 +13,20 @@ pub mod layout;
 pub mod parquet_file;
 pub mod split;
 pub mod transcript;
+mod versions;
 
 use std::collections::BTreeMap;
 
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
-use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::rubric::{JudgeOpinion, Skill};
 use nightshift_protocol::score::{AttemptScore, RewardFormula};
 use nightshift_protocol::task::TaskBundle;
-use nightshift_protocol::time::TimestampMs;
 use serde::Serialize;
 
 use crate::model::TokenUsage;
-use crate::reward::recompute::rescore;
+use crate::reward::recompute::score_of;
 pub use guard::{Leak, Left};
 pub use split::{Split, SplitRule};
 pub use transcript::Message;
@@ -118,9 +118,9 @@ pub struct Wish {
 /// What came of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rollouts {
-    /// The rows, by run and attempt.
+    /// The rows, by run, attempt and fix turn.
     pub rows: Vec<Rollout>,
-    /// Attempts that gave no row, by the reason.
+    /// Programs that gave no row, by the reason.
     pub left: BTreeMap<Left, u32>,
     /// The split of each task.
     pub tasks: BTreeMap<TaskName, Split>,
@@ -132,7 +132,7 @@ pub fn needed(detail: &RunDetail) -> Vec<ArtifactHash> {
     let mut needed = Vec::new();
     for attempt in &detail.view.attempts {
         needed.extend(attempt.source.clone());
-        for call in coder_calls(attempt) {
+        for call in versions::of(attempt).iter().flat_map(|version| versions::writing_calls(version)) {
             needed.extend([call.prompt.clone(), call.reply.clone()]);
             needed.extend(call.reasoning.clone());
         }
@@ -150,9 +150,8 @@ pub fn rollouts(runs: &[RecordedRun], wish: &Wish) -> Result<Rollouts, Leak> {
     let mut left: BTreeMap<Left, u32> = BTreeMap::new();
     for (run, name) in runs.iter().zip(&names) {
         let split = tasks.get(name).copied().unwrap_or(Split::Test);
-        let scores = rescore(&run.bundle.spec, &run.detail.view, &[wish.formula], TimestampMs(0));
-        for attempt in &run.detail.view.attempts {
-            match row(run, name, split, attempt, &scores, wish) {
+        for version in run.detail.view.attempts.iter().flat_map(versions::of) {
+            match row(run, name, split, &version, wish) {
                 Ok(row) => rows.push(row),
                 Err(reason) => *left.entry(reason).or_default() += 1,
             }
@@ -163,19 +162,12 @@ pub fn rollouts(runs: &[RecordedRun], wish: &Wish) -> Result<Rollouts, Leak> {
     Ok(Rollouts { rows, left, tasks })
 }
 
-fn row(
-    run: &RecordedRun,
-    name: &TaskName,
-    split: Split,
-    attempt: &Attempt,
-    scores: &[AttemptScore],
-    wish: &Wish,
-) -> Result<Rollout, Left> {
+fn row(run: &RecordedRun, name: &TaskName, split: Split, attempt: &Attempt, wish: &Wish) -> Result<Rollout, Left> {
     if attempt.outcome == AttemptOutcome::Pending {
         return Err(Left::Unfinished);
     }
-    let score = scores.iter().find(|score| score.attempt == attempt.number).ok_or(Left::Unfinished)?;
-    let calls = coder_calls(attempt);
+    let score = score_of(&run.bundle.spec, &run.detail.view, attempt, wish.formula).ok_or(Left::Unfinished)?;
+    let calls = versions::writing_calls(attempt);
     let last = calls.last().ok_or(Left::NoReply)?;
     if last.scripted && !wish.with_scripted {
         return Err(Left::Scripted);
@@ -212,7 +204,7 @@ fn row(
         model: last.model.clone(),
         scripted: last.scripted,
         prompt_version: last.prompt_version.clone(),
-        score: score.clone(),
+        score,
         speedup: attempt.speedup().map(|speedup| speedup.estimate),
         speedup_over_fastest: over_fastest(attempt),
         parent_speedup_over_fastest: parent.and_then(over_fastest),
@@ -220,13 +212,6 @@ fn row(
         group: group::Place::default(),
         reference_source: run.bundle.reference_source.clone(),
     })
-}
-
-/// The calls that wrote an attempt's program: they come first, and the next step's begin with turn 1 again.
-fn coder_calls(attempt: &Attempt) -> &[ModelCallSummary] {
-    let calls = attempt.calls.as_slice();
-    let end = calls.iter().skip(1).position(|call| call.turn == 1).map_or(calls.len(), |place| place + 1);
-    calls.get(..end).unwrap_or(calls)
 }
 
 fn task_name(bundle_hash: ArtifactHash, bundle: &TaskBundle) -> TaskName {

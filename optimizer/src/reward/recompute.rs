@@ -2,7 +2,6 @@
 
 use nightshift_protocol::api::RunView;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Stage};
-use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::rubric::{JudgeOpinion, Rubric};
 use nightshift_protocol::score::{AttemptScore, RewardFormula};
 use nightshift_protocol::task::TaskSpec;
@@ -18,26 +17,38 @@ const NEVER_JUDGED: &str = "the attempt was never shown to a judge";
 /// evidence cannot be scored.
 #[must_use]
 pub fn rescore(spec: &TaskSpec, view: &RunView, formulas: &[RewardFormula], at: TimestampMs) -> Vec<AttemptScore> {
-    let mut scores = Vec::new();
-    for attempt in view.attempts.iter().filter(|attempt| attempt.outcome != AttemptOutcome::Pending) {
-        let Some(plan) = view.plans.iter().find(|plan| plan.version == attempt.plan_version) else { continue };
-        let rubric = rubric_of(spec, plan, attempt, &view.attempts);
-        for formula in formulas {
-            scores.push(AttemptScore {
-                attempt: attempt.number,
-                rules_version: RULES_VERSION,
-                scored: formula::score(*formula, &formula::inputs(attempt, rubric.skill, Some(&rubric))),
-                rubric: rubric.clone(),
-                at,
-            });
-        }
-    }
-    scores
+    let finished = view.attempts.iter().filter(|attempt| attempt.outcome != AttemptOutcome::Pending);
+    let scored = finished.filter_map(|attempt| Some((attempt, rubric_of(spec, view, attempt)?)));
+    scored
+        .flat_map(|(attempt, rubric)| formulas.iter().map(move |formula| score(*formula, attempt, &rubric, at)))
+        .collect()
 }
 
-fn rubric_of(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, all: &[Attempt]) -> Rubric {
+/// Score of a finished attempt under a formula, also of one that is a part of an attempt of the run; none where its plan is
+/// not known.
+pub(crate) fn score_of(
+    spec: &TaskSpec,
+    view: &RunView,
+    attempt: &Attempt,
+    formula: RewardFormula,
+) -> Option<AttemptScore> {
+    Some(score(formula, attempt, &rubric_of(spec, view, attempt)?, TimestampMs(0)))
+}
+
+fn score(formula: RewardFormula, attempt: &Attempt, rubric: &Rubric, at: TimestampMs) -> AttemptScore {
+    AttemptScore {
+        attempt: attempt.number,
+        rules_version: RULES_VERSION,
+        scored: formula::score(formula, &formula::inputs(attempt, rubric.skill, Some(rubric))),
+        rubric: rubric.clone(),
+        at,
+    }
+}
+
+fn rubric_of(spec: &TaskSpec, view: &RunView, attempt: &Attempt) -> Option<Rubric> {
+    let plan = view.plans.iter().find(|plan| plan.version == attempt.plan_version)?;
     let skill = rubric::skill_of(attempt.stage);
-    let parent = attempt.parent.and_then(|number| all.iter().find(|other| other.number == number));
+    let parent = attempt.parent.and_then(|number| view.attempts.iter().find(|other| other.number == number));
     let modification = modification(attempt, parent);
     let before = Before { modification: modification.as_deref(), parent_speedup: parent.and_then(Attempt::speedup) };
     let rules = rubric::rules(spec, plan, attempt, skill, before);
@@ -45,7 +56,8 @@ fn rubric_of(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, all: &[Atte
         || JudgeOpinion::JudgeUnavailable { reason: NEVER_JUDGED.to_owned() },
         |rubric| rubric.judge.clone(),
     );
-    Rubric { skill, rules: rules.scores, rule_reasons: rules.reasons, rule_major_hacking: rules.major_hacking, judge }
+    let (rule_reasons, rule_major_hacking) = (rules.reasons, rules.major_hacking);
+    Some(Rubric { skill, rules: rules.scores, rule_reasons, rule_major_hacking, judge })
 }
 
 /// What the author was asked for; attempts that were stored before it was kept say it through their parent's diagnosis.
