@@ -86,8 +86,9 @@ fn texts(view: &RunView) -> Vec<(u32, SearchKind, u32, From<'_>)> {
     }
     for attempt in &view.attempts {
         let number = attempt.number;
-        if let Some(source) = &attempt.source {
-            texts.push((number, SearchKind::Source, 0, From::Artifact(source)));
+        let earlier = attempt.earlier_versions.iter().map(|version| &version.source);
+        for (part, source) in (0..).zip(attempt.source.iter().chain(earlier)) {
+            texts.push((number, SearchKind::Source, part, From::Artifact(source)));
         }
         for (part, call) in (0..).zip(&attempt.calls) {
             texts.push((number, SearchKind::Reply, part, From::Artifact(&call.reply)));
@@ -118,10 +119,11 @@ fn diagnosis(attempt: &Attempt) -> String {
     lines.join("\n")
 }
 
-/// What the compiler said, how the program ended, what it printed. Writing into a string cannot fail.
+/// What the compiler said of every version, how the program ended, what it printed. Writing into a string cannot fail.
 fn errors(attempt: &Attempt) -> String {
     let mut text = String::new();
-    if let Some(build) = attempt.build.as_ref().filter(|build| build.library.is_none()) {
+    let earlier = attempt.earlier_versions.iter().filter_map(|version| version.build.as_ref());
+    for build in earlier.chain(&attempt.build).filter(|build| build.library.is_none()) {
         for message in &build.messages {
             let _ = writeln!(text, "{}:{}: {}: {}", message.file, message.line, message.severity, message.message);
         }
@@ -137,6 +139,32 @@ fn errors(attempt: &Attempt) -> String {
 }
 
 fn findings(attempt: &Attempt) -> String {
-    let lines = attempt.findings.iter().map(|finding| format!("{}: {}", finding.code, finding.message));
+    let earlier = attempt.earlier_versions.iter().flat_map(|version| &version.findings);
+    let lines = earlier.chain(&attempt.findings).map(|finding| format!("{}: {}", finding.code, finding.message));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_were_fixed_are_found_by_their_sources_errors_and_findings() {
+        let text = include_str!("../../../optimizer/tests/corpus/history/fixed_within_an_attempt.json");
+        let recorded: serde_json::Value = serde_json::from_str(text).unwrap();
+        let view = nightshift_optimizer::strategy::view(&recorded["state"]).unwrap();
+        let first = || texts(&view).into_iter().filter(|(number, ..)| *number == 1);
+        assert!(view.attempts[0].outcome.is_correct());
+        assert_eq!(first().filter(|(_, kind, ..)| *kind == SearchKind::Source).count(), 3);
+        let said = |wanted: SearchKind| {
+            let mut texts = first().filter_map(|(_, kind, _, from)| match from {
+                From::Text(text) if kind == wanted => Some(text),
+                _ => None,
+            });
+            texts.next().unwrap_or_default()
+        };
+        assert!(said(SearchKind::Error).contains("'sum' was not declared"), "{}", said(SearchKind::Error));
+        assert!(said(SearchKind::Finding).contains("`fopen` reaches for files"), "{}", said(SearchKind::Finding));
+    }
 }
