@@ -18,6 +18,7 @@ mod tab;
 mod talk;
 mod timing;
 mod verdict;
+mod versions;
 
 use axum::extract::Query;
 use axum::response::Response;
@@ -179,6 +180,7 @@ fn parts(tab: Tab, detail: &RunDetail, attempt: &Attempt, material: &Material, l
         ],
         Tab::Source => vec![
             ("source", "Source", Some(program::section(detail, attempt, material, look))),
+            ("versions", "Earlier versions", versions::section(attempt)),
             ("tuning", "Tuning", origin::tuning(attempt)),
             ("build", "Build", build::section(attempt, material)),
         ],

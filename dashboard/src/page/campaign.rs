@@ -228,6 +228,7 @@ fn asked_for(detail: &CampaignDetail) -> impl IntoView + use<> {
         ("Target speedup", goal.target_speedup.map(|target| target_of(target, goal.target_baseline))),
         ("Most attempts per run", number(goal.max_attempts)),
         ("Most new plans per run", number(goal.max_replans)),
+        ("Most fix turns per attempt", number(goal.max_fix_turns)),
         ("Candidates of a round", number(goal.candidates_per_round)),
         ("Precision policy", list(precision_policies(&detail.runs))),
         ("Least gain", goal.min_gain.map(|gain| format!("{:.1} %", gain * 100.0))),

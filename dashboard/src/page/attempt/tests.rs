@@ -3,7 +3,9 @@
 mod result;
 
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{AttemptOutcome, EarlierVersion};
 use nightshift_protocol::attempt_memory::{Candidate, Correction, Gain};
+use nightshift_protocol::measurement::CompilerMessage;
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::profile::{KernelTime, Times};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
@@ -299,6 +301,35 @@ fn attempts_that_failed_early_have_a_page_too() {
     }
 }
 
+#[test]
+fn versions_that_were_fixed_are_listed_with_the_reason_and_the_output_of_the_compiler() {
+    let sample = Sample::read();
+    let mut attempt = fourth(&sample);
+    let source = Look::of(&[("tab".to_owned(), "source".to_owned())]);
+    let shown = |attempt: &Attempt| html(&sample, attempt, &Material::default(), &source);
+    assert!(!spoken(&shown(&attempt)).contains("Earlier versions"));
+    let mut build = attempt.build.clone().unwrap_or_else(|| panic!("it was built"));
+    build.log = ArtifactHash::of(b"what nvcc said");
+    build.library = None;
+    build.messages = vec![CompilerMessage {
+        file: "candidate.cu".to_owned(),
+        line: 17,
+        column: 3,
+        severity: "error".to_owned(),
+        message: "identifier \"warp\" is undefined".to_owned(),
+    }];
+    let (earlier, outcome) = (ArtifactHash::of(b"earlier"), AttemptOutcome::CompileFailed);
+    let log = build.log.clone();
+    let version = EarlierVersion { source: earlier.clone(), outcome, findings: Vec::new(), build: Some(build) };
+    attempt.earlier_versions = vec![version];
+    let html = shown(&attempt);
+    let words = spoken(&html);
+    for said in ["Earlier versions", "compile failed", "line 17: identifier"] {
+        assert!(words.contains(said), "{said} in {words}");
+    }
+    assert!(html.contains(earlier.as_str()) && html.contains(log.as_str()), "both can be downloaded");
+}
+
 /// What somebody could write who wants to take over a page.
 const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\" onload=\"alert(1) \u{202e}evil\u{0}\u{1b}[31m&lt;";
 
@@ -313,6 +344,12 @@ fn hostile_texts_stay_texts_everywhere() {
         severity: Severity::Violation,
         message: HOSTILE.to_owned(),
         line: Some(2),
+    }];
+    attempt.earlier_versions = vec![EarlierVersion {
+        source: ArtifactHash::of(b"earlier"),
+        outcome: AttemptOutcome::NotCompliant,
+        findings: attempt.findings.clone(),
+        build: None,
     }];
     attempt.correction = Some(Correction {
         critical_issue: HOSTILE.to_owned(),
