@@ -317,6 +317,7 @@ fn attempt_lines(attempt: &Attempt, prepared: Option<&PreparedTask>, later: &[At
         present::answer(verdict.fast),
         verdict.custom_kernel_time_share.map_or_else(|| "unknown".to_owned(), |share| format!("{:.0}%", share * 100.0)),
     ));
+    lines.extend(present::change::fixed(attempt));
     if let Some(source) = &attempt.source {
         lines.push(format!("source: {source}"));
     }

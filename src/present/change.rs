@@ -1,4 +1,5 @@
-//! What an attempt was asked to change, what that brought beside what was expected, and what was said about it.
+//! What an attempt was asked to change, what that brought beside what was expected, which versions of it were fixed, and
+//! what was said about it.
 
 use nightshift_protocol::attempt::Attempt;
 
@@ -14,6 +15,17 @@ pub(crate) fn asked(attempt: &Attempt) -> Vec<String> {
     }
     lines.extend(gain(attempt));
     lines
+}
+
+/// The versions of its program that were fixed before, each with why it failed.
+pub(crate) fn fixed(attempt: &Attempt) -> Vec<String> {
+    let versions = (1..).zip(&attempt.earlier_versions);
+    versions
+        .map(|(number, version): (u32, _)| {
+            let why = version.reason().map_or_else(String::new, |why| format!(": {why}"));
+            format!("version {number}, fixed since: {}{why} ({})", version.outcome.as_str(), version.source)
+        })
+        .collect()
 }
 
 /// One line for each attempt whose change was timed.
