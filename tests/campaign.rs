@@ -66,7 +66,9 @@ fn every_route(wire: Wire) {
         "Still five points!".into(),
         rating(5).into(),
     ];
-    let told = run(wire, &["--max-attempts", "12"], [planner, coder, verifier, judge]);
+    // Each failure is to end its attempt.
+    let arguments = ["--max-attempts", "12", "--max-fix-turns", "0"];
+    let told = run(wire, &arguments, [planner, coder, verifier, judge]);
 
     let stages = told.stages();
     let repairs = ["repair_compile", "repair_runtime", "repair_correctness", "repair_compliance"];
@@ -156,6 +158,44 @@ fn every_route_is_taken_over_messages() {
 }
 
 #[test]
+fn what_fails_before_it_runs_is_fixed_within_its_attempt() {
+    let planner = vec![plan("Fewer passes.", &["fewer passes"]).into()];
+    let coder = vec![forbidden().into(), no_cpp().into(), right(4).into()];
+    let verifier = vec![honest("stop", "Nothing is left.")];
+    let told = run(Wire::Openai, &["--max-attempts", "3"], [planner, coder, verifier, vec![rating(4).into()]]);
+    assert_eq!((told.stages(), told.outcomes()), (vec!["draft"], vec!["correct_faster"]));
+    assert_eq!(told.stopped(), "verifier_stopped");
+    told.assert_best_is_verified();
+    told.assert_costs(&ROLES);
+
+    let versions = told.attempts()[0]["earlier_versions"].as_array().unwrap();
+    let outcomes: Vec<&str> = versions.iter().map(|version| version["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["not_compliant", "compile_failed"]);
+    let [_, compliance, compile] = &told.server.asked("codes")[..] else { panic!("three questions") };
+    assert!(compliance.contains("It breaks the rules"), "{compliance}");
+    assert!(compile.contains("It does not compile") && compile.contains("this is not C++"), "{compile}");
+
+    let out = told.data_dir.join("rows");
+    let args = ["export", "rollouts", "--test-share", "0", "--validation-share", "0", "--out"];
+    expect_exit(nightshift(&told.data_dir).args(args).arg(&out), 0);
+    let rows = |skill: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(out.join(format!("trl/{skill}/train.jsonl"))).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let told_by = |rows: &[Value]| -> Vec<(String, String, bool)> {
+        let text = |row: &Value, column: &str| row[column].as_str().unwrap().to_owned();
+        let told = |row: &Value| (text(row, "stage"), text(row, "outcome"), row["reward"].as_f64().unwrap() > 0.0);
+        rows.iter().map(told).collect()
+    };
+    let row = |stage: &str, outcome: &str, pays| (stage.to_owned(), outcome.to_owned(), pays);
+    assert_eq!(told_by(&rows("from_scratch")), [row("draft", "not_compliant", false)]);
+    let refinements = rows("refinement");
+    let expected = [("repair_compliance", "compile_failed", false), ("repair_compile", "correct_faster", true)];
+    assert_eq!(told_by(&refinements), expected.map(|(stage, outcome, pays)| row(stage, outcome, pays)));
+    assert!(refinements[1]["prompt"].to_string().contains("It does not compile"), "{:#}", refinements[1]["prompt"]);
+}
+
+#[test]
 fn forge_takes_turns_of_coder_and_judge() {
     let coder = vec![lying().into(), right(16).into(), Reply::Refusal, right(2).into()];
     let verifier = vec![
@@ -188,7 +228,7 @@ fn beam_writes_several_candidates_at_a_time() {
     let judge = vec![rating(3).into(), rating(4).into()];
     let told = run(
         Wire::Openai,
-        &["--strategy", "beam", "--candidates", "2", "--max-attempts", "4"],
+        &["--strategy", "beam", "--candidates", "2", "--max-attempts", "4", "--max-fix-turns", "0"],
         [planner, coder, verifier, judge],
     );
     assert_eq!(told.stages(), ["draft", "draft", "optimize", "optimize"]);
