@@ -9,6 +9,7 @@ mod campaign;
 mod change;
 mod creation;
 mod error;
+mod handover;
 mod kept;
 mod knowledge;
 mod read;
@@ -42,6 +43,7 @@ pub use self::change::{Change, Changed, ClaimRequest, DeviceLane, Report, Report
 pub use self::creation::{Creation, Once};
 pub use self::error::StoreError;
 use self::error::mismatch;
+pub use self::handover::{FinishedHandover, HandoverRecord, HandoverStore, NewHandover, ReturnedHandover};
 pub use self::kept::{ArtifactProgress, ModelCallRecord, TokenRecord};
 pub use self::knowledge::{
     BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, MAX_SEARCH_WORDS, NoteRecord, RetrievalRecord, ScoreRecord,
@@ -438,6 +440,11 @@ pub trait Store: Send + Sync {
 
     /// Open model calls that outside agents answer; none where a store keeps none.
     fn requests(&self) -> Option<&dyn RequestStore> {
+        None
+    }
+
+    /// Hand-overs of campaigns to other machines; none where a store knows none.
+    fn handovers(&self) -> Option<&dyn HandoverStore> {
         None
     }
 

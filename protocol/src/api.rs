@@ -8,6 +8,7 @@ mod campaign;
 mod campaign_query;
 mod campaign_results;
 mod control;
+mod handover;
 mod lease;
 mod live;
 mod request;
@@ -39,6 +40,9 @@ pub use self::campaign_results::{
 };
 pub use self::control::{
     Bulk, BulkAction, BulkDone, Control, ControlAction, Controlled, Prune, PruneDone, Retry, RunFilter, SetPriority,
+};
+pub use self::handover::{
+    BeginHandover, HandoverDetail, HandoverFile, HandoverFinished, HandoverState, MAX_HANDOVER_WAIT_S,
 };
 pub use self::lease::{
     Claim, Claimed, FreeDevice, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, Report, ReportReply, ReportResult,

@@ -79,8 +79,8 @@ impl ExitCode {
                 Self::Environment
             }
             (
-                "task" | "request" | "answer" | "campaign" | "archive" | "token" | "signal" | "note" | "tag" | "pin"
-                | "view" | "share" | "webhook" | "results" | "attempt",
+                "task" | "request" | "answer" | "campaign" | "archive" | "handover" | "token" | "signal" | "note"
+                | "tag" | "pin" | "view" | "share" | "webhook" | "results" | "attempt",
                 _,
             )
             | ("run", "over") => Self::InvalidInput,

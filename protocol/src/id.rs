@@ -133,6 +133,10 @@ id_type!(
     /// An open model call that an outside agent may answer.
     RequestId, "req_", "a request"
 );
+id_type!(
+    /// A hand-over of a campaign to a machine without a network.
+    HandoverId, "hnd_", "a hand-over"
+);
 
 #[cfg(test)]
 mod tests {

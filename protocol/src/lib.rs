@@ -19,6 +19,7 @@ pub mod device_peaks;
 pub mod error;
 pub mod evidence;
 pub mod gpu_text;
+pub mod handover;
 pub mod id;
 pub mod judgement;
 pub mod last_words;

@@ -123,6 +123,11 @@ async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreErr
             app.fences.is_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
             Ok(None)
         }
+        Ownership::HandedOver => {
+            tracing::debug!(run.id = %run, "a run is handed over to another machine: it is left alone");
+            app.fences.is_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
+            Ok(None)
+        }
         Ownership::Over => Ok(None),
     }
 }

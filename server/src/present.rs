@@ -38,6 +38,7 @@ pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummar
         best_speedup_over_fastest: None,
         geometric_mean: None,
         geometric_mean_over_fastest: None,
+        handover: None,
         targets: Vec::new(),
     })
 }

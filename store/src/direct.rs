@@ -13,6 +13,7 @@ pub(crate) mod control;
 pub(crate) mod creation;
 pub(crate) mod event;
 pub(crate) mod gauge;
+pub(crate) mod handover;
 pub(crate) mod idempotency;
 pub(crate) mod ids;
 pub(crate) mod lease;

@@ -10,9 +10,9 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
-    ExpiredLease, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership,
-    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink, RunRecord,
-    ServerRecord, StepRecord, Store, StoreError, StoreGauges, TryEnd, WorkerRecord,
+    ExpiredLease, HandoverStore, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once,
+    OwnerFence, Ownership, PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink,
+    RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -162,6 +162,10 @@ macro_rules! hand_through {
 
             fn requests(&self) -> Option<&dyn RequestStore> {
                 self.inner.requests()
+            }
+
+            fn handovers(&self) -> Option<&dyn HandoverStore> {
+                self.inner.handovers()
             }
 
             fn knowledge(&self) -> Option<&dyn KnowledgeStore> {

@@ -44,6 +44,7 @@ mod attempt;
 mod port;
 mod port_artifacts;
 mod port_attempts;
+mod port_handover;
 mod port_knowledge;
 mod port_request;
 mod port_session;

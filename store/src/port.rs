@@ -7,9 +7,9 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
-    ExpiredLease, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership,
-    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink, RunRecord,
-    ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore,
+    ExpiredLease, HandoverStore, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once,
+    OwnerFence, Ownership, PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink,
+    RunRecord, ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore,
     WebhookStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
@@ -477,6 +477,10 @@ impl Store for SqlStore {
     }
 
     fn requests(&self) -> Option<&dyn RequestStore> {
+        Some(self)
+    }
+
+    fn handovers(&self) -> Option<&dyn HandoverStore> {
         Some(self)
     }
 

@@ -231,6 +231,7 @@ mod tests {
             best_speedup_over_fastest: Some(1.25),
             geometric_mean: Some(2.0),
             geometric_mean_over_fastest: Some(1.125),
+            handover: None,
             targets: Vec::new(),
         };
         let found = CampaignPage { items: vec![campaign], next: None, total: 1, by_status: Vec::new(), any_status: 1 };

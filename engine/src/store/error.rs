@@ -78,6 +78,7 @@ impl StoreError {
             Self::NotFound { noun: "webhook", .. } => "webhook.not_found",
             Self::NotFound { noun: "delivery", .. } => "delivery.not_found",
             Self::NotFound { noun: "request", .. } => "request.not_found",
+            Self::NotFound { noun: "handover", .. } => "handover.not_found",
             Self::NotFound { noun: "note", .. } => "note.not_found",
             Self::NotFound { noun: "view", .. } => "view.not_found",
             Self::NotFound { noun: "share", .. } => "share.not_found",

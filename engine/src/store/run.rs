@@ -134,6 +134,8 @@ pub enum Ownership {
         /// The format of its state.
         state_format: u32,
     },
+    /// Its campaign is handed over to another machine: no server here decides for it.
+    HandedOver,
     /// The run is over.
     Over,
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::handover::HandoverDetail;
 use super::run::{RunCounts, RunSummary};
 use crate::budget::{BudgetCaps, BudgetLine};
 use crate::campaign::CampaignSpec;
@@ -76,6 +77,9 @@ pub struct CampaignSummary {
     /// The same over the fastest baselines of their tasks, where those are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometric_mean_over_fastest: Option<f64>,
+    /// The hand-over that has it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<HandoverDetail>,
     /// Hardware targets of its runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<Target>,

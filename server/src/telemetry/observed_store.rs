@@ -8,9 +8,9 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
-    ExpiredLease, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership,
-    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink, RunRecord,
-    ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore,
+    ExpiredLease, HandoverStore, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once,
+    OwnerFence, Ownership, PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink,
+    RunRecord, ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore,
     WebhookStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
@@ -126,6 +126,10 @@ impl Store for ObservedStore {
 
     fn requests(&self) -> Option<&dyn RequestStore> {
         self.inner.requests()
+    }
+
+    fn handovers(&self) -> Option<&dyn HandoverStore> {
+        self.inner.handovers()
     }
 
     fn watch(&self) -> Option<&dyn WatchStore> {

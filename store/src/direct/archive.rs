@@ -24,7 +24,7 @@ use crate::transaction::Transaction;
 use crate::value::values;
 
 /// Rows that are stored with one statement.
-const ROWS_PER_STATEMENT: usize = 500;
+pub(super) const ROWS_PER_STATEMENT: usize = 500;
 /// Rows that are exported at a time.
 const ROWS_AT_ONCE: usize = 500;
 /// Bytes of rows from which on no further one is exported at the same time.
@@ -108,10 +108,7 @@ async fn insert(transaction: &mut Transaction<'_>, table: &Table, rows: &[&Value
         ids = transaction.memory.step_ids(transaction.connection, rows.len()).await?;
     }
     for (index, row) in rows.iter().enumerate() {
-        let mut list: Vec<Value> = Vec::with_capacity(table.columns.len() + 1);
-        for (name, kind) in table.columns {
-            list.push(checked(table.name, row, name, *kind)?);
-        }
+        let mut list = columns_of(table, row)?;
         if let Some(id) = ids.get(index) {
             list.push(Value::from(*id));
         }
@@ -122,6 +119,18 @@ async fn insert(transaction: &mut Transaction<'_>, table: &Table, rows: &[&Value
         return Ok(());
     }
     Err(unusable(&format!("rows of `{}` name something that is not in it", table.name)))
+}
+
+/// The columns of an archived row, in their order.
+pub(super) fn columns_of(table: &Table, row: &Value) -> Result<Vec<Value>, Failure> {
+    table.columns.iter().map(|(name, kind)| checked(table.name, row, name, *kind)).collect()
+}
+
+/// The table of that name.
+pub(super) fn table_of(name: &str) -> Result<&'static Table, Failure> {
+    tables()
+        .find(|table| table.name == name)
+        .ok_or_else(|| Failure::unreadable("an archive", &format!("no table {name}")))
 }
 
 /// A row as it is archived.
@@ -141,7 +150,7 @@ fn object(table: &Table, row: &Row) -> Result<Value, Failure> {
 }
 
 /// The row without what only the present is made of.
-fn at_rest(mut row: Value) -> Value {
+pub(super) fn at_rest(mut row: Value) -> Value {
     let status = match (row["table"].as_str(), row["status"].as_str()) {
         (Some("run"), Some("running" | "cancelling")) => Some("paused"),
         (Some("step"), Some("leased")) => Some("scheduled"),

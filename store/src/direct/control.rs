@@ -5,7 +5,7 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{IllegalTransition, RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::time::TimestampMs;
 
-use super::{request, run};
+use super::{handover, request, run};
 use crate::admit;
 use crate::batch::cancel_open;
 use crate::batch::event_text::EventText;
@@ -32,11 +32,24 @@ pub(crate) async fn control(
 ) -> Result<RunStatus, Failure> {
     let wanted = Wanted { runs: vec![run.as_str().to_owned()], open_steps: true, ..Wanted::default() };
     let mut held = Held::load(transaction, wanted).await?;
-    let set = &mut held.set;
-    let run_id = held_run(set, run)?;
+    let run_id = held_run(&held.set, run)?;
+    handover::refuse_to_move(transaction.connection, run_id).await?;
     if transition == RunTransition::Resume {
         request::renew(transaction.connection, run_id, at).await?;
     }
+    let status = apply(&mut held.set, run_id, transition, by, at)?;
+    held.write(transaction, at).await?;
+    Ok(status)
+}
+
+/// Pauses, resumes or cancels a run in hand, with its open steps; its new status.
+pub(crate) fn apply(
+    set: &mut WorkingSet,
+    run_id: i64,
+    transition: RunTransition,
+    by: Option<&str>,
+    at: TimestampMs,
+) -> Result<RunStatus, Failure> {
     let before = set.run(run_id)?.status;
     let by = by.map(|by| json::clean(by).into_owned());
     let event = match transition {
@@ -59,7 +72,6 @@ pub(crate) async fn control(
         // Workers stop the leased ones first.
         _ => drop(cancel_open(set, run_id, |status| status == StepStatus::Scheduled, at)?),
     }
-    held.write(transaction, at).await?;
     Ok(status)
 }
 
@@ -74,6 +86,7 @@ pub(crate) async fn retry(
 ) -> Result<Vec<String>, Failure> {
     let connection = &mut *transaction.connection;
     let failed = run::head(connection, run).await?;
+    handover::refuse_to_move(connection, failed.id).await?;
     let status = failed.status.next(RunTransition::Retry)?;
     let key = key.map(json::clean);
     if let Some(key) = &key {

@@ -14,13 +14,15 @@ use crate::transaction::Transaction;
 use crate::value::values;
 
 /// Runs that a server may have: its own, those without an owner, and those of servers that are not alive; none whose
-/// state has a format that it does not know.
+/// state has a format that it does not know, and none that is handed over to another machine.
 macro_rules! may_have {
     ($wanted:literal, $end:literal) => {
         concat!(
             "SELECT r.id, r.public_id, r.owner_id, r.owner_epoch FROM run r WHERE ",
             $wanted,
-            " AND r.state_format <= (SELECT s.state_format FROM server s WHERE s.id = $1) \
+            " AND NOT EXISTS (SELECT 1 FROM handover h WHERE h.campaign_id = r.campaign_id \
+                             AND h.state IN ('leaving', 'out')) \
+              AND r.state_format <= (SELECT s.state_format FROM server s WHERE s.id = $1) \
               AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
                (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2)) ORDER BY r.id LIMIT $3",
             $end
@@ -100,10 +102,15 @@ pub(crate) async fn acquire_run(
             return Ok(Ownership::Other(public_id(other.str(0)?, "a server's id")?));
         }
     }
+    let sql = "SELECT 1 FROM handover h JOIN run r ON r.campaign_id = h.campaign_id \
+               WHERE r.id = $1 AND h.state IN ('leaving', 'out')";
+    let is_new = owner != Some(server_id);
+    if is_new && connection.fetch_optional(sql, values![row.i64(0)?]).await?.is_some() {
+        return Ok(Ownership::HandedOver);
+    }
     if row.i64(5)? > reads {
         return Ok(Ownership::TooNew { state_format: u32::try_from(row.i64(5)?).unwrap_or(u32::MAX) });
     }
-    let is_new = owner != Some(server_id);
     if is_new {
         take(connection, vec![row.i64(0)?], server_id).await?;
     }

@@ -40,7 +40,8 @@ const OF_A_RUN: [&str; 15] = [
 ];
 
 /// What belongs to a campaign without runs, before the campaign.
-const OF_A_CAMPAIGN: [&str; 7] = [
+const OF_A_CAMPAIGN: [&str; 8] = [
+    "DELETE FROM handover WHERE campaign_id = $1",
     "DELETE FROM budget WHERE campaign_id = $1",
     "DELETE FROM campaign_clock WHERE campaign_id = $1",
     "DELETE FROM remark WHERE campaign_id = $1",

@@ -6,6 +6,7 @@ use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 
 use super::control::held_run;
+use super::handover;
 use super::idempotency::Key;
 use crate::batch::event_text::EventText;
 use crate::batch::held::{Held, Wanted};
@@ -28,6 +29,7 @@ pub(crate) async fn signal(
     let wanted = Wanted { runs: vec![run.as_str().to_owned()], ..Wanted::default() };
     let mut held = Held::load(transaction, wanted).await?;
     let run_id = held_run(&held.set, run)?;
+    handover::refuse_to_move(transaction.connection, run_id).await?;
     if let Some((key, digest)) = idempotency {
         let key = Key::new("signal", key, digest);
         let known = key.find(transaction.connection).await?.is_some();

@@ -18,6 +18,7 @@ mod differential;
 mod driving;
 mod fairness;
 mod fleet;
+mod handovers;
 mod knowledge;
 mod leases;
 mod opening_postgres;

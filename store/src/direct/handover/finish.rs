@@ -1,0 +1,171 @@
+//! Results that come back: taken in once, as a whole or not at all.
+
+use std::collections::{BTreeMap, HashMap};
+
+use nightshift_engine::store::{FinishedHandover, HandoverRecord, Notice, ReturnedHandover};
+use nightshift_protocol::api::HandoverState;
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::run::RunStatus;
+use serde_json::Value;
+
+use super::{load, merge, resume, unfinished_runs};
+use crate::connection::Connection;
+use crate::direct::run::status_of;
+use crate::direct::{archive, campaign, public_id};
+use crate::failure::Failure;
+use crate::json;
+use crate::transaction::Transaction;
+use crate::value::values;
+
+/// A run as it stands here.
+struct Here {
+    id: RunId,
+    status: RunStatus,
+    last_seq: i64,
+}
+
+pub(crate) async fn finish(
+    transaction: &mut Transaction<'_>,
+    returned: &ReturnedHandover,
+) -> Result<FinishedHandover, Failure> {
+    let campaign = load(transaction.connection, &returned.id).await?.campaign;
+    let campaign_id = campaign::key_of(transaction.connection, campaign.as_str()).await?;
+    // Locks the runs: another call with the same file waits here.
+    drop(unfinished_runs(transaction, campaign_id).await?);
+    let handover = load(transaction.connection, &returned.id).await?;
+    if handover.digest.as_deref() == Some(returned.digest.as_str()) {
+        let runs = runs_here(transaction.connection, campaign_id).await?;
+        let runs = runs.into_values().map(|run| (run.id, run.status)).collect();
+        return Ok(FinishedHandover { handover, repeated: true, runs });
+    }
+    refuse_unless_out(&handover)?;
+    let rows: Vec<Value> = returned.rows.iter().cloned().map(archive::at_rest).collect();
+    if rows.iter().any(|row| row["table"] == "campaign" && row["public_id"] != campaign.as_str()) {
+        return Err(diverged(&handover, "it holds another campaign"));
+    }
+    let here = runs_here(transaction.connection, campaign_id).await?;
+    examine(&handover, &rows, &here)?;
+    let is_new = |row: &Value| match (row["run"].as_str().and_then(|run| here.get(run)), row["seq"].as_i64()) {
+        (Some(run), Some(seq)) => seq > run.last_seq,
+        _ => false,
+    };
+    let known: Vec<&Value> = rows.iter().filter(|row| row["table"] == "event" && !is_new(row)).collect();
+    if !merge::are_stored(transaction.connection, &known).await? {
+        return Err(diverged(&handover, "an event of it differs from the one that is stored here"));
+    }
+    merge::merge(transaction, &rows, &is_new).await?;
+    add_usage(transaction.connection, campaign_id, &handover, &rows).await?;
+    let held = unfinished_runs(transaction, campaign_id).await?;
+    resume(transaction, held, &handover.runs, &returned.by, returned.at).await?;
+    let sql = "UPDATE handover SET state = 'finished', digest = $2, ended_at_ms = $3 WHERE public_id = $1";
+    transaction.connection.execute(sql, values![returned.id.as_str(), returned.digest.as_str(), returned.at.0]).await?;
+    let runs = runs_here(transaction.connection, campaign_id).await?;
+    for run in runs.values() {
+        transaction.notice(Notice::RunChanged(run.id.clone()));
+    }
+    tracing::info!(campaign.id = %campaign, handover.id = %returned.id, "the results of a hand-over were taken in");
+    Ok(FinishedHandover {
+        handover: HandoverRecord {
+            state: HandoverState::Finished,
+            digest: Some(returned.digest.clone()),
+            ended_at: Some(returned.at),
+            ..handover
+        },
+        repeated: false,
+        runs: runs.into_values().map(|run| (run.id, run.status)).collect(),
+    })
+}
+
+fn refuse_unless_out(handover: &HandoverRecord) -> Result<(), Failure> {
+    let id = &handover.id;
+    let (code, why) = match handover.state {
+        HandoverState::Out => return Ok(()),
+        HandoverState::Leaving => ("handover.not_out", format!("{id} was not checked out: its file was never whole")),
+        HandoverState::Cancelled => (
+            "handover.cancelled",
+            format!(
+                "{id} was cancelled: the campaign went on here, and results of that hand-over are not taken any more"
+            ),
+        ),
+        HandoverState::Finished => (
+            "handover.finished",
+            format!("another file of {id} was brought back before: the first one counts. Hand the campaign over again"),
+        ),
+    };
+    Err(Failure::refused(code, format!("{why}. Nothing was changed")))
+}
+
+fn diverged(handover: &HandoverRecord, why: &str) -> Failure {
+    let message = format!(
+        "the results do not continue {} as it was handed over: {why}. Nothing was changed; take the campaign back with \
+         `nightshift handover cancel {}`",
+        handover.campaign,
+        handover.campaign.short()
+    );
+    Failure::refused("handover.diverged", message)
+}
+
+/// The runs of the campaign by public id.
+async fn runs_here(connection: &mut Connection, campaign_id: i64) -> Result<BTreeMap<String, Here>, Failure> {
+    let sql = "SELECT public_id, status, last_seq FROM run WHERE campaign_id = $1 ORDER BY id";
+    let rows = connection.fetch_all(sql, values![campaign_id]).await?;
+    rows.iter()
+        .map(|row| {
+            let id = public_id(row.str(0)?, "a run's id")?;
+            Ok((row.text(0)?, Here { id, status: status_of(row.str(1)?)?, last_seq: row.i64(2)? }))
+        })
+        .collect()
+}
+
+/// Refuses rows of other runs, and logs that do not go on where those of this store end.
+fn examine(handover: &HandoverRecord, rows: &[Value], here: &BTreeMap<String, Here>) -> Result<(), Failure> {
+    let mut ends: HashMap<&str, i64> = HashMap::new();
+    let mut new: HashMap<&str, Vec<i64>> = HashMap::new();
+    for row in rows {
+        let run = if row["table"] == "run" { &row["public_id"] } else { &row["run"] };
+        let Some(run) = run.as_str() else { continue };
+        let Some(known) = here.get(run) else {
+            return Err(diverged(handover, &format!("{run} does not belong to it")));
+        };
+        match row["table"].as_str() {
+            Some("run") => drop(ends.insert(run, row["last_seq"].as_i64().unwrap_or_default())),
+            Some("event") => {
+                let seq = row["seq"].as_i64().unwrap_or_default();
+                if seq > known.last_seq {
+                    new.entry(run).or_default().push(seq);
+                }
+            }
+            _ => {}
+        }
+    }
+    for (run, known) in here {
+        let end = ends.get(run.as_str()).copied().unwrap_or(known.last_seq);
+        let mut events = new.remove(run.as_str()).unwrap_or_default();
+        events.sort_unstable();
+        if !events.into_iter().eq(known.last_seq + 1..=end) || end < known.last_seq {
+            return Err(diverged(handover, &format!("the log of {run} has another length")));
+        }
+    }
+    Ok(())
+}
+
+/// Adds what was used up elsewhere to what was used up here, where a late answer of a model may have been paid meanwhile.
+async fn add_usage(
+    connection: &mut Connection,
+    campaign_id: i64,
+    handover: &HandoverRecord,
+    rows: &[Value],
+) -> Result<(), Failure> {
+    let sql = "SELECT used FROM handover WHERE public_id = $1";
+    let row = connection.fetch_one(sql, values![handover.id.as_str()]).await?;
+    let before: Vec<(String, i64)> = json::read(row.opt_str(0)?.unwrap_or("[]"))
+        .map_err(|error| Failure::unreadable("what a campaign had used up", &error))?;
+    let before: HashMap<String, i64> = before.into_iter().collect();
+    for row in rows.iter().filter(|row| row["table"] == "budget") {
+        let (Some(resource), Some(used)) = (row["resource"].as_str(), row["used"].as_i64()) else { continue };
+        let more = used.saturating_sub(before.get(resource).copied().unwrap_or_default());
+        let sql = "UPDATE budget SET used = used + $3 WHERE campaign_id = $1 AND resource = $2";
+        connection.execute(sql, values![campaign_id, resource, more.max(0)]).await?;
+    }
+    Ok(())
+}
