@@ -12,6 +12,7 @@ mod campaigns;
 mod download;
 mod error;
 mod exports;
+mod handovers;
 mod live;
 mod operations;
 mod requests;

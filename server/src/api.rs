@@ -12,6 +12,7 @@ mod create_campaign;
 mod devices;
 mod examine_limits;
 mod examine_models;
+mod handovers;
 mod health;
 mod idempotency;
 mod ids;
@@ -154,7 +155,15 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .merge(Router::new().route("/requests/next", post(requests::next)).route_layer(operates.clone()))
         .route_layer(from_fn(within_long_poll_timeout));
     let archives = Router::new()
-        .merge(Router::new().route("/campaigns/{id}/archive", get(archive::export)).route_layer(operates))
+        .merge(
+            Router::new()
+                .route("/campaigns/{id}/archive", get(archive::export))
+                // Steps in flight are waited for.
+                .route("/campaigns/{id}/handover", post(handovers::begin))
+                .route("/campaigns/{id}/handover/file", post(handovers::file))
+                .route("/handovers/finish", post(handovers::finish))
+                .route_layer(operates),
+        )
         .merge(Router::new().route("/import", post(archive::import)).route_layer(administers))
         .route_layer(from_fn(within_archive_timeout));
     let api = quick
@@ -186,6 +195,7 @@ fn operator_routes() -> Router<Arc<App>> {
         .route("/campaigns", post(create_campaign::create))
         .route("/campaigns/{id}/control", post(campaigns::control))
         .route("/campaigns/{id}/priority", post(campaigns::prioritize))
+        .route("/campaigns/{id}/handover/cancel", post(handovers::cancel))
         .route("/runs/{id}/control", post(run_control::control))
         .route("/runs/{id}/retry", post(run_control::retry))
         .route("/runs/{id}/scores", post(scores::recompute))

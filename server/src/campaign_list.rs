@@ -173,8 +173,16 @@ impl App {
         Ok(found)
     }
 
-    /// Adds what campaigns have come to.
+    /// Adds what campaigns have come to, and which of them are handed over.
     pub(crate) async fn add_sums(&self, campaigns: &mut [CampaignSummary]) -> Result<(), ApiFailure> {
+        if let Some(handovers) = self.store.handovers() {
+            for handover in handovers.open_handovers(None).await? {
+                let of_it = campaigns.iter_mut().find(|campaign| campaign.id == handover.campaign);
+                if let Some(campaign) = of_it {
+                    campaign.handover = Some(handover.detail());
+                }
+            }
+        }
         let ids: Vec<CampaignId> = campaigns.iter().map(|campaign| campaign.id.clone()).collect();
         let mut sums = self.sums(&ids).await?;
         for campaign in campaigns.iter_mut() {

@@ -10,7 +10,9 @@ mod usage;
 use axum::response::Response;
 use futures::future::{join, try_join3};
 use leptos::prelude::*;
-use nightshift_protocol::api::{CampaignDetail, CampaignResults, RequestView, RunSummary, precision_policies};
+use nightshift_protocol::api::{
+    CampaignDetail, CampaignResults, HandoverDetail, RequestView, RunSummary, precision_policies,
+};
 use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
@@ -94,6 +96,7 @@ fn page(
                 " · strategy "{detail.spec.strategy.clone()}" · replies "
                 {model_label(&summary.model, summary.scripted)}
             </p>
+            {handed_over(summary.handover.as_ref())}
             {on_page_only(actions::of_campaign(who, summary).into_any())}
             {awaiting(&detail.runs)}
             {requests::section(asked).map(on_page_only)}
@@ -112,6 +115,19 @@ fn page(
     .list()
     .crumb("Campaigns", "/")
     .live(live)
+}
+
+/// Says that the campaign is in another place, and nothing of it goes on here.
+fn handed_over(handover: Option<&HandoverDetail>) -> Option<impl IntoView + use<>> {
+    let handover = handover?;
+    let by = handover.by.clone();
+    let finish = "nightshift handover finish FILE";
+    Some(view! {
+        <p class="notice">
+            <strong>"Handed over"</strong>" to another machine by "{by}" "{when(handover.created_at)}
+            ". It goes on here after "<code>{finish}</code>"."
+        </p>
+    })
 }
 
 /// Runs that wait for an approval come first: they do nothing before it.

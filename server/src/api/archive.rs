@@ -2,6 +2,7 @@
 //!
 //! The export holds some rows and one artifact in memory; the import holds the rows and one artifact.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +17,10 @@ use futures::stream;
 use nightshift_engine::store::{CampaignArchive, StoreError};
 use nightshift_protocol::api::CampaignCreated;
 use nightshift_protocol::archive::{
-    ARCHIVE_FORMAT, ARCHIVE_MEDIA_TYPE, ARCHIVE_VERSION, ArchiveError, ArchiveLine, Manifest,
+    ARCHIVE_FORMAT, ARCHIVE_MEDIA_TYPE, ARCHIVE_VERSION, ArchiveError, ArchiveLine, ArchiveReader, Manifest,
 };
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::handover::HandoverError;
 use nightshift_protocol::id::CampaignId;
 use tokio::sync::mpsc;
 use zstd::stream::write::Encoder;
@@ -51,10 +53,24 @@ pub(crate) async fn export(
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
 ) -> Result<Response, ApiFailure> {
+    let (spooled, manifest) = collect(&app, &id, &BTreeSet::new()).await?;
+    let first = ArchiveLine::Manifest(manifest.clone()).to_text().map_err(|error| refused(&error.into()))?;
+    tracing::info!(campaign.id = %id, by = actor.name(), "a campaign is exported");
+    Ok(answer(app, spooled, first, manifest.digest, &format!("{id}.nightshift.zst")))
+}
+
+/// Keeps the rows of a campaign as they are at this moment; the artifacts that they name are read when they are sent,
+/// except those that are left out.
+pub(crate) async fn collect(
+    app: &App,
+    id: &CampaignId,
+    left_out: &BTreeSet<ArtifactHash>,
+) -> Result<(Spooled, Manifest), ApiFailure> {
     let spool = Arc::new(Spool::new(LEVEL).map_err(|error| unkept(&error))?);
-    app.store.export_rows(&id, spool.clone()).await?;
+    app.store.export_rows(id, spool.clone()).await?;
     let mut spooled = spool.finish().await.map_err(|error| unkept(&error))?;
-    spooled.artifacts = stored(&app, spooled.artifacts).await?;
+    spooled.artifacts.retain(|hash| !left_out.contains(hash));
+    spooled.artifacts = stored(app, spooled.artifacts).await?;
     for hash in &spooled.artifacts {
         spooled.digest.artifact(hash);
     }
@@ -67,10 +83,14 @@ pub(crate) async fn export(
         artifacts: u64::try_from(spooled.artifacts.len()).unwrap_or(u64::MAX),
         digest: spooled.digest.text(),
     };
-    tracing::info!(campaign.id = %id, by = actor.name(), "a campaign is exported");
+    Ok((spooled, manifest))
+}
+
+/// Sends the first lines, the rows, the artifacts and the last line as they are compressed.
+pub(crate) fn answer(app: Arc<App>, spooled: Spooled, first: String, digest: String, name: &str) -> Response {
     let (chunks, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(MAX_CHUNKS);
     tokio::spawn(async move {
-        if let Err(error) = write(&app, spooled, manifest, &chunks).await {
+        if let Err(error) = write(&app, spooled, first, digest, &chunks).await {
             tracing::warn!(error = %error, "an archive was cut: who reads it notices the missing end");
             // Nobody may read any more.
             let _ = chunks.try_send(Err(std::io::Error::other(error)));
@@ -80,10 +100,10 @@ pub(crate) async fn export(
         stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|chunk| (chunk, receiver)) });
     let mut response = Body::from_stream(stream).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(ARCHIVE_MEDIA_TYPE));
-    if let Ok(name) = HeaderValue::from_str(&format!("attachment; filename=\"{id}.nightshift.zst\"")) {
+    if let Ok(name) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
         response.headers_mut().insert(CONTENT_DISPOSITION, name);
     }
-    Ok(response)
+    response
 }
 
 /// Those that are in the store. A row can name others: one that a worker reported and never sent, or a hash of something
@@ -116,10 +136,15 @@ enum WriteError {
 
 type Chunks = mpsc::Sender<Result<Bytes, std::io::Error>>;
 
-/// Three frames of zstd, which readers take for one: the first line, the rows as they were kept, and the rest.
-async fn write(app: &App, mut spooled: Spooled, manifest: Manifest, chunks: &Chunks) -> Result<(), WriteError> {
-    let digest = manifest.digest.clone();
-    let first = Packer::new()?.lines(vec![ArchiveLine::Manifest(manifest)], chunks).await?;
+/// Three frames of zstd, which readers take for one: the first lines, the rows as they were kept, and the rest.
+async fn write(
+    app: &App,
+    mut spooled: Spooled,
+    first: String,
+    digest: String,
+    chunks: &Chunks,
+) -> Result<(), WriteError> {
+    let first = Packer::new()?.text(move || Ok(first), chunks).await?;
     send(first.finish().await?, chunks).await?;
     loop {
         let (rest, part) = spooled.part(PART_BYTES).await?;
@@ -132,9 +157,9 @@ async fn write(app: &App, mut spooled: Spooled, manifest: Manifest, chunks: &Chu
     let mut packer = Packer::new()?;
     for hash in spooled.artifacts {
         let bytes = app.store.get_artifact(&hash).await?;
-        packer = packer.lines(vec![ArchiveLine::artifact(hash, &bytes)], chunks).await?;
+        packer = packer.text(move || ArchiveLine::artifact(hash, &bytes).to_text(), chunks).await?;
     }
-    packer = packer.lines(vec![ArchiveLine::End { digest }], chunks).await?;
+    packer = packer.text(|| ArchiveLine::End { digest }.to_text(), chunks).await?;
     send(packer.finish().await?, chunks).await
 }
 
@@ -152,11 +177,13 @@ impl Packer {
         Ok(tokio::task::spawn_blocking(move || self.encoder.finish()).await.map_err(|_| WriteError::Gone)??)
     }
 
-    async fn lines(mut self, lines: Vec<ArchiveLine>, chunks: &Chunks) -> Result<Self, WriteError> {
+    async fn text(
+        mut self,
+        text: impl FnOnce() -> Result<String, ArchiveError> + Send + 'static,
+        chunks: &Chunks,
+    ) -> Result<Self, WriteError> {
         let packing = tokio::task::spawn_blocking(move || {
-            for line in lines {
-                self.encoder.write_all(line.to_text()?.as_bytes())?;
-            }
+            self.encoder.write_all(text()?.as_bytes())?;
             Ok::<_, WriteError>(self)
         });
         let mut packer = packing.await.map_err(|_| WriteError::Gone)??;
@@ -181,11 +208,7 @@ pub(crate) async fn import(
     actor: Actor,
     body: Body,
 ) -> Result<(StatusCode, Json<CampaignCreated>), ApiFailure> {
-    let unpacked = Unpacker::new(&app, MAX_ARCHIVE_BYTES).unpack(body).await.map_err(|error| match error {
-        UnpackError::Archive(error) => refused(&error),
-        UnpackError::Store(error) => error.into(),
-        UnpackError::Incomplete => ApiFailure::bad("request.incomplete", "the body did not arrive as a whole"),
-    })?;
+    let unpacked = Unpacker::<ArchiveReader>::new(&app, MAX_ARCHIVE_BYTES).unpack(body).await.map_err(not_unpacked)?;
     let archive = CampaignArchive { rows: unpacked.rows, artifacts: unpacked.artifacts };
     let result = app.store.import_campaign(archive, app.clock.now()).await;
     app.trouble.note_error(&result);
@@ -200,9 +223,19 @@ fn unkept(error: &SpoolError) -> ApiFailure {
     ApiFailure::new(StatusCode::INSUFFICIENT_STORAGE, "archive.not_kept", error.to_string())
 }
 
-fn refused(error: &ArchiveError) -> ApiFailure {
+/// Why the file of a call was not taken.
+pub(crate) fn not_unpacked(error: UnpackError) -> ApiFailure {
+    match error {
+        UnpackError::File(error) => refused(&error),
+        UnpackError::Store(error) => error.into(),
+        UnpackError::Incomplete => ApiFailure::bad("request.incomplete", "the body did not arrive as a whole"),
+    }
+}
+
+/// Why a file is not taken.
+pub(crate) fn refused(error: &HandoverError) -> ApiFailure {
     let status = match error {
-        ArchiveError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        HandoverError::Archive(ArchiveError::TooLarge(_)) => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     };
     ApiFailure::new(status, error.code(), error.to_string())

@@ -6,6 +6,7 @@
 mod attempts;
 mod call;
 mod campaigns;
+mod handovers;
 mod operations;
 mod requests;
 mod runs;
@@ -40,6 +41,7 @@ const ABOUT: &str = "Everything that the command line, the workers and the pages
 /// Every call, by area.
 fn calls(schemas: &mut Schemas) -> Vec<Call> {
     let mut calls = campaigns::calls(schemas);
+    calls.extend(handovers::calls(schemas));
     calls.extend(runs::calls(schemas));
     calls.extend(attempts::calls(schemas));
     calls.extend(tables::calls());

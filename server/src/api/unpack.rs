@@ -4,6 +4,7 @@ use axum::body::Body;
 use futures::StreamExt;
 use nightshift_engine::store::StoreError;
 use nightshift_protocol::archive::{ArchiveError, ArchiveReader, MAX_ARCHIVE_LINE_BYTES, Unpacked, UnpackedArtifact};
+use nightshift_protocol::handover::{HandoverError, HandoverReader, UnpackedHandover};
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::app::App;
@@ -16,9 +17,9 @@ const LARGE_LINE_BYTES: usize = 1024 * 1024;
 /// Why an archive was not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnpackError {
-    /// The archive is not good.
+    /// The file is not good.
     #[error(transparent)]
-    Archive(#[from] ArchiveError),
+    File(#[from] HandoverError),
     /// An artifact could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -27,22 +28,64 @@ pub(crate) enum UnpackError {
     Incomplete,
 }
 
-/// Takes an archive apart.
-pub(crate) struct Unpacker<'a> {
+impl From<ArchiveError> for UnpackError {
+    fn from(error: ArchiveError) -> Self {
+        Self::File(error.into())
+    }
+}
+
+/// What reads a file line by line: an archive, or a file of a hand-over.
+pub(crate) trait Lines: Default + Send + 'static {
+    /// What a whole file holds.
+    type Content;
+
+    /// Takes the next line; gives its artifact.
+    fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError>;
+
+    /// What was read, if the file was whole.
+    fn finish(self) -> Result<Self::Content, HandoverError>;
+}
+
+impl Lines for ArchiveReader {
+    type Content = Unpacked;
+
+    fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError> {
+        Ok(Self::accept(self, line)?)
+    }
+
+    fn finish(self) -> Result<Unpacked, HandoverError> {
+        Ok(Self::finish(self)?)
+    }
+}
+
+impl Lines for HandoverReader {
+    type Content = UnpackedHandover;
+
+    fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError> {
+        Self::accept(self, line)
+    }
+
+    fn finish(self) -> Result<UnpackedHandover, HandoverError> {
+        Self::finish(self)
+    }
+}
+
+/// Takes a file apart.
+pub(crate) struct Unpacker<'a, R> {
     app: &'a App,
     max_bytes: u64,
-    reader: ArchiveReader,
+    reader: R,
     line: Vec<u8>,
 }
 
-impl<'a> Unpacker<'a> {
-    /// For an archive of at most `max_bytes`, as sent.
+impl<'a, R: Lines> Unpacker<'a, R> {
+    /// For a file of at most `max_bytes`, as sent.
     pub(crate) fn new(app: &'a App, max_bytes: u64) -> Self {
-        Self { app, max_bytes, reader: ArchiveReader::default(), line: Vec::new() }
+        Self { app, max_bytes, reader: R::default(), line: Vec::new() }
     }
 
-    /// Stores the archive's artifacts and gives the rest of it.
-    pub(crate) async fn unpack(mut self, body: Body) -> Result<Unpacked, UnpackError> {
+    /// Stores the artifacts of the file and gives the rest of it.
+    pub(crate) async fn unpack(mut self, body: Body) -> Result<R::Content, UnpackError> {
         let mut decoder = Decoder::new().map_err(|error| unreadable(&error))?;
         let mut output = vec![0; STEP_BYTES];
         let mut taken_bytes = 0;

@@ -16,6 +16,7 @@ mod control;
 mod dispatch;
 mod doomed;
 mod faults;
+mod handovers;
 mod idempotency;
 mod limits;
 mod live;

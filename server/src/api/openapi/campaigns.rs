@@ -67,7 +67,8 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
         post("/campaigns/{id}/control", AREA, Who::Operates, "Pauses, resumes or cancels every run that is not over")
             .takes(schemas.of::<Control>())
             .gives(200, schemas.of::<Controlled>())
-            .fails(404, &["campaign.not_found"]),
+            .fails(404, &["campaign.not_found"])
+            .fails(409, &["campaign.handed_over"]),
         post("/campaigns/{id}/priority", AREA, Who::Operates, "Changes the head start of every run that is not over")
             .takes(schemas.of::<SetPriority>())
             .gives_nothing(204, "It is changed.")

@@ -87,12 +87,12 @@ fn changing(schemas: &mut Schemas) -> Vec<Call> {
             .takes(schemas.of::<Control>())
             .gives(200, schemas.of::<Controlled>())
             .fails(404, &["run.not_found"])
-            .fails(409, &["request.illegal_transition"]),
+            .fails(409, &["request.illegal_transition", "campaign.handed_over"]),
         post("/runs/{id}/retry", RUNS, Who::Operates, "Begins again from the failed steps of a run")
             .takes(schemas.of::<Retry>())
             .gives(200, schemas.of::<Controlled>())
             .fails(404, &["run.not_found", "store.not_found"])
-            .fails(409, &["request.illegal_transition"]),
+            .fails(409, &["request.illegal_transition", "campaign.handed_over"]),
         post("/runs/{id}/scores", RUNS, Who::Operates, "Scores the attempts anew, and keeps that")
             .takes(schemas.of::<Rescore>())
             .gives(200, schemas.of::<RunScores>())
@@ -103,7 +103,7 @@ fn changing(schemas: &mut Schemas) -> Vec<Call> {
             .gives_nothing(204, "It is heard.")
             .fails(400, &["signal.invalid_text"])
             .fails(404, &["run.not_found"])
-            .fails(409, &["run.over", "signal.not_awaited"]),
+            .fails(409, &["run.over", "signal.not_awaited", "campaign.handed_over"]),
         post("/runs/{id}/priority", RUNS, Who::Operates, "Changes the head start of a run's steps")
             .takes(schemas.of::<SetPriority>())
             .gives_nothing(204, "It is changed.")
