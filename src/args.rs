@@ -4,6 +4,7 @@ mod control;
 mod files;
 mod find;
 mod generate;
+mod handover;
 mod list;
 mod mcp;
 mod model_use;
@@ -39,6 +40,7 @@ pub(crate) use files::{
 };
 pub(crate) use find::{AttemptFlags, Search};
 pub(crate) use generate::Generate;
+pub(crate) use handover::{Handover, HandoverCommand, HandoverCreate, HandoverRun};
 pub(crate) use list::{List, Noun};
 pub(crate) use mcp::{Mcp, McpCommand, McpInstall, McpServe};
 pub(crate) use model_use::ModelUse;
@@ -180,6 +182,8 @@ pub(crate) enum Command {
     Token(Token),
     /// Take and answer the open model calls of campaigns that ask the model `external`
     Requests(Requests),
+    /// Carry a campaign out on a machine without a network, and bring its results back once
+    Handover(Handover),
     /// Make, list and end links by which others read a campaign or a run
     Share(Share),
     /// Write a campaign with everything about it to one file, or training rows to a folder

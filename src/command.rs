@@ -12,6 +12,7 @@ mod drain;
 mod export;
 mod gate;
 mod generate;
+mod handover;
 mod hint;
 mod import;
 mod limits;
@@ -73,6 +74,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Release(args) => release::run(context, args).await,
         Command::Token(args) => token::run(context, args.command).await,
         Command::Requests(args) => requests::run(context, args.command).await,
+        Command::Handover(args) => handover::run(context, args.command).await,
         Command::Share(args) => share::run(context, args.command).await,
         Command::Export(args) => export::run(context, args).await,
         Command::Reward(args) => reward::run(context, args).await,

@@ -49,6 +49,10 @@ pub(crate) struct Start {
     pub(crate) drives: bool,
     /// Whether a local worker is started.
     pub(crate) worker: bool,
+    /// Whether steps of agents are carried out.
+    pub(crate) agents: bool,
+    /// A folder of its own with a database of its own, instead of the configured ones.
+    pub(crate) data_dir: Option<PathBuf>,
     /// Where to listen.
     pub(crate) bind: SocketAddr,
     /// Name of the server for people, over the configuration's.
@@ -66,7 +70,8 @@ impl Start {
 
     /// A server that carries out runs, with a local worker.
     pub(crate) fn driving(bind: SocketAddr) -> Self {
-        Self { drives: true, worker: true, bind, name: None, unfinished: Unfinished::GoOn }
+        let (name, data_dir) = (None, None);
+        Self { drives: true, worker: true, agents: true, data_dir, bind, name, unfinished: Unfinished::GoOn }
     }
 }
 
@@ -92,10 +97,11 @@ struct LocalWorker {
 /// Starts a server, and a worker beside it when asked.
 pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
     let config = context.config();
-    let data_dir = config.data_dir.clone();
+    let data_dir = start.data_dir.clone().unwrap_or_else(|| config.data_dir.clone());
+    let database_url = config.database.url.as_ref().filter(|_| start.data_dir.is_none());
     let catalog = catalog(context)?;
     let agents = agents::agents(context, catalog)?;
-    let store = Arc::new(match &config.database.url {
+    let store = Arc::new(match database_url {
         Some(url) => SqlStore::open_postgres(url.expose_secret(), nightshift_store::PostgresOptions::default()).await?,
         None => SqlStore::open_sqlite(&data_dir, nightshift_store::OpenOptions::default()).await?,
     });
@@ -118,12 +124,17 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         rates: nightshift_server::Rates::default(),
         drives: start.drives,
         own_workers: usize::from(start.worker),
-        agent_slots: AGENT_SLOTS,
+        agent_slots: if start.agents { AGENT_SLOTS } else { 0 },
         lease_ms: LEASE_MS,
         heartbeat_ms: HEARTBEAT_MS,
         pulse_ms: PULSE_MS,
-        sole: config.database.url.is_none(),
-        retention: config.server.retention_days.map(|days| Duration::from_hours(24).saturating_mul(days)),
+        sole: database_url.is_none(),
+        // What is somewhere for a while is deleted by whoever brought it there.
+        retention: config
+            .server
+            .retention_days
+            .filter(|_| start.data_dir.is_none())
+            .map(|days| Duration::from_hours(24).saturating_mul(days)),
         request_deadline: config
             .external
             .deadline_s
@@ -226,6 +237,11 @@ impl Local {
     /// Whether its pages ask for a token.
     pub(crate) fn reads_need_token(&self) -> bool {
         self.reads_need_token
+    }
+
+    /// Its store.
+    pub(crate) fn store(&self) -> &Arc<SqlStore> {
+        &self.store
     }
 
     /// Unfinished campaigns that it left alone.

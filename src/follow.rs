@@ -14,7 +14,7 @@ use crate::output::printable;
 use crate::progress::Progress;
 
 /// Time between two looks.
-const LOOK_PAUSE: Duration = Duration::from_millis(300);
+pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(300);
 /// Looks in a row that may fail before the server counts as gone: about a minute.
 const MAX_FAILED_LOOKS: u32 = 60;
 /// Time between two looks while the server does not answer.
@@ -108,16 +108,16 @@ async fn look_until(
 
 /// Runs that have not moved for a while, and what they wait for.
 #[derive(Default)]
-struct Stuck {
+pub(crate) struct Stuck {
     /// The activity that was seen last, and how often.
     seen: BTreeMap<RunId, (String, u32)>,
     /// What runs wait for.
-    waits: BTreeMap<RunId, String>,
+    pub(crate) waits: BTreeMap<RunId, String>,
 }
 
 impl Stuck {
     /// Asks for runs that have shown the same activity for some looks: in turns, as each costs a call.
-    async fn look(&mut self, client: &Client, runs: &[RunSummary]) {
+    pub(crate) async fn look(&mut self, client: &Client, runs: &[RunSummary]) {
         let mut due = Vec::new();
         for run in runs {
             let (activity, looks) = self.seen.entry(run.id.clone()).or_default();

@@ -14,6 +14,7 @@ mod environment;
 mod examples;
 mod failure;
 mod follow;
+mod handover_file;
 mod interrupt;
 mod kernelbench;
 mod limits;

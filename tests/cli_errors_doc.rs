@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sources::{SHIPPED, root, sources};
 
 /// First segments of codes.
-const AREAS: [&str; 47] = [
+const AREAS: [&str; 48] = [
     "access",
     "agent",
     "answer",
@@ -27,6 +27,7 @@ const AREAS: [&str; 47] = [
     "mcp",
     "model",
     "delivery",
+    "handover",
     "webhook",
     "note",
     "pin",

@@ -8,6 +8,8 @@
 
 #[path = "support/binary.rs"]
 mod binary;
+#[path = "support/outside_agent.rs"]
+mod outside_agent;
 #[path = "support/serving.rs"]
 #[expect(dead_code, reason = "other tests look for a browser")]
 mod serving;
@@ -19,7 +21,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use binary::{expect_exit, json_lines, nightshift};
-use serde_json::{Value, json};
+use outside_agent::answer_of;
+use serde_json::Value;
 use serving::Serving;
 
 /// Longest time that anything here is waited for.
@@ -64,27 +67,6 @@ fn until_completed(data_dir: &Path, run: &str) -> Value {
     }
 }
 
-/// The answer to a question: the prepared replies of the task, completed where the schema wants more.
-fn reply(task: &Path, request: &Value) -> String {
-    match request["request"]["role"].as_str().unwrap() {
-        "planner" => {
-            let subtask = json!({
-                "title": "gaussian", "scope": ["gaussian"], "fusion_boundary": "the whole program",
-                "contract": {"inputs": [], "outputs": []}, "methods": ["one pass"], "expected_bottleneck": "compute",
-                "risk": "none", "time_share": null, "expected_gain": null, "target_speedup": null,
-            });
-            json!({"summary": "Fewer passes.", "subtasks": [subtask], "correctness_risks": []}).to_string()
-        }
-        "coder" => std::fs::read_to_string(task.join("replies/subtask1.attempt1.write_code.md")).unwrap(),
-        "verifier" => json!({
-            "bound": "compute", "critical_issue": "none", "modification": "stop here", "metrics": [],
-            "expected_gain": null, "route": "stop", "repeat_reason": null,
-        })
-        .to_string(),
-        other => panic!("nobody answers for the {other}: {request}"),
-    }
-}
-
 fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
@@ -115,23 +97,6 @@ fn answer_all(data_dir: &Path, folder: &Path, task: &Path, run: &str) -> usize {
     }
 }
 
-/// As [`reply`], with a rating for the judge.
-fn answer_of(task: &Path, taken: &Value) -> String {
-    if taken["request"]["role"] != "judge" {
-        return reply(task, taken);
-    }
-    let mut rating = serde_json::Map::new();
-    for name in taken["question"]["schema"]["required"].as_array().unwrap() {
-        let value = match name.as_str().unwrap() {
-            "major_hacking" => json!(false),
-            "reasons" => json!(["It does what was asked for."]),
-            _ => json!(4),
-        };
-        rating.insert(name.as_str().unwrap().to_owned(), value);
-    }
-    Value::Object(rating).to_string()
-}
-
 #[test]
 fn an_outside_agent_answers_a_campaign_and_a_killed_server_loses_and_doubles_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +121,7 @@ fn an_outside_agent_answers_a_campaign_and_a_killed_server_loses_and_doubles_not
     };
     assert_eq!(answer("I would rather not.", 4)["error"]["code"], "answer.not_json");
     assert_eq!(answer(&"x".repeat(10 * 1024 * 1024), 4)["error"]["code"], "answer.too_large");
-    let plan = reply(&task, &taken);
+    let plan = answer_of(&task, &taken);
     assert_eq!(answer(&plan, 0)["repeated"], false);
     assert_eq!(answer(&plan, 0)["repeated"], true);
     assert_eq!(answer("{\"summary\": \"another\"}", 4)["error"]["code"], "request.answered");

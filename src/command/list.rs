@@ -95,6 +95,9 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
         ]);
     }
     output.text(&table.to_string())?;
+    for campaign in page.items.iter().filter(|campaign| campaign.handover.is_some()) {
+        output.note(&format!("{} is handed over to another machine", campaign.id.short()));
+    }
     end_of_page(context, page.items.is_empty(), "campaigns", page.next.as_deref());
     Ok(())
 }

@@ -84,6 +84,10 @@ fn campaign(context: &Context, detail: &CampaignDetail) -> Result<()> {
     let scripted = if summary.scripted { " (replies written beforehand)" } else { "" };
     output.text(&printable(&format!("model: {}{scripted}", summary.model)))?;
     output.text(&format!("created: {}", present::moment(summary.created_at)))?;
+    if let Some(handover) = &summary.handover {
+        let at = present::moment(handover.created_at);
+        output.text(&printable(&format!("handed over: {} since {at}, by {}", handover.id, handover.by)))?;
+    }
     for line in limit_lines(detail) {
         output.text(&printable(&line))?;
     }
