@@ -40,6 +40,7 @@ pub use self::catalog::{Catalog, InvalidModelName, KeyLookup, SCRIPTED, parse_ch
 pub use self::command::{CommandConfig, CommandKind};
 pub use self::endpoint::{EndpointConfig, MaxTokensField, StructuredReplies, Timeouts, WireFormat, default_endpoints};
 pub use self::error::ModelError;
+pub(crate) use self::error::SCRIPT_ENDED;
 pub use self::external::DEFAULT_AGENT;
 pub use self::price::{PriceError, PriceTable};
 pub use self::probe::ProbeReport;

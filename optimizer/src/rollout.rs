@@ -44,7 +44,9 @@ pub struct Rollout {
     pub run: String,
     /// The attempt.
     pub attempt: u32,
-    /// The attempt that it was derived from.
+    /// The fix turn that brought it; 0 for the first version of an attempt's program.
+    pub fix_turn: u32,
+    /// The attempt that it was derived from; of a fix turn, the attempt itself.
     pub parent: Option<u32>,
     /// Why it was written.
     pub stage: &'static str,
@@ -150,10 +152,12 @@ pub fn rollouts(runs: &[RecordedRun], wish: &Wish) -> Result<Rollouts, Leak> {
     let mut left: BTreeMap<Left, u32> = BTreeMap::new();
     for (run, name) in runs.iter().zip(&names) {
         let split = tasks.get(name).copied().unwrap_or(Split::Test);
-        for version in run.detail.view.attempts.iter().flat_map(versions::of) {
-            match row(run, name, split, &version, wish) {
-                Ok(row) => rows.push(row),
-                Err(reason) => *left.entry(reason).or_default() += 1,
+        for attempt in &run.detail.view.attempts {
+            for (turn, version) in (0..).zip(versions::of(attempt)) {
+                match row(run, name, split, (turn, &version), wish) {
+                    Ok(row) => rows.push(row),
+                    Err(reason) => *left.entry(reason).or_default() += 1,
+                }
             }
         }
     }
@@ -162,7 +166,14 @@ pub fn rollouts(runs: &[RecordedRun], wish: &Wish) -> Result<Rollouts, Leak> {
     Ok(Rollouts { rows, left, tasks })
 }
 
-fn row(run: &RecordedRun, name: &TaskName, split: Split, attempt: &Attempt, wish: &Wish) -> Result<Rollout, Left> {
+/// `attempt` is one version of an attempt's program, with the number of the fix turn that brought it.
+fn row(
+    run: &RecordedRun,
+    name: &TaskName,
+    split: Split,
+    (fix_turn, attempt): (u32, &Attempt),
+    wish: &Wish,
+) -> Result<Rollout, Left> {
     if attempt.outcome == AttemptOutcome::Pending {
         return Err(Left::Unfinished);
     }
@@ -178,17 +189,22 @@ fn row(run: &RecordedRun, name: &TaskName, split: Split, attempt: &Attempt, wish
     let prompt = transcript::messages(&asked, last.turn).ok_or(Left::UnreadablePrompt)?;
     let completion = text(&last.reply)?.to_owned();
     let all = &run.detail.view.attempts;
-    guard::examine(&guard::Suspect { attempt, all, texts: &run.texts, prompt: &prompt, split })?;
+    let whole = all.iter().find(|other| other.number == attempt.number);
+    let earlier = whole.map_or(&[][..], |whole| whole.earlier_versions.as_slice());
+    guard::examine(&guard::Suspect { attempt, earlier, all, texts: &run.texts, prompt: &prompt, split })?;
     let prepared = run.detail.view.prepared.as_ref();
     let over_fastest = |attempt: &Attempt| Some(prepared?.over_fastest(attempt.published()?)?.estimate);
-    let parent = attempt.parent.and_then(|number| all.iter().find(|other| other.number == number));
+    // A fix turn begins with the version of the same attempt that failed, which has no speedup.
+    let parent = attempt.parent.filter(|_| fix_turn == 0);
+    let parent = parent.and_then(|number| all.iter().find(|other| other.number == number));
     Ok(Rollout {
         skill: score.rubric.skill,
         split,
         task: name.clone(),
         run: run.detail.summary.id.to_string(),
         attempt: attempt.number,
-        parent: attempt.parent,
+        fix_turn,
+        parent: if fix_turn == 0 { attempt.parent } else { Some(attempt.number) },
         stage: attempt.stage.as_str(),
         outcome: attempt.outcome.as_str(),
         prompt,

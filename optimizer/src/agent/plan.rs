@@ -96,7 +96,9 @@ fn check_borders(plan: &Plan, spec: &TaskSpec) -> Result<(), PlanProblem> {
         for tensor in subtask.contract.inputs.iter().chain(&subtask.contract.outputs) {
             let Some(known) = known.iter().find(|known| known.name == tensor.name) else { continue };
             let dtype = spec.program_dtype(known);
-            if !tensor.dtype.eq_ignore_ascii_case(dtype) || tensor.shape.len() != known.shape.len() {
+            // Plans of earlier releases name the type that the task folder has.
+            let is_type = [dtype, known.dtype.as_str()].iter().any(|name| tensor.dtype.eq_ignore_ascii_case(name));
+            if !is_type || tensor.shape.len() != known.shape.len() {
                 return Err(PlanProblem::Border {
                     subtask: number,
                     name: tensor.name.clone(),
@@ -338,6 +340,31 @@ mod tests {
         assert!(matches!(vague, Err(PlanProblem::Bottleneck { .. })));
         assert!(matches!(with(|plan| plan.subtasks[0].target_speedup = Some(f64::NAN)), Err(PlanProblem::Speedup(_))));
         assert!(matches!(with(|plan| plan.summary = "x".repeat(MAX_TEXT_BYTES + 1)), Err(PlanProblem::TooLong(_))));
+    }
+
+    #[test]
+    #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+    fn a_border_has_the_element_type_of_the_model_or_of_the_task_folder() {
+        let tensor = |dtype: &str| {
+            serde_json::from_value(
+                serde_json::json!({"name": "labels", "dtype": dtype, "shape": ["8"], "layout": "row_major"}),
+            )
+            .unwrap()
+        };
+        let spec: TaskSpec = serde_json::from_value(serde_json::json!({
+            "schema": 1, "name": "loss", "title": "Loss", "description": "A loss.", "target": "cuda", "form": "torch",
+            "reference": "reference.py", "dims": {}, "inputs": [{"name": "labels", "dtype": "i32", "shape": [8]}],
+            "outputs": [], "tolerance": {"atol": 1e-4, "rtol": 1e-4}, "torch": {"types": {"labels": "int64"}},
+        }))
+        .unwrap();
+        let checked = |dtype: &str| {
+            let mut plan = good();
+            plan.subtasks[0].contract.inputs = vec![tensor(dtype)];
+            check_borders(&plan, &spec)
+        };
+        assert_eq!((checked("i64"), checked("i32")), (Ok(()), Ok(())));
+        let refused = checked("f32").unwrap_err().to_string();
+        assert!(refused.contains("as f32") && refused.contains("as i64"), "{refused}");
     }
 
     #[test]

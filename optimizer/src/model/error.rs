@@ -7,6 +7,9 @@ use nightshift_protocol::step::{FailureClass, StepFailure};
 /// The phase of a [`ModelError::Timeout`] before which nothing was sent.
 pub(super) const CONNECTING: &str = "time for the connection";
 
+/// Code of a script that has no reply for a step.
+pub(crate) const SCRIPT_ENDED: &str = "model.script_ended";
+
 /// Statuses of gateways that waited for the model for too long.
 const GATEWAY_TIMEOUTS: [u16; 2] = [504, 524];
 
@@ -259,7 +262,7 @@ impl ModelError {
             Self::Expired { .. } => "request.expired",
             Self::NoneAnswered { errors } => decisive(errors).map_or("model.unreachable", |error| error.code()),
             Self::NotBegun(failure) => &failure.code,
-            Self::ScriptEnded { .. } => "model.script_ended",
+            Self::ScriptEnded { .. } => SCRIPT_ENDED,
             Self::NoScript { .. } => "model.no_script",
         }
     }

@@ -1,9 +1,7 @@
 //! The task, as a template sees it.
 
 use nightshift_protocol::gpu_text::significant;
-use nightshift_protocol::task::{
-    CandidateForm, ConcreteTensor, Dim, OperatorSpec, ShapeError, TaskBundle, TensorSpec,
-};
+use nightshift_protocol::task::{CandidateForm, ConcreteTensor, Dim, OperatorSpec, ShapeError, TaskBundle, TensorSpec};
 use serde::Serialize;
 
 use super::view::MIB;

@@ -250,6 +250,8 @@ impl AttemptView {
             findings: attempt
                 .findings
                 .iter()
+                // A fix turn without a program says nothing about the program that is shown.
+                .filter(|finding| attempt.source.is_none() || !finding.code.starts_with("reply."))
                 .take(MAX_FINDINGS)
                 .map(|finding| FindingView {
                     severity: severity(finding.severity),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::attempt::{Attempt, EarlierVersion};
 use serde::Serialize;
 
 use super::{Message, Rollout, Split};
@@ -72,6 +72,8 @@ pub struct Leak {
 pub struct Suspect<'a> {
     /// The attempt that it is made of.
     pub attempt: &'a Attempt,
+    /// The versions of its program that failed before: the author of a later one was shown them.
+    pub earlier: &'a [EarlierVersion],
     /// All attempts of its run.
     pub all: &'a [Attempt],
     /// Sources by hash.
@@ -93,7 +95,8 @@ pub fn examine(suspect: &Suspect<'_>) -> Result<(), Left> {
     for other in suspect.all.iter().filter(|other| !known.contains(&other.number)) {
         let Some(source) = other.source.as_ref() else { continue };
         // The same program may have been written twice, and be known from its first time.
-        let is_known = suspect.all.iter().any(|a| known.contains(&a.number) && a.source.as_ref() == Some(source));
+        let is_known = suspect.all.iter().any(|a| known.contains(&a.number) && a.source.as_ref() == Some(source))
+            || suspect.earlier.iter().any(|version| version.source == *source);
         let program = suspect.texts.get(source).map_or("", |text| text.trim());
         if !is_known
             && program.chars().count() >= MIN_PROGRAM_CHARS
@@ -154,11 +157,20 @@ mod tests {
 
     /// Examines attempt 3, made from 1, beside 2, with this question.
     fn examined(question: &str, split: Split, role: &'static str) -> Result<(), Left> {
+        examined_after(&[], question, split, role)
+    }
+
+    fn examined_after(
+        earlier: &[EarlierVersion],
+        question: &str,
+        split: Split,
+        role: &'static str,
+    ) -> Result<(), Left> {
         let programs = [program("first"), program("other"), program("third")];
         let all = [attempt(1, None, &programs[0]), attempt(2, None, &programs[1]), attempt(3, Some(1), &programs[2])];
         let texts = programs.iter().map(|text| (ArtifactHash::of(text.as_bytes()), text.clone())).collect();
         let prompt = [Message { role, content: question.to_owned() }];
-        examine(&Suspect { attempt: &all[2], all: &all, texts: &texts, prompt: &prompt, split })
+        examine(&Suspect { attempt: &all[2], earlier, all: &all, texts: &texts, prompt: &prompt, split })
     }
 
     #[test]
@@ -168,6 +180,13 @@ mod tests {
         assert_eq!(examined(&shown("other"), Split::Train, "user"), Err(Left::AnswerInPrompt), "of another line");
         assert_eq!(examined(&shown("third"), Split::Train, "user"), Err(Left::AnswerInPrompt), "the answer itself");
         assert_eq!(examined(&shown("third"), Split::Train, "assistant"), Ok(()), "its own words");
+        let version = json!({"source": ArtifactHash::of(program("third").as_bytes()), "outcome": "compile_failed"});
+        let unchanged: EarlierVersion = serde_json::from_value(version).unwrap();
+        assert_eq!(
+            examined_after(&[unchanged], &shown("third"), Split::Train, "user"),
+            Ok(()),
+            "a fix that changed nothing"
+        );
     }
 
     #[test]

@@ -45,7 +45,7 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 }
 
 /// What both layouts tell of a row, beside prompt and completion.
-const FACTS: [Column; 32] = [
+const FACTS: [Column; 33] = [
     column("index", Kind::Integer),
     column("split", Kind::Text),
     column("skill", Kind::Text),
@@ -55,6 +55,7 @@ const FACTS: [Column; 32] = [
     column("run", Kind::Text),
     column("from_attempt", Kind::Integer),
     column("to_attempt", Kind::Integer),
+    column("fix_turn", Kind::Integer),
     column("stage", Kind::Text),
     column("outcome", Kind::Text),
     column("correct", Kind::Flag),
@@ -80,8 +81,8 @@ const FACTS: [Column; 32] = [
     column("reasoning_tokens", Kind::Integer),
 ];
 
-const VERL_EXTRA: [Column; 35] = {
-    let mut all = [column("question", Kind::Text); 35];
+const VERL_EXTRA: [Column; FACTS.len() + 3] = {
+    let mut all = [column("question", Kind::Text); FACTS.len() + 3];
     all[1] = column("answer", Kind::Text);
     all[2] = column("response", Kind::Text);
     let mut place = 0;
@@ -100,8 +101,8 @@ const VERL: [Column; 5] = [
     column("extra_info", Kind::Group(&VERL_EXTRA)),
 ];
 
-const TRL: [Column; 34] = {
-    let mut all = [column("prompt", Kind::Messages); 34];
+const TRL: [Column; FACTS.len() + 2] = {
+    let mut all = [column("prompt", Kind::Messages); FACTS.len() + 2];
     all[1] = column("completion", Kind::Messages);
     let mut place = 0;
     while place < FACTS.len() {
@@ -181,6 +182,7 @@ fn facts(index: usize, row: &Rollout) -> Value {
         "run": row.run,
         "from_attempt": row.parent,
         "to_attempt": row.attempt,
+        "fix_turn": row.fix_turn,
         "stage": row.stage,
         "outcome": row.outcome,
         "correct": scored.inputs.correct,

@@ -22,7 +22,9 @@ pub(super) fn of(attempt: &Attempt) -> Vec<Cow<'_, Attempt>> {
     versions.push(if versions.is_empty() {
         Cow::Borrowed(attempt)
     } else {
-        Cow::Owned(Attempt { stage, calls: calls.to_vec(), earlier_versions: Vec::new(), ..attempt.clone() })
+        // The judge rated the attempt for what was first asked for, and this answer was asked to fix a program.
+        let calls = calls.to_vec();
+        Cow::Owned(Attempt { stage, calls, rubric: None, earlier_versions: Vec::new(), ..attempt.clone() })
     });
     versions
 }
@@ -133,6 +135,7 @@ mod tests {
         let all = of(&attempt);
         assert_eq!(writing_calls(&all[2])[0].reply, ArtifactHash::of(b"reply of c"));
         assert_eq!((all[0].verdict.contract_compliant, all[1].verdict.compiled), (Answer::Fail, Answer::Fail));
+        assert!(all.iter().all(|version| version.rubric.is_none()), "the judge rated what was first asked for");
     }
 
     #[test]

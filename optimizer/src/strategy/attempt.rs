@@ -17,6 +17,7 @@ use super::sanitize;
 use super::share::own_kernel_share;
 use super::state::{AttemptStep, RunState};
 use super::tune;
+use crate::model::SCRIPT_ENDED;
 use crate::reward;
 use crate::rubric;
 
@@ -184,7 +185,7 @@ fn reward_of_failure(rules: u32, attempt: &Attempt) -> RewardBreakdown {
 fn no_code(attempt: &mut Attempt, why: Finding, calls: Vec<ModelCallSummary>) -> AfterStep {
     let outcome = fix::unfixed(attempt).unwrap_or(AttemptOutcome::NoCode);
     // A script without a reply for a fix turn says nothing about the program.
-    if outcome == AttemptOutcome::NoCode || !calls.is_empty() {
+    if outcome == AttemptOutcome::NoCode || why.code != SCRIPT_ENDED {
         attempt.findings.push(why);
     }
     attempt.calls.extend(calls);

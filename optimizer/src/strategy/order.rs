@@ -143,7 +143,7 @@ fn order(run: &RunState, key: String, open: Open) -> Result<StepOrder, WorkflowE
             prepared: Box::new(run.prepared()?.clone()),
             previous: Box::new(run.plan()?.clone()),
             reason: reason.clone(),
-            best: run.best().cloned().map(Box::new),
+            best: run.best().map(|best| Box::new(without_versions(best))),
             history: history::lines(run, &run.attempts),
             memory: memory::of(run, &run.attempts),
             hints: run.advice(),
@@ -241,7 +241,7 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
                 task,
                 prepared: Box::new(run.prepared()?.clone()),
                 plan: Box::new(run.plan()?.clone()),
-                attempt: Box::new(attempt.clone()),
+                attempt: Box::new(without_versions(attempt)),
                 history,
                 memory,
                 hints: run.advice(),
@@ -250,13 +250,18 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
         AttemptStep::Judge => StepInput::Judge {
             task,
             plan: Box::new(run.plan()?.clone()),
-            attempt: Box::new(attempt.clone()),
+            attempt: Box::new(without_versions(attempt)),
             parent_source: parent.and_then(|parent| parent.source.clone()),
             modification: asked_modification(attempt),
             parent_speedup: parent.and_then(Attempt::speedup),
             parent_bound: bound_before(run, attempt),
         },
     })
+}
+
+/// The attempt as its last version: no prompt shows the earlier ones.
+fn without_versions(attempt: &Attempt) -> Attempt {
+    Attempt { earlier_versions: Vec::new(), ..attempt.clone() }
 }
 
 /// Returns what the Coder is asked for. A fix turn asks for what a repair of the attempt would be asked for.
@@ -266,7 +271,7 @@ fn code_request(run: &RunState, attempt: &Attempt, parent: Option<&Attempt>) -> 
         stage: attempt.stage,
         plan: run.plan()?.clone(),
         subtask: attempt.subtask,
-        parent: parent.map(|parent| Box::new(parent.clone())),
+        parent: parent.map(|parent| Box::new(without_versions(parent))),
         modification: attempt.modification.clone(),
         method: method::of(run, attempt)
             .filter(|_| attempt.candidate.is_none_or(|candidate| candidate.group.is_some())),
@@ -280,7 +285,7 @@ fn code_request(run: &RunState, attempt: &Attempt, parent: Option<&Attempt>) -> 
     let Some(stage) = fix::stage(attempt) else { return Ok(first) };
     Ok(CodeRequest {
         stage,
-        parent: Some(Box::new(attempt.clone())),
+        parent: Some(Box::new(without_versions(attempt))),
         method: None,
         near: None,
         candidate: None,

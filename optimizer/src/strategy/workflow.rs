@@ -35,7 +35,7 @@ use super::attempt::{self, AfterStep};
 use super::routing::{Next, Opening};
 use super::shared::Shared;
 use super::state::{AttemptStep, Lane, Open, Phase, RunState, broken};
-use super::{Strategy, gain, order};
+use super::{Strategy, fix, gain, order};
 use crate::agent::exhausted_resource;
 
 /// The format of states: raised when they have something new that an earlier release would leave out, so that servers of
@@ -146,7 +146,13 @@ impl Workflow for StrategyWorkflow {
 
 /// Everything that a stored state says about its run.
 pub fn view(state: &Value) -> Result<RunView, WorkflowError> {
-    let run = RunState::read(state)?;
+    let mut run = RunState::read(state)?;
+    // The version that failed is not what the attempt comes to: it stands among its earlier ones meanwhile.
+    for (_, open) in run.open_steps() {
+        if let Open::Attempt { number, step: AttemptStep::WriteCode } = open {
+            fix::set_aside_version(run.wanted_attempt_mut(number)?);
+        }
+    }
     let stop_reason = run.stop_reason().cloned();
     Ok(RunView {
         task: run.input.into_inner().task,

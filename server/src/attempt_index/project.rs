@@ -13,7 +13,7 @@ use nightshift_protocol::time::TimestampMs;
 use nightshift_store::IndexedAttempt;
 
 /// The form of the index. Whoever changes what is written here or in `texts.rs` raises it: everything is written anew.
-pub const FORM: u32 = 3;
+pub const FORM: u32 = 4;
 /// Longest issue, in characters.
 const MAX_ISSUE_CHARS: usize = 300;
 /// Longest name of a device, in characters.
