@@ -46,6 +46,7 @@ mod port_artifacts;
 mod port_attempts;
 mod port_handover;
 mod port_knowledge;
+mod port_loops;
 mod port_request;
 mod port_session;
 mod port_team;

@@ -23,7 +23,7 @@ use nightshift_protocol::time::TimestampMs;
 
 use crate::direct::{
     archive, artifact, budget, campaign, control, creation, event, gauge, ids, lease, model_call, ownership, prune,
-    quarantine, run, schedule, server, signal, step, timer, token, worker,
+    quarantine, run, schedule, server, signal, step, token, worker,
 };
 use crate::store::{Side, SqlStore};
 
@@ -337,11 +337,7 @@ impl Store for SqlStore {
     }
 
     async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError> {
-        let next = read!(self, |connection| timer::next(connection))?;
-        if next.is_none_or(|next| next > at) {
-            return Ok((0, next));
-        }
-        write!(self, |transaction, at, limit| timer::fire(transaction, *at, *limit))
+        self.fire_due_timers(at, limit).await
     }
 
     async fn register_worker(&self, worker: WorkerRecord) -> Result<(), StoreError> {
@@ -357,11 +353,7 @@ impl Store for SqlStore {
     }
 
     async fn workers_seen(&self, workers: &[WorkerId], at: TimestampMs) -> Result<(), StoreError> {
-        if workers.is_empty() {
-            return Ok(());
-        }
-        let workers = workers.to_vec();
-        write!(self, |transaction, workers, at| worker::all_seen(transaction, workers, *at))
+        self.note_seen_workers(workers, at).await
     }
 
     async fn drain_worker(&self, id: &WorkerId, draining: bool) -> Result<(), StoreError> {
@@ -454,10 +446,7 @@ impl Store for SqlStore {
         call: ModelCallRecord,
         artifacts: Vec<(ArtifactHash, Vec<u8>)>,
     ) -> Result<(), StoreError> {
-        for (hash, bytes) in &artifacts {
-            artifact::check(hash, bytes)?;
-        }
-        write!(self, |transaction, call, artifacts| model_call::record(transaction, call, artifacts))
+        self.keep_model_call(call, artifacts).await
     }
 
     fn knowledge(&self) -> Option<&dyn KnowledgeStore> {

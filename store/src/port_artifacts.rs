@@ -1,10 +1,10 @@
-//! Artifacts, where a method of the port takes more than one transaction.
+//! Artifacts, where a method of the port does more than one thing.
 
-use nightshift_engine::store::{ArtifactProgress, Store as _, StoreError};
+use nightshift_engine::store::{ArtifactProgress, ModelCallRecord, Store as _, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::artifact;
+use crate::direct::{artifact, model_call};
 use crate::store::SqlStore;
 
 impl SqlStore {
@@ -39,6 +39,18 @@ impl SqlStore {
             write!(self, |transaction, hash, at| artifact::renew(transaction.connection, hash, *at))?;
         }
         self.artifact_progress(hash).await
+    }
+
+    /// Stores a model call with artifacts that are what their hashes say.
+    pub(crate) async fn keep_model_call(
+        &self,
+        call: ModelCallRecord,
+        artifacts: Vec<(ArtifactHash, Vec<u8>)>,
+    ) -> Result<(), StoreError> {
+        for (hash, bytes) in &artifacts {
+            artifact::check(hash, bytes)?;
+        }
+        write!(self, |transaction, call, artifacts| model_call::record(transaction, call, artifacts))
     }
 
     /// Appends a part, at an offset of an artifact of this size.
