@@ -87,7 +87,7 @@ pub(crate) async fn retry(
     let connection = &mut *transaction.connection;
     let failed = run::head(connection, run).await?;
     handover::refuse_to_move(connection, failed.id).await?;
-    let status = failed.status.next(RunTransition::Retry)?;
+    failed.status.next(RunTransition::Retry)?;
     let key = key.map(json::clean);
     if let Some(key) = &key {
         let step = connection
@@ -107,6 +107,9 @@ pub(crate) async fn retry(
     }
     let wanted = Wanted { run_ids: vec![failed.id], step_ids: ids.clone(), ..Wanted::default() };
     let mut held = Held::load(transaction, wanted).await?;
+    // Now that the run is locked: it may have been retried or handed over meanwhile.
+    handover::refuse_to_move(transaction.connection, failed.id).await?;
+    let status = held.set.run(failed.id)?.status.next(RunTransition::Retry)?;
     // The steps ask again: expired requests give way to new ones, others get their time again.
     let expired = "DELETE FROM model_request WHERE run_id = $1 AND answered_at_ms IS NULL AND deadline_ms <= $2";
     transaction.connection.execute(expired, values![failed.id, at.0]).await?;

@@ -164,9 +164,10 @@ pub(crate) async fn cancel(
     Ok(HandoverRecord { state: HandoverState::Cancelled, ended_at: Some(at), ..handover })
 }
 
-/// Locks the runs of a campaign that are not over, with their open steps.
+/// Locks the runs of a campaign that are not over, with their open steps. Failed ones are locked, too: a retry that is under
+/// way comes first, or finds the hand-over.
 async fn unfinished_runs(transaction: &mut Transaction<'_>, campaign_id: i64) -> Result<Held, Failure> {
-    let sql = "SELECT id FROM run WHERE campaign_id = $1 AND status IN ('running', 'paused', 'cancelling') ORDER BY id";
+    let sql = "SELECT id FROM run WHERE campaign_id = $1 AND status NOT IN ('completed', 'cancelled') ORDER BY id";
     let rows = transaction.connection.fetch_all(sql, values![campaign_id]).await?;
     let run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
     let mut held = Held::load(transaction, Wanted { run_ids, open_steps: true, ..Wanted::default() }).await?;
