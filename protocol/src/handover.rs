@@ -163,11 +163,7 @@ pub struct UnpackedHandover {
 impl UnpackedHandover {
     /// Refuses a file that was not sealed with this key.
     pub fn authenticate(&self, key: &str) -> Result<(), HandoverError> {
-        let (Some(expected), Ok(found)) = (seal(&self.sealed, key), blake3::Hash::from_hex(&self.seal)) else {
-            return Err(HandoverError::Tampered);
-        };
-        // Compared in constant time.
-        if expected == found { Ok(()) } else { Err(HandoverError::Tampered) }
+        authenticate(&self.sealed, &self.seal, key)
     }
 
     /// Hash of what was sealed: two files with the same one are the same.
@@ -175,6 +171,14 @@ impl UnpackedHandover {
     pub fn digest(&self) -> String {
         blake3::hash(&self.sealed).to_hex().to_string()
     }
+}
+
+fn authenticate(sealed: &[u8], found: &str, key: &str) -> Result<(), HandoverError> {
+    let (Some(expected), Ok(found)) = (seal(sealed, key), blake3::Hash::from_hex(found)) else {
+        return Err(HandoverError::Tampered);
+    };
+    // Compared in constant time.
+    if expected == found { Ok(()) } else { Err(HandoverError::Tampered) }
 }
 
 /// Reads a file of a hand-over line by line.
@@ -188,6 +192,24 @@ pub struct HandoverReader {
 }
 
 impl HandoverReader {
+    /// The first line, once the seal was read.
+    #[must_use]
+    pub fn header(&self) -> Option<&HandoverHeader> {
+        self.header.as_ref().filter(|_| self.seal.is_some())
+    }
+
+    /// Refuses a file that was not sealed with this key, or whose seal was not read yet. Only its end shows whether the file
+    /// is the one that was sealed.
+    pub fn authenticate(&self, key: &str) -> Result<(), HandoverError> {
+        authenticate(&self.sealed, self.seal.as_deref().unwrap_or_default(), key)
+    }
+
+    /// Hash of what was sealed, once the seal was read.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        blake3::hash(&self.sealed).to_hex().to_string()
+    }
+
     /// Takes the next line, without its end; gives its artifact, for the caller to store.
     pub fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);

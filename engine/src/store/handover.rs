@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use nightshift_protocol::api::{HandoverDetail, HandoverState};
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::{CampaignId, HandoverId, RunId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::time::TimestampMs;
@@ -60,6 +61,31 @@ impl HandoverRecord {
             ended_at: self.ended_at,
         }
     }
+
+    /// Whether the results with this digest were taken in before. Refuses those that are not taken any more or not yet.
+    pub fn takes(&self, digest: &str) -> Result<bool, StoreError> {
+        let id = &self.id;
+        let (code, why) = match self.state {
+            HandoverState::Out => return Ok(false),
+            HandoverState::Finished if self.digest.as_deref() == Some(digest) => return Ok(true),
+            HandoverState::Leaving => {
+                ("handover.not_out", format!("{id} was not checked out: its file was never whole"))
+            }
+            HandoverState::Cancelled => (
+                "handover.cancelled",
+                format!(
+                    "{id} was cancelled: the campaign went on here, and results of that hand-over are not taken any more"
+                ),
+            ),
+            HandoverState::Finished => (
+                "handover.finished",
+                format!(
+                    "another file of {id} was brought back before: the first one counts. Hand the campaign over again"
+                ),
+            ),
+        };
+        Err(StoreError::Refused { code, message: format!("{why}. Nothing was changed") })
+    }
 }
 
 /// Results that come back.
@@ -71,6 +97,8 @@ pub struct ReturnedHandover {
     pub digest: String,
     /// Rows of the campaign, as an export gives them. Rows that did not change elsewhere may be missing.
     pub rows: Vec<Value>,
+    /// Artifacts that the file holds, and those that it leaves out because they came with the campaign.
+    pub artifacts: Vec<ArtifactHash>,
     /// Who brought them.
     pub by: String,
     /// When.
@@ -120,6 +148,7 @@ pub trait HandoverStore: Send + Sync {
 
     /// Takes results in and ends the hand-over, in one transaction; the runs that were running and are not over go on here.
     /// Refusals: `handover.cancelled`, `handover.finished` when another file was brought back before, `handover.not_out`,
-    /// `handover.diverged` when the history does not continue the one that is stored here.
+    /// `handover.diverged` when the history does not continue the one that is stored here, `handover.artifacts_missing` when
+    /// an artifact of the results is not stored here.
     async fn finish_handover(&self, returned: ReturnedHandover) -> Result<FinishedHandover, StoreError>;
 }

@@ -53,24 +53,26 @@ pub(crate) async fn export(
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
 ) -> Result<Response, ApiFailure> {
-    let (spooled, manifest) = collect(&app, &id, &BTreeSet::new()).await?;
+    let (spooled, manifest, _) = collect(&app, &id, &BTreeSet::new()).await?;
     let first = ArchiveLine::Manifest(manifest.clone()).to_text().map_err(|error| refused(&error.into()))?;
     tracing::info!(campaign.id = %id, by = actor.name(), "a campaign is exported");
     Ok(answer(app, spooled, first, manifest.digest, &format!("{id}.nightshift.zst")))
 }
 
 /// Keeps the rows of a campaign as they are at this moment; the artifacts that they name are read when they are sent,
-/// except those that are left out.
+/// except those that are left out: of `without`, the ones that the rows name and the store has. What is left out is known
+/// here, because whoever reads the file does not bring it back.
 pub(crate) async fn collect(
     app: &App,
     id: &CampaignId,
-    left_out: &BTreeSet<ArtifactHash>,
-) -> Result<(Spooled, Manifest), ApiFailure> {
+    without: &BTreeSet<ArtifactHash>,
+) -> Result<(Spooled, Manifest, Vec<ArtifactHash>), ApiFailure> {
     let spool = Arc::new(Spool::new(LEVEL).map_err(|error| unkept(&error))?);
     app.store.export_rows(id, spool.clone()).await?;
     let mut spooled = spool.finish().await.map_err(|error| unkept(&error))?;
-    spooled.artifacts.retain(|hash| !left_out.contains(hash));
-    spooled.artifacts = stored(app, spooled.artifacts).await?;
+    let left_out: Vec<ArtifactHash>;
+    (left_out, spooled.artifacts) =
+        stored(app, spooled.artifacts).await?.into_iter().partition(|hash| without.contains(hash));
     for hash in &spooled.artifacts {
         spooled.digest.artifact(hash);
     }
@@ -83,7 +85,7 @@ pub(crate) async fn collect(
         artifacts: u64::try_from(spooled.artifacts.len()).unwrap_or(u64::MAX),
         digest: spooled.digest.text(),
     };
-    Ok((spooled, manifest))
+    Ok((spooled, manifest, left_out))
 }
 
 /// Sends the first lines, the rows, the artifacts and the last line as they are compressed.
@@ -228,6 +230,7 @@ pub(crate) fn not_unpacked(error: UnpackError) -> ApiFailure {
     match error {
         UnpackError::File(error) => refused(&error),
         UnpackError::Store(error) => error.into(),
+        UnpackError::Refused(failure) => failure,
         UnpackError::Incomplete => ApiFailure::bad("request.incomplete", "the body did not arrive as a whole"),
     }
 }

@@ -1,6 +1,5 @@
 //! Hand-overs: a campaign is checked out as a file, and the results of another machine are taken in once.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +12,9 @@ use nightshift_engine::store::{HandoverRecord, HandoverStore, NewHandover, Retur
 use nightshift_protocol::api::{
     BeginHandover, HandoverDetail, HandoverFile, HandoverFinished, HandoverState, MAX_HANDOVER_WAIT_S,
 };
+use nightshift_protocol::archive::ArchiveError;
 use nightshift_protocol::handover::{
-    Direction, HANDOVER_FORMAT, HANDOVER_VERSION, HandoverHeader, HandoverReader, UnpackedHandover,
+    Direction, HANDOVER_FORMAT, HANDOVER_VERSION, HandoverError, HandoverHeader, HandoverReader,
 };
 use nightshift_protocol::id::{CampaignId, HandoverId};
 use tokio::time::Instant;
@@ -54,12 +54,15 @@ pub(crate) async fn begin(
     wake_runs(&app, &handover);
     let until = Instant::now() + Duration::from_secs(wait_s.into());
     loop {
-        // Where nothing drives runs, no step comes to its end.
-        let by_force = !app.config.drives || Instant::now() >= until;
+        // Where nothing drives runs, here or on another server, no step comes to its end.
+        let is_still = app.config.sole && !app.config.drives;
+        let by_force = is_still || Instant::now() >= until;
         let result = store.check_out(&handover.id, by_force, app.clock.now()).await;
         app.trouble.note_error(&result);
         let now = result?;
         if now.state != HandoverState::Leaving {
+            // Somebody may have cancelled it while steps came to their end.
+            now.takes("")?;
             tracing::info!(campaign.id = %id, handover.id = %now.id, by = actor.name(), "a campaign is handed over");
             wake_runs(&app, &now);
             return Ok(Json(now.detail()));
@@ -68,7 +71,8 @@ pub(crate) async fn begin(
     }
 }
 
-/// The file of the hand-over that has the campaign: always the same content, because nothing changes it meanwhile.
+/// The file of the hand-over that has the campaign. Nothing moves its runs meanwhile, so that each file has the same ones;
+/// limits, notes and what a late answer of a model cost may differ.
 pub(crate) async fn file(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
@@ -82,8 +86,7 @@ pub(crate) async fn file(
         let message = format!("steps of {id} are still in flight: hand it over again to wait for them");
         return Err(conflict("handover.not_out", message));
     }
-    let left_out: BTreeSet<_> = without.into_iter().collect();
-    let (spooled, manifest) = archive::collect(&app, &id, &left_out).await?;
+    let (spooled, manifest, left_out) = archive::collect(&app, &id, &without.into_iter().collect()).await?;
     let header = HandoverHeader {
         format: HANDOVER_FORMAT.to_owned(),
         version: HANDOVER_VERSION,
@@ -95,7 +98,7 @@ pub(crate) async fn file(
         state_format: app.state_format,
         key: Some(handover.key.clone()),
         runs: handover.runs,
-        left_out: left_out.into_iter().collect(),
+        left_out,
     };
     let digest = manifest.digest.clone();
     let first = header.first_lines(manifest, &handover.key).map_err(|error| archive::refused(&error))?;
@@ -116,8 +119,8 @@ pub(crate) async fn cancel(
     Ok(Json(handover.detail()))
 }
 
-/// Takes the results of another machine in. Artifacts of a file that is refused are named by nothing and go with the next
-/// prune.
+/// Takes the results of another machine in. The seal and the hand-over are looked at before the first artifact is stored;
+/// artifacts of a file that is refused later are named by nothing and go with the next prune.
 pub(crate) async fn finish(
     State(app): State<Arc<App>>,
     actor: Actor,
@@ -125,19 +128,17 @@ pub(crate) async fn finish(
 ) -> Result<Json<HandoverFinished>, ApiFailure> {
     let unpacker = Unpacker::<HandoverReader>::new(&app, MAX_ARCHIVE_BYTES);
     let returned = unpacker.unpack(body).await.map_err(archive::not_unpacked)?;
-    returned.header.examine(Direction::Back, app.state_format).map_err(|error| archive::refused(&error))?;
-    let store = store(&app)?;
-    let handover = match store.load_handover(&returned.header.handover).await {
-        Err(StoreError::NotFound { .. }) => return Err(unknown(&app, &returned)),
-        other => other?,
-    };
-    returned.authenticate(&handover.key).map_err(|error| archive::refused(&error))?;
     let digest = returned.digest();
-    let result = store
+    // A file without artifacts was not looked at before.
+    examine(&app, &returned.header, &digest, |key| returned.authenticate(key)).await?;
+    let mut artifacts = returned.header.left_out;
+    artifacts.extend(returned.archive.artifacts);
+    let result = store(&app)?
         .finish_handover(ReturnedHandover {
-            id: handover.id,
+            id: returned.header.handover,
             digest,
             rows: returned.archive.rows,
+            artifacts,
             by: actor.name().to_owned(),
             at: app.clock.now(),
         })
@@ -154,8 +155,31 @@ pub(crate) async fn finish(
     Ok(Json(HandoverFinished { handover, repeated, runs }))
 }
 
-fn unknown(app: &App, returned: &UnpackedHandover) -> ApiFailure {
-    let (id, server) = (&returned.header.handover, &returned.header.server);
+/// Refuses a file before the first of its artifacts is stored.
+pub(super) async fn admit(app: &App, file: &HandoverReader) -> Result<(), ApiFailure> {
+    let header = file.header().ok_or_else(|| archive::refused(&ArchiveError::Cut.into()))?;
+    examine(app, header, &file.digest(), |key| file.authenticate(key)).await
+}
+
+/// Refuses results that are not those of a hand-over of this server that is out or was finished with them.
+async fn examine(
+    app: &App,
+    header: &HandoverHeader,
+    digest: &str,
+    authenticate: impl Fn(&str) -> Result<(), HandoverError>,
+) -> Result<(), ApiFailure> {
+    header.examine(Direction::Back, app.state_format).map_err(|error| archive::refused(&error))?;
+    let handover = match store(app)?.load_handover(&header.handover).await {
+        Err(StoreError::NotFound { .. }) => return Err(unknown(app, header)),
+        other => other?,
+    };
+    authenticate(&handover.key).map_err(|error| archive::refused(&error))?;
+    handover.takes(digest)?;
+    Ok(())
+}
+
+fn unknown(app: &App, header: &HandoverHeader) -> ApiFailure {
+    let HandoverHeader { handover: id, server, .. } = header;
     let message = format!(
         "this server ({}) knows no hand-over {id}: bring the file to the server that made it, which is called {server}",
         app.config.name

@@ -7,7 +7,9 @@ use nightshift_protocol::archive::{ArchiveError, ArchiveReader, MAX_ARCHIVE_LINE
 use nightshift_protocol::handover::{HandoverError, HandoverReader, UnpackedHandover};
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
+use crate::api::handovers;
 use crate::app::App;
+use crate::error::ApiFailure;
 
 /// Bytes that are decompressed at a time: a small input may stand for an endless output.
 const STEP_BYTES: usize = 128 * 1024;
@@ -23,6 +25,9 @@ pub(crate) enum UnpackError {
     /// An artifact could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The file is not taken here.
+    #[error("{}", .0.message())]
+    Refused(ApiFailure),
     /// The connection broke.
     #[error("the body did not arrive as a whole")]
     Incomplete,
@@ -39,6 +44,9 @@ pub(crate) trait Lines: Default + Send + 'static {
     /// What a whole file holds.
     type Content;
 
+    /// Refuses a file for what was read of it, before the first of its artifacts is stored.
+    async fn admit(&self, app: &App) -> Result<(), UnpackError>;
+
     /// Takes the next line; gives its artifact.
     fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError>;
 
@@ -48,6 +56,10 @@ pub(crate) trait Lines: Default + Send + 'static {
 
 impl Lines for ArchiveReader {
     type Content = Unpacked;
+
+    async fn admit(&self, _app: &App) -> Result<(), UnpackError> {
+        Ok(())
+    }
 
     fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError> {
         Ok(Self::accept(self, line)?)
@@ -60,6 +72,10 @@ impl Lines for ArchiveReader {
 
 impl Lines for HandoverReader {
     type Content = UnpackedHandover;
+
+    async fn admit(&self, app: &App) -> Result<(), UnpackError> {
+        handovers::admit(app, self).await.map_err(UnpackError::Refused)
+    }
 
     fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError> {
         Self::accept(self, line)
@@ -75,13 +91,14 @@ pub(crate) struct Unpacker<'a, R> {
     app: &'a App,
     max_bytes: u64,
     reader: R,
+    is_admitted: bool,
     line: Vec<u8>,
 }
 
 impl<'a, R: Lines> Unpacker<'a, R> {
     /// For a file of at most `max_bytes`, as sent.
     pub(crate) fn new(app: &'a App, max_bytes: u64) -> Self {
-        Self { app, max_bytes, reader: R::default(), line: Vec::new() }
+        Self { app, max_bytes, reader: R::default(), is_admitted: false, line: Vec::new() }
     }
 
     /// Stores the artifacts of the file and gives the rest of it.
@@ -130,6 +147,10 @@ impl<'a, R: Lines> Unpacker<'a, R> {
             bytes = &bytes[end + 1..];
             let line = std::mem::take(&mut self.line);
             if let Some(artifact) = self.accept(line).await? {
+                if !self.is_admitted {
+                    self.reader.admit(self.app).await?;
+                    self.is_admitted = true;
+                }
                 self.app.store.put_artifact(&artifact.hash, &artifact.bytes, self.app.clock.now()).await?;
             }
         }

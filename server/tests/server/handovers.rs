@@ -7,6 +7,7 @@ use nightshift_protocol::api::{
     CampaignDetail, CampaignPage, Control, ControlAction, HandoverDetail, HandoverFinished, HandoverState, TryOutcome,
 };
 use nightshift_protocol::archive::{ARCHIVE_FORMAT, ARCHIVE_VERSION, ArchiveDigest, ArchiveLine, Manifest};
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::handover::{Direction, HandoverHeader, HandoverReader, UnpackedHandover};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::run::{RunStatus, RunTransition};
@@ -26,8 +27,8 @@ impl TestServer {
         self.post(&format!("/campaigns/{campaign}/handover/file")).json(&wish).send().await.unwrap()
     }
 
-    async fn unpacked(&self, campaign: &CampaignId) -> UnpackedHandover {
-        let answer = self.handover_file(campaign, json!({})).await;
+    async fn unpacked(&self, campaign: &CampaignId, wish: Value) -> UnpackedHandover {
+        let answer = self.handover_file(campaign, wish).await;
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(answer.headers()["content-type"], "application/zstd");
         let mut text = String::new();
@@ -49,11 +50,16 @@ impl TestServer {
 
 /// A result with these rows, sealed with this key.
 fn result(header: &HandoverHeader, rows: &[Value], key: &str) -> Vec<u8> {
+    result_with(header, rows, &[], key)
+}
+
+fn result_with(header: &HandoverHeader, rows: &[Value], artifacts: &[&[u8]], key: &str) -> Vec<u8> {
     let header = HandoverHeader { direction: Direction::Back, key: None, runs: Vec::new(), ..header.clone() };
     let mut digest = ArchiveDigest::default();
     for row in rows {
         digest.row(row).unwrap();
     }
+    artifacts.iter().for_each(|bytes| digest.artifact(&ArtifactHash::of(bytes)));
     let digest = digest.text();
     let manifest = Manifest {
         format: ARCHIVE_FORMAT.to_owned(),
@@ -61,13 +67,17 @@ fn result(header: &HandoverHeader, rows: &[Value], key: &str) -> Vec<u8> {
         campaign: header.campaign.clone(),
         exported_at: TimestampMs(1),
         rows: u64::try_from(rows.len()).unwrap(),
-        artifacts: 0,
+        artifacts: u64::try_from(artifacts.len()).unwrap(),
         digest: digest.clone(),
     };
     let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
     encoder.write_all(header.first_lines(manifest, key).unwrap().as_bytes()).unwrap();
     for row in rows {
         encoder.write_all(ArchiveLine::Row { row: row.clone() }.to_text().unwrap().as_bytes()).unwrap();
+    }
+    for bytes in artifacts {
+        let line = ArchiveLine::artifact(ArtifactHash::of(bytes), bytes).to_text().unwrap();
+        encoder.write_all(line.as_bytes()).unwrap();
     }
     encoder.write_all(ArchiveLine::End { digest }.to_text().unwrap().as_bytes()).unwrap();
     encoder.finish().unwrap()
@@ -93,15 +103,21 @@ async fn a_campaign_is_carried_on_elsewhere_and_its_results_are_taken_in_once() 
     let page: CampaignPage = server.read("/campaigns").await;
     assert_eq!(page.items[0].handover.as_ref(), Some(&out));
 
-    let file = server.unpacked(&campaign).await;
+    let file = server.unpacked(&campaign, json!({})).await;
     let key = file.header.key.clone().unwrap();
     file.authenticate(&key).unwrap();
     assert_eq!((file.header.direction, &file.header.runs), (Direction::Out, &vec![run.clone()]));
-    assert_eq!(server.unpacked(&campaign).await.archive.rows, file.archive.rows, "the content is always the same");
-    let hashes = json!({ "without": file.archive.artifacts });
-    let lean = server.handover_file(&campaign, hashes).await.bytes().await.unwrap();
-    let whole = server.handover_file(&campaign, json!({})).await.bytes().await.unwrap();
-    assert!(lean.len() < whole.len());
+    assert_eq!(
+        server.unpacked(&campaign, json!({})).await.archive.rows,
+        file.archive.rows,
+        "the content is always the same"
+    );
+    // What this server does not have is not left out: it would not come back.
+    let unknown = ArtifactHash::of(b"made elsewhere");
+    let without: Vec<&ArtifactHash> = file.archive.artifacts.iter().chain([&unknown]).collect();
+    let lean = server.unpacked(&campaign, json!({ "without": without })).await;
+    assert!(!file.archive.artifacts.is_empty());
+    assert_eq!((lean.header.left_out, lean.archive.artifacts), (file.archive.artifacts.clone(), Vec::new()));
 
     // Elsewhere.
     let far_folder = tempfile::tempdir().unwrap();
@@ -123,8 +139,10 @@ async fn a_campaign_is_carried_on_elsewhere_and_its_results_are_taken_in_once() 
     let rows = store.export_campaign(&campaign).await.unwrap().rows;
 
     // The worker that held the step is late, and changes nothing.
+    let before = server.unpacked(&campaign, json!({})).await.archive.rows;
     let late = server.try_report(&worker, &held, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
     assert!(late.status().is_success());
+    assert_eq!(server.unpacked(&campaign, json!({})).await.archive.rows, before, "events and steps as before");
     let returned = result(&file.header, &rows, &key);
     let finished: HandoverFinished = ok(server.finish(returned.clone()).await).await;
     assert_eq!((finished.repeated, finished.handover.state), (false, HandoverState::Finished));
@@ -145,7 +163,7 @@ async fn files_that_do_not_belong_are_refused_with_the_reason_and_change_nothing
     assert_eq!(refused(server.post(&cancel).send().await.unwrap()).await, refusal(409, "handover.none"));
     assert_eq!(refused(server.hand_over(&campaign, 9_999).await).await, refusal(400, "request.invalid"));
     ok::<HandoverDetail>(server.hand_over(&campaign, 5).await).await;
-    let file = server.unpacked(&campaign).await;
+    let file = server.unpacked(&campaign, json!({})).await;
     let (header, key) = (file.header.clone(), file.header.key.clone().unwrap());
     let rows = &file.archive.rows;
     let good = result(&header, rows, &key);
@@ -163,6 +181,11 @@ async fn files_that_do_not_belong_are_refused_with_the_reason_and_change_nothing
     ] {
         assert_eq!(refused(server.finish(file).await).await, refusal(status, code));
     }
+    // Nothing of a file that was made without the key is stored.
+    let forged = result_with(&header, rows, &[b"from elsewhere"], &wrong_key);
+    assert_eq!(refused(server.finish(forged).await).await, refusal(422, "handover.tampered"));
+    let stored = server.get(&format!("/artifacts/{}", ArtifactHash::of(b"from elsewhere"))).send().await.unwrap();
+    assert_eq!(stored.status(), StatusCode::NOT_FOUND);
     assert_eq!(server.run(&run).await.summary.status, RunStatus::Paused);
     let worker = server.call(reqwest::Method::POST, "/handovers/finish", WORKER).body(good.clone()).send().await;
     assert_eq!(worker.unwrap().status(), StatusCode::FORBIDDEN);

@@ -213,10 +213,7 @@ fn runs_of(rows: &[Value]) -> Result<Vec<RunId>, Failure> {
 /// A text that only looked like the hash of an artifact is none of the archive's artifacts; those it lists have to be
 /// here.
 async fn refuse_missing_artifacts(connection: &mut Connection, artifacts: &[ArtifactHash]) -> Result<(), Failure> {
-    let hashes: Vec<String> = artifacts.iter().map(|hash| hash.as_str().to_owned()).collect();
-    let rows = connection.fetch_all(COMPLETE, values![hashes]).await?;
-    let stored = rows.iter().map(|row| row.text(0)).collect::<Result<BTreeSet<_>, _>>()?;
-    match artifacts.iter().find(|hash| !stored.contains(hash.as_str())) {
+    match missing_artifact(connection, artifacts).await? {
         None => Ok(()),
         Some(missing) => Err(Failure::refused(
             "archive.artifact_missing",
@@ -225,6 +222,17 @@ async fn refuse_missing_artifacts(connection: &mut Connection, artifacts: &[Arti
     }
 }
 
-fn unusable(why: &str) -> Failure {
+/// The first of these artifacts that is not stored as a whole.
+pub(super) async fn missing_artifact<'a>(
+    connection: &mut Connection,
+    artifacts: &'a [ArtifactHash],
+) -> Result<Option<&'a ArtifactHash>, Failure> {
+    let hashes: Vec<String> = artifacts.iter().map(|hash| hash.as_str().to_owned()).collect();
+    let rows = connection.fetch_all(COMPLETE, values![hashes]).await?;
+    let stored = rows.iter().map(|row| row.text(0)).collect::<Result<BTreeSet<_>, _>>()?;
+    Ok(artifacts.iter().find(|hash| !stored.contains(hash.as_str())))
+}
+
+pub(super) fn unusable(why: &str) -> Failure {
     Failure::refused("archive.unusable", format!("the archive cannot be used: {why}. Nothing was changed"))
 }

@@ -7,6 +7,7 @@ use nightshift_engine::store::{
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::api::{HandoverState, Remark, RequestQuestion, RequestState, Target};
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{CampaignId, HandoverId, RemarkId, RequestId, RunId};
 use nightshift_protocol::models::AgentRole;
@@ -29,8 +30,11 @@ crate::bench::on_both!(
     a_campaign_that_was_taken_back_goes_on_and_takes_no_results,
     another_file_of_the_same_handover_is_refused,
     results_that_do_not_continue_the_history_change_nothing,
+    results_change_nothing_of_other_campaigns,
+    artifacts_that_results_leave_out_are_here,
     a_campaign_goes_out_and_comes_back_again_and_again,
     a_campaign_without_work_is_not_handed_over_and_handovers_go_with_their_campaign,
+    a_run_that_is_retried_meanwhile_goes_along_or_stays_failed,
 );
 
 fn code<T: std::fmt::Debug>(result: Result<T, StoreError>) -> &'static str {
@@ -60,7 +64,8 @@ impl Bench {
 
     async fn finish(&self, id: &HandoverId, digest: &str, rows: Vec<Value>) -> Result<FinishedHandover, StoreError> {
         let (id, digest, by) = (id.clone(), digest.to_owned(), "ada".to_owned());
-        let finished = self.store.finish_handover(ReturnedHandover { id, digest, rows, by, at: self.now() }).await;
+        let (artifacts, at) = (Vec::new(), self.now());
+        let finished = self.store.finish_handover(ReturnedHandover { id, digest, rows, artifacts, by, at }).await;
         self.assert_sound().await;
         finished
     }
@@ -356,6 +361,44 @@ async fn results_that_do_not_continue_the_history_change_nothing(bench: Bench) {
     bench.finish(&handover.id, "digest", rows).await.unwrap();
 }
 
+async fn results_change_nothing_of_other_campaigns(bench: Bench) {
+    let (campaign, run) = campaign(&bench).await;
+    let (other, other_run) = self::campaign(&bench).await;
+    let handover = bench.hand_over(&campaign).await;
+    let before = (bench.rows(&campaign).await, bench.rows(&other).await);
+    let mut rows = before.0.clone();
+    let mut foreign = before.1.iter().find(|row| row["table"] == "step").unwrap().clone();
+    assert_eq!(foreign["run"], other_run.as_str());
+    foreign["run"] = json!(run);
+    foreign["status"] = json!("completed");
+    rows.push(foreign);
+    assert_eq!(code(bench.finish(&handover.id, "digest", rows.clone()).await), "archive.unusable");
+    assert_eq!((bench.rows(&campaign).await, bench.rows(&other).await), before);
+    rows.pop();
+    let step = bench.step(&other_run, "first").await.id;
+    rows.push(json!({ "table": "step_input", "step": step, "input": "\"another\"" }));
+    bench.finish(&handover.id, "digest", rows).await.unwrap();
+    assert_eq!(bench.rows(&other).await, before.1);
+}
+
+async fn artifacts_that_results_leave_out_are_here(bench: Bench) {
+    let (campaign, _) = campaign(&bench).await;
+    let handover = bench.hand_over(&campaign).await;
+    let rows = bench.rows(&campaign).await;
+    let returned = ReturnedHandover {
+        id: handover.id.clone(),
+        digest: "digest".to_owned(),
+        rows: rows.clone(),
+        artifacts: vec![ArtifactHash::of(b"a program")],
+        by: "ada".to_owned(),
+        at: bench.now(),
+    };
+    assert_eq!(code(bench.store.finish_handover(returned.clone()).await), "handover.artifacts_missing");
+    assert_eq!(bench.rows(&campaign).await, rows);
+    bench.store.put_artifact(&returned.artifacts[0], b"a program", bench.now()).await.unwrap();
+    bench.store.finish_handover(returned).await.unwrap();
+}
+
 async fn a_campaign_goes_out_and_comes_back_again_and_again(bench: Bench) {
     let (campaign, run) = campaign(&bench).await;
     for (round, key) in ["first", "second", "third2"].into_iter().enumerate() {
@@ -387,10 +430,33 @@ async fn a_campaign_without_work_is_not_handed_over_and_handovers_go_with_their_
     assert_eq!(code(bench.store.prune_campaign(&campaign, 1_000).await), "campaign.not_finished");
     let (far, _) = bench.elsewhere(&handover).await;
     far.complete_run(&run).await;
+    bench.clock.forward(3_600_000);
     let finished = bench.finish(&handover.id, "digest", far.rows(&campaign).await).await.unwrap();
+    assert_eq!(bench.store.load_run(&run).await.unwrap().finished_at, Some(bench.now()), "it is kept from now on");
     assert_eq!(finished.runs, [(run, RunStatus::Completed)]);
     assert_eq!(code(bench.begin(&campaign).await), "handover.nothing_left");
     assert_eq!(bench.store.prune_campaign(&campaign, 1_000).await.unwrap().campaigns, 1);
     assert_eq!(code(bench.store.load_handover(&handover.id).await), "handover.not_found");
     bench.assert_sound().await;
+}
+
+async fn a_run_that_is_retried_meanwhile_goes_along_or_stays_failed(bench: Bench) {
+    for _ in 0..10 {
+        let created = bench.create(bench.new_campaign(2)).await;
+        let [running, failed] = created.runs.as_slice() else { panic!("two runs") };
+        bench.schedule(running, &["first"]).await;
+        bench.schedule(failed, &["first"]).await;
+        bench.fail_run(failed, StepFailure::fatal("x", "broken")).await;
+        let retry = bench.store.retry_run(failed, None, None, bench.now());
+        let (begun, retried) = tokio::join!(bench.begin(&created.id), retry);
+        let handover = bench.store.check_out(&begun.unwrap().id, true, bench.now()).await.unwrap();
+        match retried {
+            Ok(_) => assert!(handover.runs.contains(failed) && bench.status(failed).await == RunStatus::Paused),
+            refused => {
+                assert_eq!(code(refused), "campaign.handed_over");
+                assert_eq!(bench.status(failed).await, RunStatus::Failed);
+            }
+        }
+        bench.assert_sound().await;
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use nightshift_engine::store::{FinishedHandover, HandoverRecord, Notice, ReturnedHandover};
 use nightshift_protocol::api::HandoverState;
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
 use serde_json::Value;
@@ -33,12 +34,12 @@ pub(crate) async fn finish(
     // Locks the runs: another call with the same file waits here.
     drop(unfinished_runs(transaction, campaign_id).await?);
     let handover = load(transaction.connection, &returned.id).await?;
-    if handover.digest.as_deref() == Some(returned.digest.as_str()) {
+    if handover.takes(&returned.digest)? {
         let runs = runs_here(transaction.connection, campaign_id).await?;
         let runs = runs.into_values().map(|run| (run.id, run.status)).collect();
         return Ok(FinishedHandover { handover, repeated: true, runs });
     }
-    refuse_unless_out(&handover)?;
+    refuse_missing_artifacts(transaction.connection, &returned.artifacts).await?;
     let rows: Vec<Value> = returned.rows.iter().cloned().map(archive::at_rest).collect();
     if rows.iter().any(|row| row["table"] == "campaign" && row["public_id"] != campaign.as_str()) {
         return Err(diverged(&handover, "it holds another campaign"));
@@ -53,7 +54,7 @@ pub(crate) async fn finish(
     if !merge::are_stored(transaction.connection, &known).await? {
         return Err(diverged(&handover, "an event of it differs from the one that is stored here"));
     }
-    merge::merge(transaction, &rows, &is_new).await?;
+    merge::merge(transaction, (campaign_id, returned.at), &rows, &is_new).await?;
     add_usage(transaction.connection, campaign_id, &handover, &rows).await?;
     let held = unfinished_runs(transaction, campaign_id).await?;
     resume(transaction, held, &handover.runs, &returned.by, returned.at).await?;
@@ -76,23 +77,18 @@ pub(crate) async fn finish(
     })
 }
 
-fn refuse_unless_out(handover: &HandoverRecord) -> Result<(), Failure> {
-    let id = &handover.id;
-    let (code, why) = match handover.state {
-        HandoverState::Out => return Ok(()),
-        HandoverState::Leaving => ("handover.not_out", format!("{id} was not checked out: its file was never whole")),
-        HandoverState::Cancelled => (
-            "handover.cancelled",
+/// The other machine has those that a file leaves out, and this one has to have them, too.
+async fn refuse_missing_artifacts(connection: &mut Connection, artifacts: &[ArtifactHash]) -> Result<(), Failure> {
+    match archive::missing_artifact(connection, artifacts).await? {
+        None => Ok(()),
+        Some(missing) => Err(Failure::refused(
+            "handover.artifacts_missing",
             format!(
-                "{id} was cancelled: the campaign went on here, and results of that hand-over are not taken any more"
+                "artifact {missing} of the results is neither in the file nor stored here: run `nightshift handover run` \
+                 again with a file that was written without --since. Nothing was changed"
             ),
-        ),
-        HandoverState::Finished => (
-            "handover.finished",
-            format!("another file of {id} was brought back before: the first one counts. Hand the campaign over again"),
-        ),
-    };
-    Err(Failure::refused(code, format!("{why}. Nothing was changed")))
+        )),
+    }
 }
 
 fn diverged(handover: &HandoverRecord, why: &str) -> Failure {

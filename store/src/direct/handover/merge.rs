@@ -1,21 +1,26 @@
 //! Rows that come back, table by table: what changed replaces what is stored, what is new is added, and nothing that
 //! people or agents left here meanwhile is touched.
 
+use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
 use crate::connection::{Connection, Sql};
-use crate::direct::archive::{ROWS_PER_STATEMENT, columns_of, table_of};
+use crate::direct::archive::{ROWS_PER_STATEMENT, columns_of, table_of, unusable};
 use crate::failure::Failure;
 use crate::json;
 use crate::sql::from_rows;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// How rows of a table are taken in: `d.value ->> n` is the column `n` of the archive.
+/// How rows of a table are taken in: `d.value ->> n` is the column `n` of the archive; behind the columns come the id of a
+/// new step, the internal key of the campaign, and the time.
 struct Merge {
     table: &'static str,
     sql: Sql,
 }
+
+/// Tables of which every row that comes back is stored, or nothing is: one that is not names what belongs elsewhere.
+const WHOLE: [&str; 6] = ["run", "run_format", "run_state", "run_part", "event", "step"];
 
 /// In an order in which they can be stored.
 const MERGES: &[Merge] = &[
@@ -23,6 +28,7 @@ const MERGES: &[Merge] = &[
         table: "route",
         sql: from_rows!("INSERT INTO route (needs) SELECT d.value ->> 0 FROM ", " WHERE true ON CONFLICT DO NOTHING"),
     },
+    // What is over is kept for a time from now on: nobody saw it here before.
     Merge {
         table: "run",
         sql: from_rows!(
@@ -31,7 +37,10 @@ const MERGES: &[Merge] = &[
                                      ELSE CAST(d.value ->> 4 AS BIGINT) END, \
                  last_seq = CAST(d.value ->> 5 AS BIGINT), wake_seq = CAST(d.value ->> 6 AS BIGINT), \
                  folded_seq = CAST(d.value ->> 7 AS BIGINT), digest = d.value ->> 8, awaits = d.value ->> 9, \
-                 failure = d.value ->> 10, finished_at_ms = CAST(d.value ->> 12 AS BIGINT) FROM ",
+                 failure = d.value ->> 10, \
+                 finished_at_ms = CASE WHEN CAST(d.value ->> 12 AS BIGINT) < CAST(d.value ->> 14 AS BIGINT) \
+                                       AND run.finished_at_ms IS NULL \
+                                       THEN CAST(d.value ->> 14 AS BIGINT) ELSE CAST(d.value ->> 12 AS BIGINT) END FROM ",
             " WHERE run.public_id = d.value ->> 0"
         ),
     },
@@ -84,14 +93,15 @@ const MERGES: &[Merge] = &[
               ON CONFLICT (public_id) DO UPDATE SET status = excluded.status, epoch = excluded.epoch, \
                  tries = excluded.tries, worker = excluded.worker, output_seq = excluded.output_seq, \
                  failure = excluded.failure, started_at_ms = excluded.started_at_ms, \
-                 finished_at_ms = excluded.finished_at_ms"
+                 finished_at_ms = excluded.finished_at_ms WHERE step.run_id = excluded.run_id"
         ),
     },
     Merge {
         table: "step_input",
         sql: from_rows!(
             "INSERT INTO step_input (step_id, input) SELECT s.id, d.value ->> 1 FROM ",
-            " JOIN step s ON s.public_id = d.value ->> 0 WHERE true ON CONFLICT DO NOTHING"
+            " JOIN step s ON s.public_id = d.value ->> 0 JOIN run r ON r.id = s.run_id \
+              WHERE r.campaign_id = CAST(d.value ->> 2 AS BIGINT) ON CONFLICT DO NOTHING"
         ),
     },
     Merge {
@@ -141,9 +151,10 @@ pub(super) async fn are_stored(connection: &mut Connection, events: &[&Value]) -
     Ok(true)
 }
 
-/// Takes rows in; of events, the new ones.
+/// Takes rows of a campaign in; of events, the new ones.
 pub(super) async fn merge(
     transaction: &mut Transaction<'_>,
+    (campaign_id, at): (i64, TimestampMs),
     rows: &[Value],
     is_new_event: &impl Fn(&Value) -> bool,
 ) -> Result<(), Failure> {
@@ -157,7 +168,11 @@ pub(super) async fn merge(
                 let ids = transaction.memory.step_ids(transaction.connection, lists.len()).await?;
                 lists.iter_mut().zip(ids).for_each(|(list, id)| list.push(Value::from(id)));
             }
-            transaction.connection.execute(*sql, values![json::write(&lists)?]).await?;
+            lists.iter_mut().for_each(|list| list.extend([Value::from(campaign_id), Value::from(at.0)]));
+            let stored = transaction.connection.execute(*sql, values![json::write(&lists)?]).await?;
+            if WHOLE.contains(name) && usize::try_from(stored) != Ok(chunk.len()) {
+                return Err(unusable(&format!("rows of `{name}` belong to something else")));
+            }
         }
     }
     Ok(())
