@@ -76,10 +76,14 @@ pub(crate) fn part_of(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Makes a file that only its owner reads.
+/// Makes a file that only its owner reads. One that was left there goes: others may read it, or have it open.
 pub(crate) fn create(path: &Path) -> Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(not_written(path, &error)),
+        _ => {}
+    }
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(OWNER_ONLY);
+    options.write(true).create_new(true).mode(OWNER_ONLY);
     options.open(path).map_err(|error| not_written(path, &error))
 }
 

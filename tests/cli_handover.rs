@@ -19,6 +19,7 @@ mod serving;
 #[path = "support/tiny_task.rs"]
 mod tiny_task;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -164,7 +165,12 @@ fn a_campaign_is_carried_out_elsewhere_and_answered_here_until_its_result_is_con
 #[test]
 fn a_campaign_is_in_one_place_and_files_that_do_not_belong_are_refused() {
     let machines = Machines::begin();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(machines.path(name), bytes).unwrap();
+    // What an earlier call left may be readable by everybody.
+    write("out.part", b"left behind");
+    std::fs::set_permissions(machines.path("out.part"), std::fs::Permissions::from_mode(0o644)).unwrap();
     machines.create("out", &[], 0);
+    assert_eq!(std::fs::metadata(machines.path("out")).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(Machines::error_of(&machines.create("out", &[], 2)), "usage.file_exists");
     assert_eq!(Machines::error_of(&machines.create("twice", &[], 4)), "campaign.handed_over");
     assert!(!Path::new(&machines.path("twice")).exists());
@@ -178,20 +184,35 @@ fn a_campaign_is_in_one_place_and_files_that_do_not_belong_are_refused() {
     assert_eq!(Machines::error_of(&machines.finish("out", 4)), "handover.wrong_direction");
     machines.create("again", &["--again"], 0);
 
-    // Killed in the middle, and started again: it goes on where it was.
+    // A place where the result cannot be is refused before anything is carried out.
+    write("mine", b"something else");
+    assert_eq!(Machines::error_of(&machines.carry_out("out", "mine", 2)), "usage.file_exists");
+    assert_eq!(std::fs::read(machines.path("mine")).unwrap(), b"something else");
+    assert_eq!(Machines::error_of(&machines.carry_out("out", "out", 2)), "usage.file_exists");
+    assert_eq!(Machines::error_of(&machines.carry_out("out", "missing/back", 4)), "archive.not_written");
+    assert!(!machines.there.join("handovers").exists());
+
+    // Killed when a step is completed, and started again: it goes on where it was.
     let mut running = nightshift(&machines.there)
         .args(["handover", "run", &machines.path("out"), "--out", &machines.path("back")])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("the binary starts");
-    let kept = machines.there.join("handovers");
+    let handover = shown["summary"]["handover"]["id"].as_str().unwrap();
+    let kept = machines.there.join("handovers").join(handover);
     let began = Instant::now();
-    while !kept.is_dir() {
-        assert!(began.elapsed() < LIMIT, "it never began");
+    let before = loop {
+        assert!(began.elapsed() < LIMIT, "no step was completed");
+        // Its server answers, which keeps the folder to itself, or has ended.
+        if kept.join("server.json").exists() || running.try_wait().unwrap().is_some() {
+            let events = events(&kept, &machines.run);
+            if events.iter().any(|event| event["kind"] == "step_completed") {
+                break events;
+            }
+        }
         std::thread::sleep(Duration::from_millis(20));
-    }
-    std::thread::sleep(Duration::from_millis(700));
+    };
     processes::kill_tree(running.id());
     running.wait().unwrap();
     machines.carry_out("out", "back", 0);
@@ -201,7 +222,6 @@ fn a_campaign_is_in_one_place_and_files_that_do_not_belong_are_refused() {
     );
 
     let whole = std::fs::read(machines.path("back")).unwrap();
-    let write = |name: &str, bytes: &[u8]| std::fs::write(machines.path(name), bytes).unwrap();
     write("half", &whole[..whole.len() / 2]);
     assert_eq!(Machines::error_of(&machines.finish("half", 4)), "archive.cut");
     let mut changed = whole.clone();
@@ -223,6 +243,7 @@ fn a_campaign_is_in_one_place_and_files_that_do_not_belong_are_refused() {
     assert_eq!(machines.summary()["status"], "paused", "nothing of this changed anything");
 
     assert_eq!(machines.finish("back", 0)["repeated"], false);
+    assert_eq!(events(&machines.here, &machines.run)[..before.len()], before, "what was completed is not repeated");
     assert_eq!(machines.finish("back", 0)["repeated"], true);
     // A second result of the same hand-over, for example of another copy of its file.
     std::fs::remove_dir_all(&machines.there).unwrap();
@@ -237,6 +258,14 @@ fn a_campaign_is_in_one_place_and_files_that_do_not_belong_are_refused() {
     assert_eq!(Machines::error_of(&machines.finish("late", 4)), "handover.cancelled");
     assert_eq!(machines.summary()["status"], "running");
     drop(machines.server);
+}
+
+/// The log of a run, as a server with this data folder gives it.
+fn events(data_dir: &Path, run: &str) -> Vec<Value> {
+    json_lines(&nightshift(data_dir).args(["logs", run, "--json"]).output().unwrap())
+        .into_iter()
+        .filter(|event| event["kind"].is_string())
+        .collect()
 }
 
 /// The result with another first line and everything else as it was.

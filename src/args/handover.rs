@@ -80,7 +80,7 @@ pub(crate) struct HandoverRun {
     /// The file that `handover create` wrote
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The file to write the results to; one of an earlier call is replaced
+    /// The file to write the results to; an earlier result of the same hand-over is replaced
     #[arg(long, value_name = "RESULT")]
     pub(crate) out: PathBuf,
     /// End after this time at the latest, for example 25m; the same command again goes on

@@ -48,7 +48,13 @@ pub(super) enum Until {
 pub(super) async fn run(context: &Context, args: HandoverRun) -> Result<ExitCode> {
     let until = args.limit_ms.map(|limit_ms| Instant::now() + Duration::from_millis(limit_ms));
     let file = args.file.clone();
-    let (handover, key) = off_the_runtime(move || examined(&file)).await?;
+    let out = args.out.clone();
+    let (handover, key) = off_the_runtime(move || {
+        let (handover, key) = examined(&file)?;
+        refuse_other_file(&file, &out, &handover)?;
+        Ok((handover, key))
+    })
+    .await?;
     let folder = context.config().data_dir.join(FOLDERS).join(handover.header.handover.as_str());
     let start = Start { agents: false, data_dir: Some(folder.clone()), ..Start::driving(OWN_ADDRESS) };
     let local = compose::start(context, start).await?;
@@ -76,6 +82,27 @@ fn examined(file: &Path) -> Result<(UnpackedHandover, String)> {
     let key = handover.header.key.clone().ok_or(HandoverError::Tampered)?;
     handover.authenticate(&key)?;
     Ok((handover, key))
+}
+
+/// Refuses a place for the result before anything is carried out for it: one that cannot be written, or that has another
+/// file than an earlier result of this hand-over.
+fn refuse_other_file(file: &Path, out: &Path, handover: &UnpackedHandover) -> Result<()> {
+    let taken = || {
+        Failure::new("usage.file_exists", format!("`{}` exists, and is no result of this hand-over", out.display()))
+            .hint("name another file with --out")
+    };
+    let part = handover_file::part_of(out);
+    if file.canonicalize().ok() == part.canonicalize().ok() {
+        return Err(taken());
+    }
+    if out.exists() {
+        let header = handover_file::read(out, |_| Ok(())).map_err(|_| taken())?.header;
+        if header.direction != Direction::Back || header.handover != handover.header.handover {
+            return Err(taken());
+        }
+    }
+    drop(handover_file::create(&part)?);
+    std::fs::remove_file(&part).map_err(|error| handover_file::not_written(&part, &error))
 }
 
 /// Carries steps out, and brings the campaign to rest.
