@@ -59,7 +59,9 @@ fn result_with(header: &HandoverHeader, rows: &[Value], artifacts: &[&[u8]], key
     for row in rows {
         digest.row(row).unwrap();
     }
-    artifacts.iter().for_each(|bytes| digest.artifact(&ArtifactHash::of(bytes)));
+    for bytes in artifacts {
+        digest.artifact(&ArtifactHash::of(bytes));
+    }
     let digest = digest.text();
     let manifest = Manifest {
         format: ARCHIVE_FORMAT.to_owned(),

@@ -168,7 +168,9 @@ pub(super) async fn merge(
                 let ids = transaction.memory.step_ids(transaction.connection, lists.len()).await?;
                 lists.iter_mut().zip(ids).for_each(|(list, id)| list.push(Value::from(id)));
             }
-            lists.iter_mut().for_each(|list| list.extend([Value::from(campaign_id), Value::from(at.0)]));
+            for list in &mut lists {
+                list.extend([Value::from(campaign_id), Value::from(at.0)]);
+            }
             let stored = transaction.connection.execute(*sql, values![json::write(&lists)?]).await?;
             if WHOLE.contains(name) && usize::try_from(stored) != Ok(chunk.len()) {
                 return Err(unusable(&format!("rows of `{name}` belong to something else")));
