@@ -9,8 +9,6 @@ CREATE TABLE handover (
     key           TEXT COLLATE "C" NOT NULL,
     -- Public ids of the runs that were running, as a JSON list: they go on elsewhere, and here afterwards.
     runs          TEXT COLLATE "C" NOT NULL,
-    -- What the budget had used up when the campaign was checked out, by resource, as JSON.
-    used          TEXT COLLATE "C",
     -- Digest of the file that was brought back.
     digest        TEXT COLLATE "C",
     author        TEXT COLLATE "C" NOT NULL,

@@ -9,8 +9,6 @@ CREATE TABLE handover (
     key           TEXT    NOT NULL,
     -- Public ids of the runs that were running, as a JSON list: they go on elsewhere, and here afterwards.
     runs          TEXT    NOT NULL,
-    -- What the budget had used up when the campaign was checked out, by resource, as JSON.
-    used          TEXT,
     -- Digest of the file that was brought back.
     digest        TEXT,
     author        TEXT    NOT NULL,

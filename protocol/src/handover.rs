@@ -1,9 +1,11 @@
-//! The two files of a hand-over: the campaign on its way out, and its results on their way back.
+//! The two files of a hand-over: the outgoing campaign and the returning result.
 //!
 //! Such a file is an archive with two more lines. The first line is the [`HandoverHeader`], the second the manifest of the
 //! archive, the third the seal: a keyed blake3 hash over the first two lines. The manifest holds the digest of everything
-//! that follows, so that the seal authenticates the whole file. The file on its way out carries the key of its hand-over:
-//! whoever holds that file can make a result.
+//! that follows, so that the seal authenticates the whole file. The outgoing file carries the key of its hand-over: anyone who
+//! has that file can write a result.
+
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -69,7 +71,7 @@ struct Seal {
 /// Why a file of a hand-over is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandoverError {
-    /// The archive in it is not good, or the file is none of a hand-over.
+    /// The archive in the file is damaged, or the file does not belong to a hand-over.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// It goes the other way.
@@ -142,13 +144,13 @@ impl HandoverHeader {
     }
 }
 
-/// The keyed hash; none when the key is none.
+/// Returns the keyed hash, or nothing if the key is malformed.
 fn seal(sealed: &[u8], key: &str) -> Option<blake3::Hash> {
     let key = blake3::Hash::from_hex(key).ok()?;
     Some(blake3::keyed_hash(key.as_bytes(), sealed))
 }
 
-/// What a whole file held, without the bytes of its artifacts.
+/// The content of a complete file, without the bytes of its artifacts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnpackedHandover {
     /// The first line.
@@ -233,7 +235,7 @@ impl HandoverReader {
         Ok(self.archive.accept(line)?)
     }
 
-    /// What was read, if the file was whole.
+    /// Returns the content if the file was complete.
     pub fn finish(self) -> Result<UnpackedHandover, HandoverError> {
         let archive = self.archive.finish()?;
         match (self.header, self.seal) {
@@ -244,6 +246,33 @@ impl HandoverReader {
             _ => Err(ArchiveError::Cut.into()),
         }
     }
+}
+
+/// The rows of a result: those that differ from the rows that came with the campaign. A row of a budget says how much was used
+/// up between the two, because the server may have counted more meanwhile.
+pub fn result_rows(came: &[Value], now: Vec<Value>) -> Result<Vec<Value>, HandoverError> {
+    let known: HashSet<ArtifactHash> = came.iter().map(hash_of).collect::<Result<_, _>>()?;
+    let of_budget = |row: &Value| Some((row["resource"].as_str()?.to_owned(), row["used"].as_u64()?));
+    let before: HashMap<String, u64> =
+        came.iter().filter(|row| row["table"] == "budget").filter_map(of_budget).collect();
+    let mut rows = Vec::new();
+    for mut row in now {
+        if known.contains(&hash_of(&row)?) {
+            continue;
+        }
+        if row["table"] == "budget"
+            && let Some((resource, used)) = of_budget(&row)
+        {
+            row["used"] = used.saturating_sub(before.get(&resource).copied().unwrap_or_default()).into();
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn hash_of(row: &Value) -> Result<ArtifactHash, ArchiveError> {
+    let text = serde_json::to_vec(row).map_err(|error| ArchiveError::Unreadable(error.to_string()))?;
+    Ok(ArtifactHash::of(&text))
 }
 
 /// The format and the version are looked at before anything else.
@@ -363,6 +392,16 @@ mod tests {
         assert_eq!(header().examine(Direction::Back, 2), Ok(()));
         assert_eq!(header().examine(Direction::Out, 2).unwrap_err().code(), "handover.wrong_direction");
         assert_eq!(header().examine(Direction::Back, 1).unwrap_err().code(), "handover.newer_release");
+    }
+
+    #[test]
+    fn a_result_has_the_rows_that_changed_and_what_was_used_between() {
+        let budget = |resource: &str, used: u64| json!({"table": "budget", "resource": resource, "used": used});
+        let came = [json!({"table": "run", "status": "paused"}), budget("tokens", 30), budget("attempts", 2)];
+        let now =
+            vec![came[0].clone(), budget("tokens", 50), budget("attempts", 2), json!({"table": "event", "seq": 9})];
+        let rows = result_rows(&came, now).unwrap();
+        assert_eq!(rows, [budget("tokens", 20), json!({"table": "event", "seq": 9})]);
     }
 
     #[test]

@@ -95,7 +95,8 @@ pub struct ReturnedHandover {
     pub id: HandoverId,
     /// Digest of the file.
     pub digest: String,
-    /// Rows of the campaign, as an export gives them. Rows that did not change elsewhere may be missing.
+    /// Rows of the campaign, as an export gives them; of a budget, what was used up elsewhere. Rows that did not change there may
+    /// be missing.
     pub rows: Vec<Value>,
     /// Artifacts that the file holds, and those that it leaves out because they came with the campaign.
     pub artifacts: Vec<ArtifactHash>,
@@ -105,7 +106,7 @@ pub struct ReturnedHandover {
     pub at: TimestampMs,
 }
 
-/// What became of results that came back.
+/// The outcome of taking results in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishedHandover {
     /// The hand-over.

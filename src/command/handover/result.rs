@@ -1,6 +1,6 @@
-//! The result of `nightshift handover run`: what changed here, and the artifacts that were made here.
+//! The result of `nightshift handover run`: changed rows and new artifacts.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,11 +8,10 @@ use nightshift_engine::clock::Clock as _;
 use nightshift_engine::store::Store as _;
 use nightshift_optimizer::strategy::STATE_FORMAT;
 use nightshift_protocol::api::CampaignDetail;
-use nightshift_protocol::archive::ArchiveError;
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::handover::{Direction, HandoverError, HandoverHeader, UnpackedHandover};
+use nightshift_protocol::handover::{Direction, HandoverHeader, UnpackedHandover, result_rows};
 use nightshift_server::SystemClock;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::carry::Until;
 use super::off_the_runtime;
@@ -23,7 +22,7 @@ use crate::handover_file::{self, Content};
 use crate::output::printable;
 use crate::present;
 
-/// What was written.
+/// The result that was written.
 pub(super) struct Written {
     header: HandoverHeader,
     rows: usize,
@@ -35,14 +34,8 @@ pub(super) struct Written {
 pub(super) async fn write(local: &Local, out: &Path, handover: UnpackedHandover, key: String) -> Result<Written> {
     let store = local.store();
     let UnpackedHandover { header, archive, .. } = handover;
-    let came: HashSet<ArtifactHash> = archive.rows.iter().map(hash_of).collect::<Result<_>>()?;
     let exported = store.export_campaign(&header.campaign).await?;
-    let mut rows = Vec::new();
-    for row in exported.rows {
-        if !came.contains(&hash_of(&row)?) {
-            rows.push(row);
-        }
-    }
+    let rows = result_rows(&archive.rows, exported.rows)?;
     let there: BTreeSet<ArtifactHash> = archive.artifacts.into_iter().chain(header.left_out).collect();
     let mut artifacts = Vec::new();
     for hash in exported.artifacts {
@@ -68,12 +61,6 @@ pub(super) async fn write(local: &Local, out: &Path, handover: UnpackedHandover,
     })
     .await?;
     Ok(Written { header, rows: counted.0, artifacts: counted.1, bytes })
-}
-
-fn hash_of(row: &Value) -> Result<ArtifactHash> {
-    let text =
-        serde_json::to_vec(row).map_err(|error| HandoverError::from(ArchiveError::Unreadable(error.to_string())))?;
-    Ok(ArtifactHash::of(&text))
 }
 
 /// Says what was written, and where the runs stand.

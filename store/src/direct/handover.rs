@@ -9,7 +9,7 @@ use nightshift_protocol::id::{CampaignId, HandoverId, RunId};
 use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::time::TimestampMs;
 
-use super::{budget, campaign, control, public_id, request};
+use super::{campaign, control, public_id, request};
 use crate::batch::held::{Held, Wanted};
 use crate::batch::rows::Place;
 use crate::batch::try_end;
@@ -135,13 +135,8 @@ pub(crate) async fn check_out(
     // A decision that is being made meets a higher epoch.
     let sql = any_of!("UPDATE run SET owner_id = NULL, owner_epoch = owner_epoch + 1 WHERE id", "$1", "");
     transaction.connection.execute(sql, values![run_ids]).await?;
-    let used: Vec<(String, u64)> = budget::load(transaction.connection, &campaign)
-        .await?
-        .into_iter()
-        .map(|line| (line.resource.as_str().to_owned(), line.used))
-        .collect();
-    let sql = "UPDATE handover SET state = 'out', used = $2 WHERE public_id = $1";
-    transaction.connection.execute(sql, values![id.as_str(), json::write(&used)?]).await?;
+    let sql = "UPDATE handover SET state = 'out' WHERE public_id = $1";
+    transaction.connection.execute(sql, values![id.as_str()]).await?;
     Ok(HandoverRecord { state: HandoverState::Out, ..handover })
 }
 

@@ -9,6 +9,7 @@ use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::api::{HandoverState, Remark, RequestQuestion, RequestState, Target};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
+use nightshift_protocol::handover::result_rows;
 use nightshift_protocol::id::{CampaignId, HandoverId, RemarkId, RequestId, RunId};
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
@@ -209,7 +210,7 @@ async fn rows_that_changed_are_enough(bench: Bench) {
     let handover = bench.hand_over(&campaign).await;
     let (far, archive) = bench.elsewhere(&handover).await;
     far.carry_out("first").await;
-    let rows: Vec<Value> = far.rows(&campaign).await.into_iter().filter(|row| !archive.rows.contains(row)).collect();
+    let rows = result_rows(&archive.rows, far.rows(&campaign).await).unwrap();
     assert!(rows.len() < archive.rows.len());
     bench.finish(&handover.id, "digest", rows).await.unwrap();
     assert_eq!(bench.step(&run, "first").await.status, StepStatus::Completed);
@@ -403,14 +404,15 @@ async fn a_campaign_goes_out_and_comes_back_again_and_again(bench: Bench) {
     let (campaign, run) = campaign(&bench).await;
     for (round, key) in ["first", "second", "third2"].into_iter().enumerate() {
         let handover = bench.hand_over(&campaign).await;
-        let (far, _) = bench.elsewhere(&handover).await;
+        let (far, archive) = bench.elsewhere(&handover).await;
         for _ in 0..round * 1_000 {
             far.uuid();
         }
         far.carry_out(key).await;
         far.schedule(&run, &[&format!("third{}", round + 1)]).await;
         let digest = format!("digest {round}");
-        bench.finish(&handover.id, &digest, far.rows(&campaign).await).await.unwrap();
+        let rows = result_rows(&archive.rows, far.rows(&campaign).await).unwrap();
+        bench.finish(&handover.id, &digest, rows).await.unwrap();
         if round == 1 {
             bench.carry_out("third1").await;
         }

@@ -14,7 +14,6 @@ use crate::connection::Connection;
 use crate::direct::run::status_of;
 use crate::direct::{archive, campaign, public_id};
 use crate::failure::Failure;
-use crate::json;
 use crate::transaction::Transaction;
 use crate::value::values;
 
@@ -55,7 +54,6 @@ pub(crate) async fn finish(
         return Err(diverged(&handover, "an event of it differs from the one that is stored here"));
     }
     merge::merge(transaction, (campaign_id, returned.at), &rows, &is_new).await?;
-    add_usage(transaction.connection, campaign_id, &handover, &rows).await?;
     let held = unfinished_runs(transaction, campaign_id).await?;
     resume(transaction, held, &handover.runs, &returned.by, returned.at).await?;
     let sql = "UPDATE handover SET state = 'finished', digest = $2, ended_at_ms = $3 WHERE public_id = $1";
@@ -141,27 +139,6 @@ fn examine(handover: &HandoverRecord, rows: &[Value], here: &BTreeMap<String, He
         if !events.into_iter().eq(known.last_seq + 1..=end) || end < known.last_seq {
             return Err(diverged(handover, &format!("the log of {run} has another length")));
         }
-    }
-    Ok(())
-}
-
-/// Adds what was used up elsewhere to what was used up here, where a late answer of a model may have been paid meanwhile.
-async fn add_usage(
-    connection: &mut Connection,
-    campaign_id: i64,
-    handover: &HandoverRecord,
-    rows: &[Value],
-) -> Result<(), Failure> {
-    let sql = "SELECT used FROM handover WHERE public_id = $1";
-    let row = connection.fetch_one(sql, values![handover.id.as_str()]).await?;
-    let before: Vec<(String, i64)> = json::read(row.opt_str(0)?.unwrap_or("[]"))
-        .map_err(|error| Failure::unreadable("what a campaign had used up", &error))?;
-    let before: HashMap<String, i64> = before.into_iter().collect();
-    for row in rows.iter().filter(|row| row["table"] == "budget") {
-        let (Some(resource), Some(used)) = (row["resource"].as_str(), row["used"].as_i64()) else { continue };
-        let more = used.saturating_sub(before.get(resource).copied().unwrap_or_default());
-        let sql = "UPDATE budget SET used = used + $3 WHERE campaign_id = $1 AND resource = $2";
-        connection.execute(sql, values![campaign_id, resource, more.max(0)]).await?;
     }
     Ok(())
 }

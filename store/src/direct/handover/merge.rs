@@ -28,7 +28,7 @@ const MERGES: &[Merge] = &[
         table: "route",
         sql: from_rows!("INSERT INTO route (needs) SELECT d.value ->> 0 FROM ", " WHERE true ON CONFLICT DO NOTHING"),
     },
-    // What is over is kept for a time from now on: nobody saw it here before.
+    // Retention begins when the result is taken in, because the runs were not visible here before.
     Merge {
         table: "run",
         sql: from_rows!(
@@ -111,6 +111,14 @@ const MERGES: &[Merge] = &[
              SELECT r.id, d.value ->> 1, CAST(d.value ->> 2 AS BIGINT), d.value ->> 3, d.value ->> 4, \
                  CAST(d.value ->> 5 AS BIGINT) FROM ",
             " JOIN run r ON r.public_id = d.value ->> 0 WHERE true ON CONFLICT DO NOTHING"
+        ),
+    },
+    Merge {
+        table: "budget",
+        sql: from_rows!(
+            "UPDATE budget SET used = used + CAST(d.value ->> 3 AS BIGINT) FROM ",
+            " WHERE budget.campaign_id = CAST(d.value ->> 4 AS BIGINT) AND budget.resource = d.value ->> 1 \
+              AND CAST(d.value ->> 3 AS BIGINT) > 0"
         ),
     },
     Merge {
