@@ -3,6 +3,7 @@
 //! This is the composition root: it reads command line, configuration and environment, and puts server, worker, store,
 //! optimizer and dashboard together. What is done with them lives in their crates.
 
+mod archive_file;
 mod args;
 mod command;
 mod compose;

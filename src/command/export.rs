@@ -7,8 +7,7 @@ mod program;
 mod readable;
 mod rollouts;
 
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nightshift_protocol::error::ExitCode;
 
@@ -18,6 +17,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::resolve::{self, Target};
 
+pub(super) use crate::archive_file::not_written;
 pub(super) use archive::examine;
 
 pub(super) async fn run(context: &Context, args: Export) -> Result<ExitCode> {
@@ -64,32 +64,4 @@ struct CampaignExport {
     out: PathBuf,
     format: ExportFormat,
     force: bool,
-}
-
-/// The file could not be written.
-pub(super) fn not_written(out: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("archive.not_written", format!("the file `{}` cannot be written: {error}", out.display()))
-        .hint(what_to_do(error.kind()))
-}
-
-fn what_to_do(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => "make the folder first, or name another file with --out",
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "free some space, or name a file on another disk with --out"
-        }
-        _ => "make the folder writable, or name a file in another folder with --out",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_folder_a_full_disk_and_a_folder_of_somebody_else_ask_for_different_things() {
-        assert!(what_to_do(ErrorKind::NotFound).contains("make the folder first"));
-        assert!(what_to_do(ErrorKind::StorageFull).contains("free some space"));
-        assert!(what_to_do(ErrorKind::PermissionDenied).contains("writable"));
-    }
 }

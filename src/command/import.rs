@@ -4,8 +4,6 @@
 mod kernelbench;
 mod kernelbench_results;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use nightshift_protocol::archive::Manifest;
@@ -16,10 +14,7 @@ use crate::args::{Import, ImportCommand};
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::present;
-
-/// Largest file that this command sends, in bytes: it is held in memory meanwhile.
-const MAX_IMPORT_BYTES: u64 = 1024 * 1024 * 1024;
+use crate::{archive_file, present};
 
 pub(super) async fn run(context: &Context, args: Import) -> Result<ExitCode> {
     match args.command {
@@ -60,18 +55,8 @@ pub(super) async fn run(context: &Context, args: Import) -> Result<ExitCode> {
     .await
 }
 
-/// Takes the file into memory, where it stays until the server has it: hence the limit.
+/// Takes the file into memory, where it stays until the server has it.
 fn read(file: &Path) -> Result<(Manifest, Vec<u8>)> {
-    let unread = |error: std::io::Error| {
-        Failure::new("archive.not_read", format!("the file `{}` cannot be read: {error}", file.display()))
-    };
-    let opened = File::open(file).map_err(unread)?;
-    let mut archive = Vec::new();
-    let read_bytes = opened.take(MAX_IMPORT_BYTES + 1).read_to_end(&mut archive).map_err(unread)?;
-    if u64::try_from(read_bytes).unwrap_or(u64::MAX) > MAX_IMPORT_BYTES {
-        let message = format!("`{}` has more than {} MiB", file.display(), MAX_IMPORT_BYTES >> 20);
-        return Err(Failure::new("archive.too_large", message)
-            .hint("send it to POST /api/v1/import, which takes it as a stream: docs/operations.md shows how"));
-    }
+    let archive = archive_file::in_memory(file, "POST /api/v1/import, as docs/operations.md shows")?;
     Ok((examine(archive.as_slice())?, archive))
 }

@@ -1,35 +1,26 @@
 //! The archive: taken as the server sends it, and read once more from the disk before it gets its name.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use nightshift_client::Client;
-use nightshift_protocol::archive::{ArchiveError, ArchiveReader, MAX_ARCHIVE_LINE_BYTES, Manifest};
+use nightshift_protocol::archive::{ArchiveReader, Manifest};
 use nightshift_protocol::id::CampaignId;
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
-use zstd::stream::read::Decoder;
 
-use super::not_written;
+use crate::archive_file;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
-/// What the name of a file ends with until it is whole.
-const PART: &str = "part";
-/// Permissions of the file.
-const OWNER_ONLY: u32 = 0o600;
-
 pub(super) async fn export(context: &Context, client: &Client, id: &CampaignId, out: &Path) -> Result<()> {
-    let mut name = out.file_name().unwrap_or_default().to_owned();
-    name.push(".");
-    name.push(PART);
-    let part = out.with_file_name(name);
-    let whole = match download(client, id, &part).await {
+    let part = archive_file::part_of(out);
+    let saved = async { archive_file::save(client.campaign_archive(id).await?, &part).await };
+    let whole = match saved.await {
         Ok(bytes) => examine_beside(&part).await.map(|manifest| (manifest, bytes)),
         Err(failure) => Err(failure),
     };
     let renamed = whole.and_then(|whole| {
-        std::fs::rename(&part, out).map_err(|error| not_written(out, &error))?;
+        archive_file::keep(&part, out)?;
         Ok(whole)
     });
     let (manifest, bytes) = match renamed {
@@ -59,29 +50,9 @@ pub(super) async fn export(context: &Context, client: &Client, id: &CampaignId, 
     ))
 }
 
-/// Writes what comes to the file; gives its size.
-async fn download(client: &Client, id: &CampaignId, part: &Path) -> Result<u64> {
-    let failed = |error: std::io::Error| not_written(part, &error);
-    let mut download = client.campaign_archive(id).await?;
-    let mut options = tokio::fs::OpenOptions::new();
-    // Prompts, sources and replies are for whoever asked for them, not for everybody on this machine.
-    options.write(true).create(true).truncate(true).mode(OWNER_ONLY);
-    let mut file = options.open(part).await.map_err(failed)?;
-    let mut size_bytes = 0_u64;
-    while let Some(bytes) = download.next().await? {
-        file.write_all(&bytes).await.map_err(failed)?;
-        size_bytes = size_bytes.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-    }
-    file.sync_all().await.map_err(failed)?;
-    Ok(size_bytes)
-}
-
 async fn examine_beside(part: &Path) -> Result<Manifest> {
     let part: PathBuf = part.to_path_buf();
-    let examined = tokio::task::spawn_blocking(move || {
-        let file = std::fs::File::open(&part).map_err(|error| not_written(&part, &error))?;
-        examine(file)
-    });
+    let examined = tokio::task::spawn_blocking(move || examine(archive_file::open(&part)?));
     examined
         .await
         .map_err(|error| Failure::new("internal.archive", format!("reading the archive broke down: {error}")))?
@@ -89,32 +60,12 @@ async fn examine_beside(part: &Path) -> Result<Manifest> {
 
 /// Reads an archive to its last line; gives its first. One that was cut, changed or written by another release fails.
 pub(in crate::command) fn examine(file: impl Read) -> Result<Manifest> {
-    let unreadable = |error: std::io::Error| refused(&ArchiveError::Unreadable(error.to_string()));
-    let mut lines = BufReader::new(Decoder::new(file).map_err(unreadable)?);
     let mut reader = ArchiveReader::default();
-    let mut line = Vec::new();
-    let most = u64::try_from(MAX_ARCHIVE_LINE_BYTES).unwrap_or(u64::MAX);
-    loop {
-        line.clear();
-        let read = (&mut lines).take(most.saturating_add(1)).read_until(b'\n', &mut line);
-        match read {
-            Ok(0) => break,
-            Ok(_) if line.len() > MAX_ARCHIVE_LINE_BYTES => {
-                return Err(refused(&ArchiveError::TooLarge("one of its lines is too long".to_owned())));
-            }
-            Ok(_) => drop(reader.accept(&line).map_err(|error| refused(&error))?),
-            // The compressed stream stops in the middle.
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                return Err(refused(&ArchiveError::Cut));
-            }
-            Err(error) => return Err(unreadable(error)),
-        }
-    }
-    Ok(reader.finish().map_err(|error| refused(&error))?.manifest)
-}
-
-fn refused(error: &ArchiveError) -> Failure {
-    Failure::new(error.code(), error.to_string())
+    archive_file::read_lines(file, |line| {
+        reader.accept(line)?;
+        Ok(())
+    })?;
+    Ok(reader.finish()?.manifest)
 }
 
 #[cfg(test)]

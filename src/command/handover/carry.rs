@@ -1,4 +1,4 @@
-//! `nightshift handover run`: everything that needs no agent, with a server and a database of its own.
+//! `nightshift handover run`: carries out the device steps of a hand-over with an embedded server and its own database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use nightshift_store::SqlStore;
 use tokio::time::Instant;
 
 use super::{earlier, off_the_runtime, result};
+use crate::archive_file;
 use crate::args::HandoverRun;
 use crate::command::run::OWN_ADDRESS;
 use crate::compose::{self, Local, Start};
@@ -35,7 +36,7 @@ const QUIET_LOOKS: u32 = 3;
 /// Why it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
-    /// What is left needs an agent, a person or a larger budget.
+    /// The remaining steps need an agent, a person or a larger budget.
     Waits,
     /// Every run is over.
     Ended,
@@ -91,7 +92,7 @@ fn refuse_other_file(file: &Path, out: &Path, handover: &UnpackedHandover) -> Re
         Failure::new("usage.file_exists", format!("`{}` exists, and is no result of this hand-over", out.display()))
             .hint("name another file with --out")
     };
-    let part = handover_file::part_of(out);
+    let part = archive_file::part_of(out);
     if file.canonicalize().ok() == part.canonicalize().ok() {
         return Err(taken());
     }
@@ -101,8 +102,8 @@ fn refuse_other_file(file: &Path, out: &Path, handover: &UnpackedHandover) -> Re
             return Err(taken());
         }
     }
-    drop(handover_file::create(&part)?);
-    std::fs::remove_file(&part).map_err(|error| handover_file::not_written(&part, &error))
+    drop(archive_file::create(&part)?);
+    std::fs::remove_file(&part).map_err(|error| archive_file::not_written(&part, &error))
 }
 
 /// Carries steps out, and brings the campaign to rest.
@@ -206,8 +207,8 @@ async fn follow(
     Ok(reason)
 }
 
-/// Whether no step can be carried out here and no decision is open. What was in flight at the first look is a decision
-/// at the second one, and what followed from it is seen by the third.
+/// Returns whether no step can run here and no decision is open. A step that was in flight at the first check leads to a
+/// decision at the second one, and the third one sees the steps of that decision.
 async fn is_quiet(store: &SqlStore) -> Result<bool> {
     Ok(is_idle(&store.gauges().await?) && store.runs_to_drive(1).await?.is_empty() && is_idle(&store.gauges().await?))
 }

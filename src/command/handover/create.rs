@@ -1,4 +1,4 @@
-//! `nightshift handover create`: the campaign comes to rest here, and leaves as a file.
+//! `nightshift handover create`: pauses a campaign and writes it to a file for another machine.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,13 @@ use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::handover::{HandoverError, UnpackedHandover};
 use nightshift_protocol::id::CampaignId;
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
 
 use super::off_the_runtime;
 use crate::args::HandoverCreate;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::{handover_file, present, resolve};
+use crate::{archive_file, handover_file, present, resolve};
 
 pub(super) async fn run(context: &Context, args: HandoverCreate) -> Result<ExitCode> {
     if args.out.exists() && !args.force {
@@ -27,8 +26,8 @@ pub(super) async fn run(context: &Context, args: HandoverCreate) -> Result<ExitC
         Some(result) => off_the_runtime(move || known_there(&result)).await?,
     };
     // Before the campaign is paused: most files that cannot be written are noticed here.
-    let part = handover_file::part_of(&args.out);
-    drop(handover_file::create(&part)?);
+    let part = archive_file::part_of(&args.out);
+    drop(archive_file::create(&part)?);
     let created = Session::with(context, Purpose::Ask, async |session| {
         let client = &session.client;
         let id = resolve::campaign(client, &args.campaign).await?;
@@ -66,19 +65,10 @@ async fn write(
     (part, out): (&Path, &Path),
     without: Vec<ArtifactHash>,
 ) -> Result<()> {
-    let failed = |error: std::io::Error| handover_file::not_written(part, &error);
-    let mut download = client.handover_file(id, without).await?;
-    let mut file = tokio::fs::File::from_std(handover_file::create(part)?);
-    let mut size_bytes = 0_u64;
-    while let Some(bytes) = download.next().await? {
-        file.write_all(&bytes).await.map_err(failed)?;
-        size_bytes = size_bytes.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-    }
-    file.sync_all().await.map_err(failed)?;
-    drop(file);
+    let size_bytes = archive_file::save(client.handover_file(id, without).await?, part).await?;
     let read: PathBuf = part.to_path_buf();
     let whole = off_the_runtime(move || authentic(&read)).await?;
-    handover_file::keep(part, out)?;
+    archive_file::keep(part, out)?;
     let (header, archive) = (&whole.header, &whole.archive);
     let output = context.output;
     if output.is_json() {

@@ -23,7 +23,7 @@ pub(super) async fn bring(store: &dyn Store, folder: &Path, wanted: &[ArtifactHa
             break;
         }
         let options = OpenOptions { create: false, ..OpenOptions::default() };
-        // What is no data folder, or is in use, is none that helps.
+        // Skip folders that are in use or have no database.
         let Ok(earlier) = SqlStore::open_sqlite(&other, options).await else { continue };
         let copied = copy(&earlier, store, missing).await;
         earlier.close().await?;

@@ -1,6 +1,5 @@
-//! `nightshift handover finish` and `nightshift handover cancel`: the campaign is here again.
+//! `nightshift handover finish` takes a result in, `nightshift handover cancel` ends a hand-over without one.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::error::ExitCode;
@@ -11,11 +10,8 @@ use super::super::control;
 use super::off_the_runtime;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
-use crate::{handover_file, present, resolve};
-
-/// Largest file that is sent, in bytes: it is held in memory meanwhile.
-const MAX_RESULT_BYTES: u64 = 1024 * 1024 * 1024;
+use crate::failure::Result;
+use crate::{archive_file, handover_file, present, resolve};
 
 pub(super) async fn run(context: &Context, file: PathBuf) -> Result<ExitCode> {
     // Before a server is asked or started: most files that are refused are refused here.
@@ -58,16 +54,5 @@ fn examined(file: &Path) -> Result<Vec<u8>> {
     let result = handover_file::read(file, |_| Ok(()))?;
     // Whether its states can be read is said by the server, which may be another release.
     result.header.examine(Direction::Back, u32::MAX)?;
-    let unread = |error: std::io::Error| {
-        Failure::new("archive.not_read", format!("the file `{}` cannot be read: {error}", file.display()))
-    };
-    let mut bytes = Vec::new();
-    let opened = std::fs::File::open(file).map_err(unread)?;
-    let read_bytes = opened.take(MAX_RESULT_BYTES + 1).read_to_end(&mut bytes).map_err(unread)?;
-    if u64::try_from(read_bytes).unwrap_or(u64::MAX) > MAX_RESULT_BYTES {
-        let message = format!("`{}` has more than {} MiB", file.display(), MAX_RESULT_BYTES >> 20);
-        return Err(Failure::new("archive.too_large", message)
-            .hint("send it to POST /api/v1/handovers/finish, which takes it as a stream"));
-    }
-    Ok(bytes)
+    archive_file::in_memory(file, "POST /api/v1/handovers/finish")
 }
