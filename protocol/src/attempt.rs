@@ -233,6 +233,40 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// An attempt of which nothing is known yet.
+    #[must_use]
+    pub fn new(number: u32, plan_version: u32, subtask: u32, stage: Stage) -> Self {
+        Self {
+            number,
+            plan_version,
+            subtask,
+            stage,
+            parent: None,
+            modification: None,
+            candidate: None,
+            outcome: AttemptOutcome::Pending,
+            source: None,
+            earlier_versions: Vec::new(),
+            tunables: Vec::new(),
+            tuning: None,
+            verdict: Verdict::default(),
+            findings: Vec::new(),
+            build: None,
+            check: None,
+            sanitize: None,
+            measurement: None,
+            confirmation: None,
+            profile: None,
+            gain: None,
+            diagnosis: None,
+            correction: None,
+            rubric: None,
+            reward: None,
+            calls: Vec::new(),
+            route: None,
+        }
+    }
+
     /// The measurement to be shown: the confirmation, which is independent of the first measurement by which the program was chosen,
     /// or the first one where there is none.
     #[must_use]
@@ -391,33 +425,9 @@ mod tests {
 
     fn attempt(first: Option<(f64, f64, f64)>, confirmation: Option<((f64, f64, f64), bool)>) -> Attempt {
         Attempt {
-            number: 1,
-            plan_version: 1,
-            subtask: 1,
-            stage: Stage::Draft,
-            parent: None,
-            modification: None,
-            candidate: None,
-            outcome: AttemptOutcome::Pending,
-            source: None,
-            earlier_versions: Vec::new(),
-            tunables: Vec::new(),
-            tuning: None,
-            verdict: Verdict::default(),
-            findings: Vec::new(),
-            build: None,
-            check: None,
-            sanitize: None,
             measurement: first.map(|first| measurement(first, true)),
             confirmation: confirmation.map(|(interval, precise)| measurement(interval, precise)),
-            profile: None,
-            gain: None,
-            diagnosis: None,
-            correction: None,
-            rubric: None,
-            reward: None,
-            calls: Vec::new(),
-            route: None,
+            ..Attempt::new(1, 1, 1, Stage::Draft)
         }
     }
 

@@ -1,4 +1,4 @@
-//! The programs of an attempt, each as an attempt of its own: what was asked for, what was answered, what became of it.
+//! Splits an attempt into the versions of its program. Each version has its own prompt, reply and outcome.
 
 use std::borrow::Cow;
 
@@ -47,33 +47,16 @@ fn failed(attempt: &Attempt, version: &EarlierVersion, stage: Stage, calls: &[Mo
         _ => verdict.compiled = Answer::Fail,
     }
     Attempt {
-        number: attempt.number,
-        plan_version: attempt.plan_version,
-        subtask: attempt.subtask,
-        stage,
         parent: attempt.parent,
         modification: attempt.modification.clone(),
         candidate: attempt.candidate,
         outcome: version.outcome,
         source: Some(version.source.clone()),
-        earlier_versions: Vec::new(),
-        tunables: Vec::new(),
-        tuning: None,
         verdict,
         findings: version.findings.clone(),
         build: version.build.clone(),
-        check: None,
-        sanitize: None,
-        measurement: None,
-        confirmation: None,
-        profile: None,
-        gain: None,
-        diagnosis: None,
-        correction: None,
-        rubric: None,
-        reward: None,
         calls: calls.to_vec(),
-        route: None,
+        ..Attempt::new(attempt.number, attempt.plan_version, attempt.subtask, stage)
     }
 }
 

@@ -98,23 +98,8 @@ fn measurement(speedup: f64) -> Measurement {
 fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport, share: Option<f64>) -> Attempt {
     let fast = if speedup > 1.02 { Answer::Pass } else { Answer::Fail };
     Attempt {
-        number: 1,
-        plan_version: 1,
-        subtask: 1,
-        stage,
-        parent: None,
-        modification: None,
-        candidate: None,
         outcome: if fast == Answer::Pass { AttemptOutcome::CorrectFaster } else { AttemptOutcome::CorrectNotFaster },
-        source: None,
-        earlier_versions: Vec::new(),
-        tunables: Vec::new(),
-        tuning: None,
         verdict: Verdict { fast, ..Verdict::default() },
-        findings: Vec::new(),
-        build: None,
-        check: None,
-        sanitize: None,
         measurement: Some(measurement(speedup)),
         confirmation: confirmed.then(|| measurement(speedup)),
         profile: Some(Profile {
@@ -128,13 +113,7 @@ fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport
             compiler,
             ..Profile::default()
         }),
-        gain: None,
-        diagnosis: None,
-        correction: None,
-        rubric: None,
-        reward: None,
-        calls: Vec::new(),
-        route: None,
+        ..Attempt::new(1, 1, 1, stage)
     }
 }
 

@@ -8,7 +8,7 @@ use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::profile::SanitizeReport;
 use nightshift_protocol::rubric::RewardBreakdown;
 use nightshift_protocol::step::StepOutput;
-use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict, has_violation};
+use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, has_violation};
 
 use super::fix;
 use super::routing::Opening;
@@ -33,33 +33,10 @@ pub(super) enum AfterStep {
 /// A new attempt, nothing known about it.
 pub(super) fn opened(number: u32, plan_version: u32, opening: &Opening, candidate: Option<Candidate>) -> Attempt {
     Attempt {
-        number,
-        plan_version,
-        subtask: opening.subtask,
-        stage: opening.stage,
         parent: opening.parent,
         modification: opening.modification.clone(),
         candidate,
-        outcome: AttemptOutcome::Pending,
-        source: None,
-        earlier_versions: Vec::new(),
-        tunables: Vec::new(),
-        tuning: None,
-        verdict: Verdict::default(),
-        findings: Vec::new(),
-        build: None,
-        check: None,
-        sanitize: None,
-        measurement: None,
-        confirmation: None,
-        profile: None,
-        gain: None,
-        diagnosis: None,
-        correction: None,
-        rubric: None,
-        reward: None,
-        calls: Vec::new(),
-        route: None,
+        ..Attempt::new(number, plan_version, opening.subtask, opening.stage)
     }
 }
 
