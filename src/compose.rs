@@ -129,7 +129,7 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         heartbeat_ms: HEARTBEAT_MS,
         pulse_ms: PULSE_MS,
         sole: database_url.is_none(),
-        // What is somewhere for a while is deleted by whoever brought it there.
+        // A hand-over keeps its folder until the user deletes it: no retention here.
         retention: config
             .server
             .retention_days

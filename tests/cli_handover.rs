@@ -166,7 +166,7 @@ fn a_campaign_is_carried_out_elsewhere_and_answered_here_until_its_result_is_con
 fn a_campaign_is_in_one_place_and_files_that_do_not_belong_are_refused() {
     let machines = Machines::begin();
     let write = |name: &str, bytes: &[u8]| std::fs::write(machines.path(name), bytes).unwrap();
-    // What an earlier call left may be readable by everybody.
+    // A file that an earlier call left may have other permissions.
     write("out.part", b"left behind");
     std::fs::set_permissions(machines.path("out.part"), std::fs::Permissions::from_mode(0o644)).unwrap();
     machines.create("out", &[], 0);

@@ -367,7 +367,7 @@ pub enum StepOutput {
     CodeWritten {
         /// The source.
         source: ArtifactHash,
-        /// What the screening of the source saw.
+        /// Findings of the screening.
         findings: Vec<Finding>,
         /// The constants that it declares as tunable.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -14,7 +14,7 @@ Examples:
   nightshift handover finish night.back                          # take the results in, once
   nightshift handover cancel cmp_0198                            # take it back without results
 
-The file night.out holds a key: whoever has it can make a result that `finish` accepts.";
+The file night.out contains a key: anyone who has it can write a result that `finish` accepts.";
 
 /// `handover`.
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! What an outside agent answers for the task of `tiny_task.rs`.
+//! Answers of an outside agent for the task of `tiny_task.rs`.
 
 use std::path::Path;
 

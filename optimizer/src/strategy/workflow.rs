@@ -147,7 +147,7 @@ impl Workflow for StrategyWorkflow {
 /// Everything that a stored state says about its run.
 pub fn view(state: &Value) -> Result<RunView, WorkflowError> {
     let mut run = RunState::read(state)?;
-    // The version that failed is not what the attempt comes to: it stands among its earlier ones meanwhile.
+    // During a fix turn the attempt is pending, and the version that failed is listed with the earlier ones.
     for (_, open) in run.open_steps() {
         if let Open::Attempt { number, step: AttemptStep::WriteCode } = open {
             fix::set_aside_version(run.wanted_attempt_mut(number)?);

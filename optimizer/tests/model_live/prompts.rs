@@ -54,7 +54,7 @@ fn memory() -> AttemptMemory {
     }
 }
 
-/// What the Coder is asked for.
+/// Returns the prompt that the Coder gets.
 fn asked(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32, fix_turn: u32) -> StepInput {
     StepInput::WriteCode {
         task: bench.task.clone(),

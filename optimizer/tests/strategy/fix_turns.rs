@@ -219,7 +219,7 @@ fn a_turn_sets_no_attempt_aside() -> TestResult {
     assert_eq!(view(&state)?.attempts.len(), 1);
     let (state, order) = until(&script, goal(1), "subtask1/attempt1/fix1/write_code")?;
     assert_eq!(order.reserve, []);
-    // What the attempt comes to is open: no list counts it as failed meanwhile.
+    // The attempt is pending during the turn: no list counts it as failed.
     let [attempt] = &view(&state)?.attempts[..] else { return Err("there is one attempt".into()) };
     assert_eq!((attempt.outcome, attempt.earlier_versions.len()), (AttemptOutcome::Pending, 1));
     assert!(StoredWorkflow.digest(&state)?["activity"].as_str().is_some_and(|said| said.ends_with("fix1/write_code")));

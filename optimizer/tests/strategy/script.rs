@@ -114,7 +114,7 @@ impl Script {
         };
         let told = || -> Result<&Try, Failure> {
             let index = usize::try_from(number)?.checked_sub(1).ok_or("no attempt")?;
-            let told = self.tries.get(index).ok_or_else(|| format!("nothing is told about {key}"))?;
+            let told = self.tries.get(index).ok_or_else(|| format!("the script has no reply for {key}"))?;
             let Try::Versions(versions) = told else { return Ok(told) };
             let is_of_a_version = matches!(input, StepInput::WriteCode { .. } | StepInput::Build { .. });
             let version = if is_of_a_version { versions.get(turn) } else { None };

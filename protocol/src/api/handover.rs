@@ -46,7 +46,7 @@ impl HandoverState {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }
 
-    /// Whether the campaign is away.
+    /// Returns whether the campaign is handed over to another machine.
     #[must_use]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Leaving | Self::Out)

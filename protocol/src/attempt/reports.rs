@@ -88,7 +88,7 @@ pub struct EarlierVersion {
     pub source: ArtifactHash,
     /// How it failed: `compile_failed` or `not_compliant`.
     pub outcome: AttemptOutcome,
-    /// What the screening of the source saw.
+    /// Findings of the screening.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
     /// The build; none where the screening refused it.

@@ -60,8 +60,8 @@ pub(crate) async fn export(
 }
 
 /// Keeps the rows of a campaign as they are at this moment; the artifacts that they name are read when they are sent,
-/// except those that are left out: of `without`, the ones that the rows name and the store has. What is left out is known
-/// here, because whoever reads the file does not bring it back.
+/// except those of `without` that the rows name and the store has. The header lists these as left out, because the other machine
+/// does not send them back.
 pub(crate) async fn collect(
     app: &App,
     id: &CampaignId,

@@ -54,14 +54,14 @@ pub(crate) async fn begin(
     wake_runs(&app, &handover);
     let until = Instant::now() + Duration::from_secs(wait_s.into());
     loop {
-        // Where nothing drives runs, here or on another server, no step comes to its end.
+        // If no server drives runs, waiting for steps in flight is useless.
         let is_still = app.config.sole && !app.config.drives;
         let by_force = is_still || Instant::now() >= until;
         let result = store.check_out(&handover.id, by_force, app.clock.now()).await;
         app.trouble.note_error(&result);
         let now = result?;
         if now.state != HandoverState::Leaving {
-            // Somebody may have cancelled it while steps came to their end.
+            // The hand-over may have been cancelled while this call waited for steps.
             now.takes("")?;
             tracing::info!(campaign.id = %id, handover.id = %now.id, by = actor.name(), "a campaign is handed over");
             wake_runs(&app, &now);
@@ -129,7 +129,7 @@ pub(crate) async fn finish(
     let unpacker = Unpacker::<HandoverReader>::new(&app, MAX_ARCHIVE_BYTES);
     let returned = unpacker.unpack(body).await.map_err(archive::not_unpacked)?;
     let digest = returned.digest();
-    // A file without artifacts was not looked at before.
+    // A file without artifacts was not authenticated during the upload.
     examine(&app, &returned.header, &digest, |key| returned.authenticate(key)).await?;
     let mut artifacts = returned.header.left_out;
     artifacts.extend(returned.archive.artifacts);
@@ -191,7 +191,7 @@ fn conflict(code: &str, message: String) -> ApiFailure {
     ApiFailure::new(StatusCode::CONFLICT, code, message)
 }
 
-/// Has everything that shows or drives these runs look again.
+/// Notifies the drivers and live views of these runs.
 fn wake_runs(app: &App, handover: &HandoverRecord) {
     for run in &handover.runs {
         app.wake.run_changed(run);

@@ -41,7 +41,7 @@ impl From<ArchiveError> for UnpackError {
 
 /// What reads a file line by line: an archive, or a file of a hand-over.
 pub(crate) trait Lines: Default + Send + 'static {
-    /// What a whole file holds.
+    /// The content of a complete file.
     type Content;
 
     /// Refuses a file for what was read of it, before the first of its artifacts is stored.
@@ -50,7 +50,7 @@ pub(crate) trait Lines: Default + Send + 'static {
     /// Takes the next line; gives its artifact.
     fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError>;
 
-    /// What was read, if the file was whole.
+    /// Returns the content if the file was complete.
     fn finish(self) -> Result<Self::Content, HandoverError>;
 }
 

@@ -119,7 +119,7 @@ fn diagnosis(attempt: &Attempt) -> String {
     lines.join("\n")
 }
 
-/// What the compiler said of every version, how the program ended, what it printed. Writing into a string cannot fail.
+/// Collects the compiler's output of every version, the end of the program and its output. Writing into a string cannot fail.
 fn errors(attempt: &Attempt) -> String {
     let mut text = String::new();
     let earlier = attempt.earlier_versions.iter().filter_map(|version| version.build.as_ref());
