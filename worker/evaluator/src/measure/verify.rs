@@ -70,8 +70,8 @@ impl OutputVerifier {
         let number = self.made;
         if wrong_elements > 0 {
             let message = format!(
-                "call {number} of the measurement gave {wrong_elements} wrong elements: the program is right when it is checked, and wrong \
-                 when it is measured"
+                "call {number} of the measurement gave {wrong_elements} wrong elements, the worst of them {largest:.3} times the tolerance \
+                 away from the reference: the program is right when it is checked, and wrong when it is measured"
             );
             return violation("timed_output_wrong", message);
         }
