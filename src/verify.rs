@@ -100,10 +100,10 @@ pub(crate) fn judge_programs(
         stand_against(&mut verifier, path, submission, &bundle)?;
     }
     tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers, sandbox and reference are ready");
-    if args.baselines && bundle.spec.target == Target::Cuda {
+    if !args.baselines.is_empty() && bundle.spec.target == Target::Cuda {
         output.note("measuring the baselines, once for this task on this machine");
     }
-    let baselines = verifier.baselines(args.baselines).map_err(|failure| step(&failure))?;
+    let baselines = verifier.baselines(&args.baselines.concat()).map_err(|failure| step(&failure))?;
     let programs = judge_all(&verifier, &bundle, &submissions, (builds, at_once, cancel), output);
     let (against, machine) = (against.map(|(path, _)| path), verifier.machine().clone());
     drop(verifier);

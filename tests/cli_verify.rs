@@ -405,6 +405,11 @@ fn a_task_for_the_host_has_no_baseline_but_its_reference() {
     let (_, output) = expect_right(&mut verify(folder.path(), &["gaussian", "right.cpp", "--baselines"]));
     let text = stdout(&output);
     assert!(text.contains("fastest baseline: the reference, "), "{text}");
+    let (_, output) =
+        expect_right(&mut verify(folder.path(), &["gaussian", "right.cpp", "--baselines=library,cuda_graph"]));
+    assert!(stdout(&output).contains("fastest baseline: the reference, "), "{}", stdout(&output));
+    let output = expect_exit(&mut verify(folder.path(), &["gaussian", "--baselines=fastest"]), 2);
+    assert!(stderr(&output).contains("torch.compile:max-autotune"), "{}", stderr(&output));
     let both = ["gaussian", "right.cpp", "--baselines", "--against", "right.cpp"];
     let output = expect_exit(&mut verify(folder.path(), &both), 2);
     assert!(stderr(&output).contains("--against"), "{}", stderr(&output));

@@ -33,6 +33,23 @@ impl BaselineKind {
     pub const OF_TORCH: [Self; 4] =
         [Self::CudaGraph, Self::Compile, Self::CompileReduceOverhead, Self::CompileMaxAutotune];
 
+    /// Every way that can be measured in addition to the reference.
+    pub const MEASURED: [Self; 5] =
+        [Self::CudaGraph, Self::Compile, Self::CompileReduceOverhead, Self::CompileMaxAutotune, Self::Library];
+
+    /// Returns the name in files and options.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+            Self::CudaGraph => "cuda_graph",
+            Self::Compile => "torch.compile",
+            Self::CompileReduceOverhead => "torch.compile:reduce-overhead",
+            Self::CompileMaxAutotune => "torch.compile:max-autotune",
+            Self::Library => "library",
+        }
+    }
+
     /// Returns the name for people.
     #[must_use]
     pub fn label(self) -> &'static str {
@@ -159,9 +176,10 @@ mod tests {
     fn kinds_have_the_names_that_were_stored_before_there_were_several() {
         let stored: Baseline = serde_json::from_str(r#"{"name": "torch.compile", "reason": "no compiler"}"#).unwrap();
         assert_eq!(stored.kind, BaselineKind::Compile);
-        for kind in BaselineKind::OF_TORCH {
-            let text = serde_json::to_string(&kind).unwrap();
-            assert_eq!(serde_json::from_str::<BaselineKind>(&text).unwrap(), kind);
+        for kind in BaselineKind::MEASURED {
+            let text = serde_json::to_value(kind).unwrap();
+            assert_eq!(text, kind.as_str());
+            assert_eq!(serde_json::from_value::<BaselineKind>(text).unwrap(), kind);
         }
     }
 

@@ -3,9 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::task::PrecisionPolicy;
 
 use super::model_use::ModelUse;
+
+/// The value of `--baselines` that names all of them.
+const ALL_BASELINES: &str = "all";
 
 /// What stands below the options of `verify`.
 const AFTER_HELP: &str = "\
@@ -36,10 +41,12 @@ pub(crate) struct Verify {
     /// Compare with this program instead of the reference; it has to be right itself
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
-    /// Measure every other way to run the reference on a GPU, too, and compare programs with the fastest: `torch.compile` in
-    /// three modes and a CUDA graph of a model, or the task's `library.cu`. Takes minutes for a model, once for each machine
-    #[arg(long, conflicts_with = "against")]
-    pub(crate) baselines: bool,
+    /// Measure other ways to run the reference on a GPU, too, and compare programs with the fastest: `torch.compile` in three
+    /// modes and a CUDA graph of a model, or the task's `library.cu`; with names and commas, only these. Takes minutes for a
+    /// model, once for each machine
+    #[arg(long, value_name = "NAMES", conflicts_with = "against", num_args = 0..=1, require_equals = true)]
+    #[arg(value_delimiter = ',', default_missing_value = ALL_BASELINES, value_parser = baselines())]
+    pub(crate) baselines: Vec<Vec<BaselineKind>>,
     /// How precise programs have to be, in the place of what the task says
     #[arg(long, value_name = "NAME", value_parser = super::policy())]
     pub(crate) policy: Option<PrecisionPolicy>,
@@ -55,4 +62,12 @@ pub(crate) struct Verify {
     /// How a file of PyTorch is called, and where.
     #[command(flatten)]
     pub(crate) model_use: ModelUse,
+}
+
+/// Parses one value of `--baselines` into the baselines that it names.
+fn baselines() -> impl TypedValueParser<Value = Vec<BaselineKind>> {
+    let names = BaselineKind::MEASURED.map(BaselineKind::as_str);
+    PossibleValuesParser::new([ALL_BASELINES].into_iter().chain(names)).map(|name| {
+        BaselineKind::MEASURED.into_iter().filter(|kind| name == ALL_BASELINES || kind.as_str() == name).collect()
+    })
 }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use async_trait::async_trait;
 use nightshift_mcp::ToolError;
 use nightshift_mcp::ports::{Judge, Judged, VerifyRequest};
-use nightshift_protocol::baseline::FastestBaseline;
+use nightshift_protocol::baseline::{BaselineKind, FastestBaseline};
 use nightshift_protocol::task::CandidateForm;
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_worker::lease::WorkerConfig;
@@ -77,7 +77,7 @@ fn judge(
     let args = Verify {
         programs: vec![file.path().to_path_buf()],
         policy: request.policy,
-        baselines: request.baselines,
+        baselines: if request.baselines { vec![BaselineKind::MEASURED.to_vec()] } else { Vec::new() },
         shape: request.shape.clone(),
         profile: request.profile,
         allow_unsandboxed,
@@ -110,7 +110,7 @@ pub(super) fn verify_args(task: &str) -> Verify {
         task: task.to_owned(),
         programs: Vec::new(),
         against: None,
-        baselines: false,
+        baselines: Vec::new(),
         policy: None,
         shape: None,
         profile: false,

@@ -69,8 +69,8 @@ impl Step<'_> {
             Some(mode) => compiled(mode),
             None => CUDA_GRAPH.to_owned(),
         };
-        let name = serde_json::to_string(&kind).unwrap_or_default().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-        let path = self.folder.join(format!("baseline{name}.{PYTHON_EXTENSION}"));
+        let name = kind.as_str().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        let path = self.folder.join(format!("baseline_{name}.{PYTHON_EXTENSION}"));
         std::fs::write(&path, format!("{}{appended}", task.reference_source))
             .map_err(|error| disk_failure(&path, &error))?;
         spec.limits.call_timeout_ms = spec.limits.call_timeout_ms.max(COMPILE_LIMIT_MS);

@@ -3,7 +3,7 @@
 use nightshift_evaluator::context::ExecutionContext;
 use nightshift_evaluator::prepare::{ReferenceFacts, ReferenceLibraries};
 use nightshift_protocol::attempt::BuildReport;
-use nightshift_protocol::baseline::Baseline;
+use nightshift_protocol::baseline::{Baseline, BaselineKind};
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{PreparedTask, StepFailure};
@@ -42,24 +42,21 @@ impl Step<'_> {
         Ok(*known.profile)
     }
 
-    /// Returns the other baselines of a task. Those of earlier measurements come from the cache; with `measure`, the others are
-    /// measured now. Returns nothing where none is known.
+    /// Returns the other baselines of a task. Those of earlier measurements come from the cache, those of `measured` are
+    /// measured now when they are not there. Returns nothing where none is known.
     pub(super) fn known_baselines(
         &self,
         task: &TaskBundle,
         libraries: &ReferenceLibraries,
         context: &ExecutionContext<'_>,
         device: &StepDevice<'_>,
-        measure: bool,
+        measured: &[BaselineKind],
     ) -> Result<Option<KnownBaselines>, StepFailure> {
         let kinds = baseline_kinds(task);
         let key = self.reference_key(Known::Baselines, task, device);
         let mut known: KnownBaselines = self.recall(&self.bench.references, key.as_deref())?.unwrap_or_default();
-        if !measure {
-            return Ok(Some(known).filter(|known| kinds.is_empty() || !known.baselines.is_empty()));
-        }
         let mut faults = Vec::new();
-        for kind in kinds.iter().copied() {
+        for kind in kinds.iter().copied().filter(|kind| measured.contains(kind)) {
             if known.baselines.iter().any(|baseline| baseline.kind == kind) {
                 continue;
             }
@@ -78,7 +75,7 @@ impl Step<'_> {
         known.faults = faults.len();
         known.baselines.extend(faults);
         known.baselines.sort_by_key(|baseline| kinds.iter().position(|kind| *kind == baseline.kind));
-        Ok(Some(known))
+        Ok(Some(known).filter(|known| kinds.is_empty() || !known.baselines.is_empty()))
     }
 
     /// Returns a task as it was prepared before: the same task with the same `PyTorch`, tools and settings, on the same device

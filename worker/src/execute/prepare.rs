@@ -49,10 +49,11 @@ impl Step<'_> {
                     .transpose()?;
                 cost.end("profile");
                 // Compiling a model takes minutes: a worker that does not profile does not measure baselines either.
-                let measures = device.is_some() && self.cuda()?.profiles;
+                let measured =
+                    if device.is_some() && self.cuda()?.profiles { baseline_kinds(task) } else { Vec::new() };
                 let known = device
                     .as_ref()
-                    .map(|device| self.known_baselines(task, &libraries, &context, device, measures))
+                    .map(|device| self.known_baselines(task, &libraries, &context, device, &measured))
                     .transpose()?;
                 let KnownBaselines { baselines, faults } = match (known, &device) {
                     (Some(Some(known)), _) => known,

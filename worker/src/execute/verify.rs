@@ -7,7 +7,7 @@ use nightshift_evaluator::measure::MeasureOptions;
 use nightshift_evaluator::prepare::ReferenceLibraries;
 use nightshift_profilers::host::profile;
 use nightshift_protocol::attempt::AttemptOutcome;
-use nightshift_protocol::baseline::Baseline;
+use nightshift_protocol::baseline::{Baseline, BaselineKind};
 use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::profile::Profile;
@@ -113,11 +113,12 @@ impl<'a> Verifier<'a> {
         Ok(None)
     }
 
-    /// Returns the other baselines of the task, from the cache, or with `measure` measured now. Returns nothing where none is known.
+    /// Returns the other baselines of the task: from the cache, and those of `measured` that are not there measured now. Returns
+    /// nothing where none is known.
     ///
     /// # Errors
     /// The failure that keeps this machine from measuring them.
-    pub fn baselines(&self, measure: bool) -> Result<Option<Vec<Baseline>>, StepFailure> {
+    pub fn baselines(&self, measured: &[BaselineKind]) -> Result<Option<Vec<Baseline>>, StepFailure> {
         let step = step(self.bench, self.folder.path(), self.cancel);
         let libraries = ReferenceLibraries { reference: self.reference.clone(), truth: self.truth.clone() };
         let baselines = || {
@@ -126,7 +127,7 @@ impl<'a> Verifier<'a> {
             };
             let place = step.place(Some(&device));
             let context = step.context(&place);
-            let known = step.known_baselines(&self.task, &libraries, &context, &device, measure)?;
+            let known = step.known_baselines(&self.task, &libraries, &context, &device, measured)?;
             Ok(known.map(|known| known.baselines))
         };
         step.in_memory(&self.task, baselines, |_| false)
