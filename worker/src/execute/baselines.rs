@@ -10,7 +10,7 @@ use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{CudaLibrary, PYTHON_EXTENSION, TaskBundle, TaskSpec};
+use nightshift_protocol::task::{CudaLibrary, PYTHON_EXTENSION, PrecisionPolicy, TaskBundle, TaskSpec};
 use nightshift_protocol::verdict::{ProcessEnd, Severity, has_violation};
 use nightshift_toolchain::build::{Role, disk_failure};
 
@@ -19,6 +19,9 @@ use super::step::{Step, first_error, secret_seeds};
 
 /// Appended to a reference: the same model, recorded as a CUDA graph.
 const CUDA_GRAPH: &str = include_str!("baselines/cuda_graph.py");
+
+/// Appended to a reference: the same model, compiled in the mode `MODE` at its first call.
+const COMPILED: &str = include_str!("baselines/compiled.py");
 
 /// How PyTorch says that the GPU's memory is full, in lower case.
 const OUT_OF_MEMORY: &str = "out of memory";
@@ -73,9 +76,7 @@ impl Step<'_> {
         let path = self.folder.join(format!("baseline_{name}.{PYTHON_EXTENSION}"));
         std::fs::write(&path, format!("{}{appended}", task.reference_source))
             .map_err(|error| disk_failure(&path, &error))?;
-        spec.limits.call_timeout_ms = spec.limits.call_timeout_ms.max(COMPILE_LIMIT_MS);
-        spec.limits.memory_bytes = spec.limits.memory_bytes.max(COMPILE_MEMORY_BYTES);
-        Ok(Ok(BaselineProgram { path, spec }))
+        Ok(Ok(BaselineProgram { path, spec: spec_of_model(spec) }))
     }
 
     /// Measures a program that calls libraries, which its process has to find.
@@ -178,12 +179,20 @@ pub(super) fn baseline_kinds(task: &TaskBundle) -> Vec<BaselineKind> {
     }
 }
 
+/// Returns the limits and the precision for another way to run a model. `PyTorch` chooses other kernels there than in eager mode, and its
+/// default flags allow TF32 in some of them: users accept this error when they choose that way.
+fn spec_of_model(mut spec: TaskSpec) -> TaskSpec {
+    spec.limits.call_timeout_ms = spec.limits.call_timeout_ms.max(COMPILE_LIMIT_MS);
+    spec.limits.memory_bytes = spec.limits.memory_bytes.max(COMPILE_MEMORY_BYTES);
+    if matches!(spec.precision, PrecisionPolicy::Reference | PrecisionPolicy::Strict) {
+        spec.precision = PrecisionPolicy::Tf32;
+    }
+    spec
+}
+
 /// Returns what is appended to a reference: the same model, compiled in this mode at its first call.
 fn compiled(mode: &str) -> String {
-    format!(
-        "\n\nclass ModelNew(Model):\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args, **kwargs)\n        \
-         self.compile(mode=\"{mode}\")\n"
-    )
+    COMPILED.replace("MODE", mode)
 }
 
 /// The error that a program prints when its first call fails: the measurement says that it did, and not why.
@@ -201,6 +210,29 @@ fn what_went_wrong(printed: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_way_to_run_a_model_may_use_tf32_and_take_minutes_to_compile() {
+        let spec = |precision| -> TaskSpec {
+            let tensor = serde_json::json!([{ "name": "x", "dtype": "f32", "shape": [4] }]);
+            serde_json::from_value(serde_json::json!({
+                "schema": 1, "name": "task", "title": "t", "description": "d", "target": "cuda", "reference": "model.py",
+                "inputs": tensor, "outputs": tensor, "tolerance": { "atol": 1e-4, "rtol": 1e-4 }, "precision": precision,
+            }))
+            .expect("a task")
+        };
+        for (policy, used) in
+            [("reference", "tf32"), ("strict", "tf32"), ("bf16", "bf16"), ("kernelbench", "kernelbench")]
+        {
+            let spec = spec_of_model(spec(policy));
+            assert_eq!(spec.precision.as_str(), used);
+            assert!(
+                spec.limits.call_timeout_ms >= COMPILE_LIMIT_MS && spec.limits.memory_bytes >= COMPILE_MEMORY_BYTES
+            );
+        }
+        let text = compiled("max-autotune");
+        assert!(text.contains("self.compile(mode=\"max-autotune\")") && !text.contains("MODE"), "{text}");
+    }
 
     #[test]
     fn of_last_words_what_a_compiler_says_comes_first() {
