@@ -124,7 +124,8 @@ pub struct TriedModification {
     /// The gain that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<f64>,
-    /// Whether it is known not to help: it ended in a failure, or brought less than counts as a gain.
+    /// Whether it is known not to help: it ended in a failure, or brought less than counts as a gain and did not become the best
+    /// program.
     pub failed: bool,
 }
 

@@ -7,6 +7,8 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(crate) struct MemoryView {
     best: Option<String>,
+    /// Changes that helped, if only a little.
+    helped: Vec<String>,
     /// Changes that are known not to help.
     failed: Vec<String>,
     /// Changes that were advised and never asked for.
@@ -18,6 +20,7 @@ pub(crate) struct MemoryView {
 
 impl MemoryView {
     pub(crate) fn new(memory: &AttemptMemory) -> Self {
+        let helped = memory.tried.iter().filter(|tried| !tried.failed && tried.measured.is_some());
         let failed = memory.tried.iter().filter(|tried| tried.failed);
         let repeated = memory.errors.iter().filter(|error| error.attempts.len() > 1);
         Self {
@@ -28,6 +31,7 @@ impl MemoryView {
                     best.attempt, speedup.estimate, speedup.low, speedup.high
                 )
             }),
+            helped: helped.map(tried).collect(),
             failed: failed.map(tried).collect(),
             untried: memory.untried.iter().map(untried).collect(),
             errors: repeated.map(error).collect(),

@@ -31,7 +31,7 @@ const FINGERPRINT_CHARS: usize = 12;
 pub(super) fn of(run: &RunState, attempts: &[Shared<Attempt>]) -> AttemptMemory {
     let (errors, errors_left_out) = bounded(clusters(attempts), MAX_ERROR_TOKENS, |error| &error.message);
     let used: usize = errors.iter().map(|error| tokens(&error.message)).sum();
-    let mut changes = tried(attempts, run.limits().min_gain);
+    let mut changes = tried(run, attempts);
     for change in &mut changes {
         change.text = shortened(&change.text, MAX_CHANGE_CHARS);
     }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Diagnosis, Stage};
 use nightshift_protocol::attempt_memory::{Modification, TriedModification};
 
+use super::attempt::confirmed_estimate;
+use super::rules;
 use super::shared::Shared;
 use super::state::RunState;
 
@@ -64,9 +66,14 @@ fn is_same_share(common: usize, all: usize) -> bool {
 
 /// Every change that was asked for, oldest first, with what became of it. A repair goes on with the change of the attempt
 /// that it repairs, so that the last of them has the last word.
-pub(super) fn tried(attempts: &[Shared<Attempt>], min_gain: f64) -> Vec<TriedModification> {
+pub(super) fn tried(run: &RunState, attempts: &[Shared<Attempt>]) -> Vec<TriedModification> {
+    let (rules, min_gain) = (run.input.rules, run.limits().min_gain);
     let mut all: Vec<TriedModification> = Vec::new();
+    let mut best: Option<f64> = None;
     for attempt in attempts {
+        let confirmed = confirmed_estimate(attempt).filter(|_| attempt.outcome.is_correct());
+        let made_best = rules::keeps_small_gains(rules) && confirmed.is_some() && confirmed > best;
+        best = if confirmed > best { confirmed } else { best };
         let Some(modification) = &attempt.modification else { continue };
         let now = TriedModification {
             text: modification.text.clone(),
@@ -74,7 +81,7 @@ pub(super) fn tried(attempts: &[Shared<Attempt>], min_gain: f64) -> Vec<TriedMod
             outcome: attempt.outcome,
             expected: modification.expected_gain,
             measured: attempt.gain.map(|gain| gain.measured),
-            failed: is_failure(attempt, min_gain),
+            failed: !made_best && is_failure(attempt, min_gain),
         };
         let repaired = match (attempt.stage, attempt.parent) {
             (Stage::Draft | Stage::Optimize, _) | (_, None) => None,
@@ -107,7 +114,7 @@ pub(super) fn choose(
     newest: &Attempt,
     beside: &[Modification],
 ) -> Option<Modification> {
-    let tried = tried(&run.attempts, run.limits().min_gain);
+    let tried = tried(run, &run.attempts);
     let mut advisers = vec![parent];
     if newest.number != parent.number && same_scope(parent, newest) {
         advisers.push(newest);
@@ -123,7 +130,7 @@ pub(super) fn choose(
 /// What the diagnosis of `parent` asks for, also when it failed before: for strategies without a memory, which cannot
 /// know better. That it is a repetition is said all the same.
 pub(super) fn choose_again(run: &RunState, parent: &Attempt, because: &str) -> Option<Modification> {
-    let tried = tried(&run.attempts, run.limits().min_gain);
+    let tried = tried(run, &run.attempts);
     let mut asked = asked(parent.diagnosis.as_ref()?, parent, parent, &tried);
     if asked.repeats.is_some() && asked.because.is_none() {
         asked.because = Some(because.to_owned());

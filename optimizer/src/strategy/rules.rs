@@ -5,7 +5,7 @@ use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::verdict::{Finding, Severity, shows_deception};
 
 /// The version of runs that begin now.
-pub const RULES: u32 = 4;
+pub const RULES: u32 = 5;
 
 /// From this version on, noise alone makes no new best.
 const BY_INTERVAL: u32 = 2;
@@ -15,6 +15,9 @@ const GIVES_UP: u32 = 3;
 
 /// From this version on, only deception is a grave cheat.
 const BY_DECEPTION: u32 = 4;
+
+/// From this version on, a change that made the best program is no failure, however small its gain.
+const KEEPS_SMALL_GAINS: u32 = 5;
 
 /// Violations that were mistakes already before that; those of the sanitizer's checks were, too.
 const MISTAKES_BEFORE: [&str; 11] = [
@@ -47,6 +50,12 @@ pub(super) fn is_major_hacking(rules: u32, findings: &[Finding]) -> bool {
 /// that follow: on full sizes it takes ten thousand times as long as the program, and the device with it.
 pub(super) fn gives_up_slow_checks(rules: u32) -> bool {
     rules >= GIVES_UP
+}
+
+/// Whether a change that made the best program counts as one that helped. First it counted as a failure when its gain was below the
+/// least one that a plan is kept for, and so the agents were told to avoid what the best program does.
+pub(super) fn keeps_small_gains(rules: u32) -> bool {
+    rules >= KEEPS_SMALL_GAINS
 }
 
 /// Whether a measurement may stand for a program that is faster than the best one, so that a fresh process has to confirm

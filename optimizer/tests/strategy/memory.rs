@@ -2,6 +2,7 @@
 
 use nightshift_protocol::attempt::Route;
 use nightshift_protocol::attempt_memory::AttemptMemory;
+use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::step::{StepInput, StepOutput};
 use nightshift_protocol::task::TaskGoal;
 
@@ -54,6 +55,21 @@ fn a_change_that_did_not_help_gives_way_to_the_next_one() -> TestResult {
     let failed: Vec<(&str, bool)> = memory(&run, 4)?.tried.iter().map(|t| (t.text.as_str(), t.failed)).collect();
     assert_eq!(failed, [("modification 1", true), ("modification 2", true)]);
     assert_eq!(memory(&run, 4)?.best.map(|best| best.attempt), Some(1));
+    Ok(())
+}
+
+#[test]
+fn a_change_that_made_the_best_program_is_no_failure_however_small_its_gain() -> TestResult {
+    // Less than 10 % counts as no gain, but the second attempt is the best program nevertheless.
+    let goal = TaskGoal { min_gain: Some(0.1), ..long(4) };
+    let script = Script::of([right(1.5), right(1.6), right(1.55), right(1.2)]);
+    let failed = |rules: u32| -> Result<Vec<(u32, bool)>, Failure> {
+        let input = RunInput { rules, ..facts::run_input(goal.clone()) };
+        let run = simulator::run(&input, |key, input| script.answer(key, input))?;
+        Ok(memory(&run, 4)?.tried.iter().map(|tried| (tried.attempt, tried.failed)).collect())
+    };
+    assert_eq!(failed(4)?, [(2, true), (3, true)], "a run goes on by the rules that it began with");
+    assert_eq!(failed(5)?, [(2, false), (3, true)]);
     Ok(())
 }
 
