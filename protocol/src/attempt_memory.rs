@@ -140,6 +140,9 @@ pub struct UntriedModification {
     /// Expected speedup over that attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_gain: Option<f64>,
+    /// A later attempt that may have made it: it was asked for a method of the plan, or for a change of its author's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_be_made_by: Option<u32>,
 }
 
 /// A correct program that is nearly as fast as the one to start from.

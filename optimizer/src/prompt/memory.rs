@@ -13,6 +13,8 @@ pub(crate) struct MemoryView {
     failed: Vec<String>,
     /// Changes that were advised and never asked for.
     untried: Vec<String>,
+    /// Changes that were advised, never asked for by name, and perhaps made all the same.
+    perhaps_tried: Vec<String>,
     /// Errors that came more than once.
     errors: Vec<String>,
     left_out: u32,
@@ -23,6 +25,9 @@ impl MemoryView {
         let helped = memory.tried.iter().filter(|tried| !tried.failed && tried.measured.is_some());
         let failed = memory.tried.iter().filter(|tried| tried.failed);
         let repeated = memory.errors.iter().filter(|error| error.attempts.len() > 1);
+        let advised = |perhaps: bool| -> Vec<String> {
+            memory.untried.iter().filter(|it| it.may_be_made_by.is_some() == perhaps).map(untried).collect()
+        };
         Self {
             best: memory.best.map(|best| {
                 let speedup = best.speedup;
@@ -33,7 +38,8 @@ impl MemoryView {
             }),
             helped: helped.map(tried).collect(),
             failed: failed.map(tried).collect(),
-            untried: memory.untried.iter().map(untried).collect(),
+            untried: advised(false),
+            perhaps_tried: advised(true),
             errors: repeated.map(error).collect(),
             left_out: memory.left_out,
         }
@@ -44,6 +50,7 @@ impl MemoryView {
     /// The same without what was never tried, for an author who is asked for something else.
     pub(crate) fn without_untried(mut self) -> Self {
         self.untried.clear();
+        self.perhaps_tried.clear();
         self
     }
 }
@@ -60,7 +67,8 @@ fn tried(tried: &TriedModification) -> String {
 
 fn untried(untried: &UntriedModification) -> String {
     let expected = untried.expected_gain.map_or_else(String::new, |gain| format!(", {gain:.2}x expected"));
-    format!("{} (advised on attempt {}{expected})", untried.text, untried.attempt)
+    let made = untried.may_be_made_by.map_or_else(String::new, |attempt| format!("; see attempt {attempt}"));
+    format!("{} (advised on attempt {}{expected}{made})", untried.text, untried.attempt)
 }
 
 fn error(error: &ErrorCluster) -> String {

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::attempt::{Attempt, Stage};
 use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, PinnedBest, UntriedModification};
 
 use super::attempt::confirmed_estimate;
@@ -68,12 +68,34 @@ fn untried(run: &RunState, attempts: &[Shared<Attempt>]) -> Vec<UntriedModificat
             text: shortened(&diagnosis.modification, MAX_CHANGE_CHARS),
             attempt: attempt.number,
             expected_gain: diagnosis.expected_gain,
+            may_be_made_by: may_have_made(run, attempt.number),
         });
         if untried.len() == MAX_UNTRIED {
             break;
         }
     }
     untried
+}
+
+/// The first attempt since then that was asked for no change by name, only for a method or for one of its author's own: it may have
+/// made what was advised on `adviser`.
+fn may_have_made(run: &RunState, adviser: u32) -> Option<u32> {
+    let began_after = |attempt: &Attempt| {
+        let beside = attempt.candidate.map_or(0, |candidate| candidate.number.saturating_sub(1));
+        attempt.number.saturating_sub(beside) > adviser
+    };
+    let is_free = |attempt: &Attempt| attempt.stage == Stage::Optimize && attempt.modification.is_none();
+    let made = run.attempts().find(|attempt| is_free(attempt) && attempt.source.is_some() && began_after(attempt))?;
+    Some(made.number)
+}
+
+/// The memory for a diagnosis of `attempt`: it may be the best program itself.
+pub(super) fn for_diagnosis(run: &RunState, mut memory: AttemptMemory, attempt: &Attempt) -> AttemptMemory {
+    let remembers = run.strategy().is_ok_and(|strategy| strategy.remembers());
+    if remembers && run.best_attempt == Some(attempt.number) {
+        memory.best = attempt.speedup().map(|speedup| PinnedBest { attempt: attempt.number, speedup });
+    }
+    memory
 }
 
 /// The fastest of those that a fresh process confirmed.

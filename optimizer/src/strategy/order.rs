@@ -237,6 +237,7 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
         },
         AttemptStep::Diagnose => {
             let (history, memory) = earlier(run, number)?;
+            let memory = memory::for_diagnosis(run, memory, attempt);
             StepInput::Diagnose {
                 task,
                 prepared: Box::new(run.prepared()?.clone()),

@@ -43,6 +43,7 @@ fn memory() -> AttemptMemory {
             text: "Keep the row in registers.".to_owned(),
             attempt: 3,
             expected_gain: Some(1.3),
+            may_be_made_by: None,
         }],
         errors: vec![ErrorCluster {
             fingerprint: "0123456789ab".to_owned(),

@@ -1,6 +1,7 @@
 //! What the Coder is asked for: what was advised and never tried is carried on, and no method is asked for twice.
 
 use nightshift_protocol::attempt::Route;
+use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::step::{CodeRequest, StepInput};
 use nightshift_protocol::task::TaskGoal;
 
@@ -36,6 +37,32 @@ fn what_an_attempt_was_asked_for_is_no_longer_untried() -> TestResult {
     let asked = request(&run, "subtask1/attempt3/write_code")?;
     assert_eq!(asked.modification.map(|modification| modification.text).as_deref(), Some("modification 2"));
     assert!(asked.memory.untried.is_empty(), "{:?}", asked.memory.untried);
+    Ok(())
+}
+
+#[test]
+fn advice_that_the_next_subtask_may_have_taken_up_is_told_apart() -> TestResult {
+    let tries = [advised(1.5, Some(Route::NextSubtask)), advised(1.9, Some(Route::Stop))];
+    let run = Script::of(tries).with_plans(&[&[None, None]]).play(TaskGoal::default())?;
+    let of = |memory: &AttemptMemory| memory.untried.iter().map(|it| (it.attempt, it.may_be_made_by)).collect::<Vec<_>>();
+    assert_eq!(of(&request(&run, "subtask2/attempt2/write_code")?.memory), [(1, None)], "nothing is written yet");
+    let Some(StepInput::Diagnose { memory, .. }) = run.input("subtask2/attempt2/diagnose") else {
+        return Err("no diagnosis".into());
+    };
+    assert_eq!(of(memory), [(1, Some(2))]);
+    Ok(())
+}
+
+#[test]
+fn a_diagnosis_knows_that_its_attempt_is_the_best() -> TestResult {
+    let run = Script::of([right(1.5), right(1.8), advised(1.2, Some(Route::Stop))]).play(TaskGoal::default())?;
+    let best: Vec<Option<u32>> = (1..=3)
+        .map(|attempt| match run.input(&format!("subtask1/attempt{attempt}/diagnose")) {
+            Some(StepInput::Diagnose { memory, .. }) => Ok(memory.best.map(|best| best.attempt)),
+            other => Err(format!("{other:?}").into()),
+        })
+        .collect::<Result<_, Failure>>()?;
+    assert_eq!(best, [Some(1), Some(2), Some(2)]);
     Ok(())
 }
 
