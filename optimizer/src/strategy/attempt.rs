@@ -11,6 +11,7 @@ use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, has_violation};
 
 use super::fix;
+use super::goal::Limits;
 use super::routing::Opening;
 use super::rules;
 use super::sanitize;
@@ -53,7 +54,7 @@ impl RunState {
             if sanitize::is_due_after_check(self, number)? { AttemptStep::Sanitize } else { AttemptStep::Measure };
         let may_tune = tune::is_switched_on(self);
         let (target, rules) = (self.input.target, self.input.rules);
-        let fix_turns = self.limits().max_fix_turns;
+        let Limits { max_fix_turns: fix_turns, min_gain, .. } = self.limits();
         let mut becomes_best = false;
         let attempt = self.wanted_attempt_mut(number)?;
         let after = match (step, output) {
@@ -94,15 +95,20 @@ impl RunState {
             }
             (AttemptStep::Measure, StepOutput::Measured { measurement, findings }) => {
                 attempt.findings.extend(findings);
-                let beats_best = best.is_none_or(|best| rules::may_beat(rules, measurement.speedup, best));
+                let is_to_be_confirmed = best.is_none_or(|best| {
+                    rules::is_to_be_confirmed(rules, &measurement, best, best * (1.0 + min_gain))
+                });
                 attempt.measurement = Some(*measurement);
                 timed(attempt);
-                let next = if beats_best { AttemptStep::Confirm } else { AttemptStep::Profile };
+                let next = if is_to_be_confirmed { AttemptStep::Confirm } else { AttemptStep::Profile };
                 unless_violated(attempt, next)
             }
             (AttemptStep::Confirm, StepOutput::Measured { measurement, findings }) => {
                 let after = confirmed(attempt, *measurement, findings);
-                if after == AfterStep::Finished || confirmed_estimate(attempt) <= best {
+                let first = attempt.measurement.as_ref().map(|first| first.speedup);
+                let is_faster = confirmed_speedup(attempt)
+                    .is_some_and(|speedup| best.is_none_or(|best| rules::beats(rules, first, speedup, best)));
+                if after == AfterStep::Finished || !is_faster {
                     after
                 } else if sanitize::is_due_before_publication(rules, target, attempt) {
                     AfterStep::Step(AttemptStep::SanitizeBest)

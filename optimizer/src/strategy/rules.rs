@@ -1,7 +1,7 @@
 //! Rules that changed: a run is decided to its end by the version that it began with, because its log is decided anew
 //! whenever a server takes it over.
 
-use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::verdict::{Finding, Severity, shows_deception};
 
 /// The version of runs that begin now.
@@ -18,6 +18,9 @@ const BY_DECEPTION: u32 = 4;
 
 /// From this version on, a change that made the best program is no failure, however small its gain.
 const KEEPS_SMALL_GAINS: u32 = 5;
+
+/// From this version on, a measurement that is too wide to tell a gain from none is repeated.
+const REPEATS_WIDE: u32 = 5;
 
 /// Violations that were mistakes already before that; those of the sanitizer's checks were, too.
 const MISTAKES_BEFORE: [&str; 11] = [
@@ -63,6 +66,21 @@ pub(super) fn keeps_small_gains(rules: u32) -> bool {
 /// whole interval.
 pub(super) fn may_beat(rules: u32, measured: Interval, best: f64) -> bool {
     if rules < BY_INTERVAL { measured.estimate > best } else { measured.low > best }
+}
+
+/// Whether an attempt is measured again, in a fresh process: because it may be faster than the best one, or because its measurement
+/// is less precise than wanted and reaches above `wall`, from which on a gain counts. Before version 5 such a measurement counted
+/// as no gain.
+pub(super) fn is_to_be_confirmed(rules: u32, measurement: &Measurement, best: f64, wall: f64) -> bool {
+    let is_wide = !measurement.precise && measurement.speedup.high > wall;
+    may_beat(rules, measurement.speedup, best) || (rules >= REPEATS_WIDE && is_wide)
+}
+
+/// Whether a confirmed attempt is faster than the best one: by its estimate where the first measurement, too, said so; else, since
+/// version 5, by the whole interval of the confirmation.
+pub(super) fn beats(rules: u32, first: Option<Interval>, confirmed: Interval, best: f64) -> bool {
+    let said_so = rules < REPEATS_WIDE || first.is_none_or(|first| may_beat(rules, first, best));
+    confirmed.estimate > best && (said_so || may_beat(rules, confirmed, best))
 }
 
 #[cfg(test)]

@@ -137,6 +137,38 @@ fn a_candidate_whose_confirmation_falls_away_is_not_the_best() -> TestResult {
     Ok(())
 }
 
+/// A second attempt whose first measurement says nothing, over a best one at 6.19.
+fn measured_widely(rules: u32, confirmed: f64) -> Result<Finished, Failure> {
+    let script = Script::of([right(6.19), right(6.29), advised(6.0, Some(Route::Stop))]);
+    let limits = TaskGoal { replan_after_stagnant: Some(1), max_replans: Some(1), ..goal() };
+    simulator::run(&RunInput { rules, ..facts::run_input(limits) }, |key, input| {
+        let speedup = match key {
+            "subtask1/attempt2/measure" => Interval { estimate: 6.29, low: 3.25, high: 7.57 },
+            "subtask1/attempt2/confirm" => {
+                Interval { estimate: confirmed, low: confirmed * 0.99, high: confirmed * 1.01 }
+            }
+            _ => return script.answer(key, input),
+        };
+        let measurement = Measurement { speedup, precise: key.ends_with("confirm"), ..facts::measurement(1.0) };
+        Ok(StepOutput::Measured { measurement: Box::new(measurement), findings: Vec::new() })
+    })
+}
+
+#[test]
+fn a_measurement_that_says_nothing_is_repeated_before_it_counts_as_no_gain() -> TestResult {
+    let run = measured_widely(5, 7.2)?;
+    assert!(run.rungs(2).contains(&"confirm"), "{:?}", run.rungs(2));
+    assert_eq!((run.digest.best_attempt, run.view.plans.len()), (Some(2), 1));
+    // What is confirmed as no faster by its whole interval is no gain.
+    let run = measured_widely(5, 6.2)?;
+    assert_eq!((run.digest.best_attempt, run.view.plans.len()), (Some(1), 2));
+    // A run goes on by the rules that it began with.
+    let run = measured_widely(4, 7.2)?;
+    assert!(!run.rungs(2).contains(&"confirm"), "{:?}", run.rungs(2));
+    assert_eq!((run.digest.best_attempt, run.view.plans.len()), (Some(1), 2));
+    Ok(())
+}
+
 /// An attempt that is measured and confirmed like this.
 fn timed_twice(first: Interval, confirmation: (Interval, bool)) -> Result<Finished, Failure> {
     let script = Script::of([right(9.9)]);
