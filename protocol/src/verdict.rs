@@ -232,6 +232,20 @@ pub struct CheckCase {
     pub worst: Option<WorstElement>,
     /// The reference's own largest normalized error on the same inputs.
     pub reference_normalized_error: f64,
+    /// The largest normalized error of `worst` that passes, at most 1; none where the call is not compared with the
+    /// truth, and in older reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_error: Option<f64>,
+}
+
+impl CheckCase {
+    /// Share of the allowed error that the worst element uses: above 1 where it is wrong. None where it is not finite or the limit
+    /// was not recorded.
+    #[must_use]
+    pub fn used_error(&self) -> Option<f64> {
+        let error = self.worst.as_ref()?.normalized_error?;
+        self.allowed_error.filter(|allowed| *allowed > 0.0).map(|allowed| error / allowed)
+    }
 }
 
 /// Bounds of the error histogram, as powers of ten of the normalized error: below 1e-6, ..., below 1, below 10, above.

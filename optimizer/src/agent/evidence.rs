@@ -1,7 +1,8 @@
 //! What is known of an attempt, as metrics with names: what a diagnosis may rest on, and nothing else.
 
-use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::attempt::{Attempt, CheckReport};
 use nightshift_protocol::gpu_text::significant;
+use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{KernelProfile, Timeline};
 
 /// Most kernels whose metrics are named.
@@ -31,6 +32,7 @@ impl Evidence {
     pub(super) fn of(attempt: &Attempt) -> Self {
         let mut evidence = Self::default();
         evidence.measurement(attempt);
+        evidence.precision(attempt);
         evidence.tuning(attempt);
         evidence.profile(attempt);
         evidence.compiler(attempt);
@@ -90,6 +92,15 @@ impl Evidence {
         self.number("achieved_gflops", measurement.achieved_flops_per_s.map(|flops| flops / 1e9), "GFLOP/s");
         self.number("achieved_gbytes", measurement.achieved_bytes_per_s.map(|bytes| bytes / 1e9), "GB/s");
         self.share("own_kernel_share", attempt.verdict.custom_kernel_time_share);
+    }
+
+    /// The error of the checked call that comes closest to its limit, in multiples of the tolerance.
+    fn precision(&mut self, attempt: &Attempt) {
+        let Some((case, used)) = attempt.check.as_ref().and_then(CheckReport::closest_to_limit) else { return };
+        self.share("error.used_share", Some(used));
+        self.number("error.largest", case.worst.as_ref().and_then(|worst| worst.normalized_error), "");
+        self.number("error.allowed", case.allowed_error, "");
+        self.number("error.reference", Some(case.reference_normalized_error), "");
     }
 
     /// The variants of a search, the fastest first.
@@ -181,6 +192,10 @@ impl Evidence {
         }
         let report = attempt.profile.as_ref().map(|profile| &profile.compiler);
         let Some(report) = report.or(attempt.build.as_ref().map(|build| &build.report)) else { return };
+        // A program in Python has no report of a compiler: zeros would look as if they had been counted.
+        if *report == CompilerReport::default() {
+            return;
+        }
         self.count("compiler.instructions", report.instructions);
         self.count("compiler.wide_vector_instructions", report.wide_vector_instructions);
         self.count("compiler.fma_instructions", report.fma_instructions);
@@ -269,6 +284,9 @@ fn first_number(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use nightshift_protocol::attempt::Stage;
+    use nightshift_protocol::profile::Profile;
+
     use super::*;
 
     fn evidence() -> Evidence {
@@ -294,6 +312,13 @@ mod tests {
         assert_eq!(evidence.resolve("compiler.instructions = 3,210").as_deref(), Ok("compiler.instructions = 3210"));
         assert_eq!(evidence.resolve("roofline_bound = Memory").as_deref(), Ok("roofline_bound = memory"));
         assert_eq!(evidence.resolve("speedup = 1.83x").as_deref(), Ok("speedup = 1.834"));
+    }
+
+    #[test]
+    fn what_no_compiler_reported_is_no_zero() {
+        let mut attempt = Attempt::new(1, 1, 1, Stage::Draft);
+        attempt.profile = Some(Profile { roofline_bound: "memory".to_owned(), ..Profile::default() });
+        assert_eq!(Evidence::of(&attempt).lines(), ["roofline_bound = memory"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a template sees: plain values, bounded, with units in their names or texts.
 
-use nightshift_protocol::attempt::{Attempt, Diagnosis};
+use nightshift_protocol::attempt::{Attempt, CheckReport, Diagnosis};
 use nightshift_protocol::attempt_memory::Correction;
 use nightshift_protocol::baseline::{Baseline, BaselineKind};
 use nightshift_protocol::gpu_text::significant;
@@ -159,6 +159,8 @@ pub(crate) struct AttemptView {
     failed_cases: Vec<String>,
     deterministic: Option<bool>,
     findings: Vec<FindingView>,
+    /// How much of the allowed error it uses.
+    precision: Option<String>,
     measurement: Option<MeasurementView>,
     /// What the search over its tunables found, one line for each variant.
     tuning: Vec<String>,
@@ -260,10 +262,11 @@ impl AttemptView {
                     line: finding.line,
                 })
                 .collect(),
+            precision: check.and_then(CheckReport::precision).map(|text| line(&text)),
             measurement: measured.map(measurement),
             tuning: tuning(attempt),
             profile: attempt.profile.as_ref().map(profile),
-            compiler: compiler.filter(|_| gpu.is_none()).map(|report| compiler_view(report, uses_vectors)),
+            compiler: compiler.filter(|report| gpu.is_none() && **report != CompilerReport::default()).map(|report| compiler_view(report, uses_vectors)),
             gpu,
             diagnosis: attempt.diagnosis.clone(),
             correction: attempt.correction.clone(),

@@ -357,8 +357,8 @@ pub(crate) fn attempt(memory: &Memory, outcome: &str, source: &str) -> Attempt {
                 json!({"kind": "finished"})
             },
             "cases": [{"shape": "narrow", "inputs": "declared", "passed": correct, "wrong_elements": 3, "elements": 9,
-                "worst": {"tensor": "y", "index": [1, 2], "candidate": null, "truth": 0.25, "normalized_error": null},
-                "reference_normalized_error": 0.01}],
+                "worst": {"tensor": "y", "index": [1, 2], "candidate": null, "truth": 0.25, "normalized_error": correct.then_some(0.02)},
+                "reference_normalized_error": 0.01, "allowed_error": 0.64}],
             "error_histogram": [], "deterministic": correct, "findings": [], "printed": "segfault soon ```\n",
         })),
         "measurement": correct.then(measurement), "confirmation": null,

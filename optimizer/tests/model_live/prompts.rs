@@ -206,6 +206,7 @@ async fn an_optimization_is_asked_for_one_modification_with_its_evidence() {
             "bound by memory, 75 % of its limit reached",
             "Calls of the scalar mathematics library: expf",
             "Not vectorized, line 9: control flow",
+            "It uses 3.125 % of the allowed error: its largest is 0.020000 times the tolerance (shape `narrow`, inputs `declared`)",
         ],
     );
 }

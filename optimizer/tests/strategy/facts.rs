@@ -202,6 +202,7 @@ fn case(wrong_elements: u64) -> CheckCase {
             normalized_error: Some(if wrong_elements == 0 { 0.1 } else { 9_000.0 }),
         }),
         reference_normalized_error: 0.01,
+        allowed_error: Some(0.64),
     }
 }
 

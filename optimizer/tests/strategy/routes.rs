@@ -140,7 +140,7 @@ fn a_candidate_whose_confirmation_falls_away_is_not_the_best() -> TestResult {
 /// A second attempt whose first measurement says nothing, over a best one at 6.19.
 fn measured_widely(rules: u32, confirmed: f64) -> Result<Finished, Failure> {
     let script = Script::of([right(6.19), right(6.29), advised(6.0, Some(Route::Stop))]);
-    let limits = TaskGoal { replan_after_stagnant: Some(1), max_replans: Some(1), ..goal() };
+    let limits = TaskGoal { max_attempts: Some(3), replan_after_stagnant: Some(1), ..goal() };
     simulator::run(&RunInput { rules, ..facts::run_input(limits) }, |key, input| {
         let speedup = match key {
             "subtask1/attempt2/measure" => Interval { estimate: 6.29, low: 3.25, high: 7.57 },

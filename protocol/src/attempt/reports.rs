@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{AttemptOutcome, failure_reason};
 use crate::artifact::ArtifactHash;
 use crate::cuda_build::CudaBuild;
+use crate::gpu_text::significant;
 use crate::last_words::last_words;
 use crate::machine::{SandboxReport, Toolchain};
 use crate::measurement::{CompilerMessage, CompilerReport, CostPart};
@@ -41,6 +42,30 @@ impl CheckReport {
         }
         let said = last_words(&self.printed)?;
         (!self.end.describe().contains(&said)).then_some(said)
+    }
+
+    /// The checked call that comes closest to its limit, with the share of the allowed error that it uses.
+    #[must_use]
+    pub fn closest_to_limit(&self) -> Option<(&CheckCase, f64)> {
+        let used = self.cases.iter().filter_map(|case| Some((case, case.used_error()?)));
+        used.max_by(|(_, one), (_, other)| one.total_cmp(other))
+    }
+
+    /// How precise the program is, in a sentence with numbers.
+    #[must_use]
+    pub fn precision(&self) -> Option<String> {
+        let (case, used) = self.closest_to_limit()?;
+        let (worst, allowed) = (case.worst.as_ref()?.normalized_error?, case.allowed_error?);
+        Some(format!(
+            "It uses {} % of the allowed error: its largest is {} times the tolerance (shape `{}`, inputs `{}`), {} times is allowed, \
+             the reference's own is {}",
+            significant(used * 100.0),
+            significant(worst),
+            case.shape,
+            case.inputs,
+            significant(allowed),
+            significant(case.reference_normalized_error)
+        ))
     }
 
     /// How the process ended, with its last words.

@@ -31,6 +31,7 @@ fn checked(report: &CheckReport, look: &Look) -> AnyView {
         ("The process", report.end.describe().into()),
         ("Its last words", report.last_words().into()),
         ("Right calls", format!("{passed} of {}", report.cases.len()).into()),
+        ("Precision", report.precision().into()),
         (
             "Equal calls give equal bits",
             report.deterministic.map(|same| if same { "yes" } else { "no" }.to_owned()).into(),

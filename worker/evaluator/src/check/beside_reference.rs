@@ -42,7 +42,7 @@ impl<M: Memory> Check<'_, M> {
         let pair = (&mut *candidate, &oracle.reference);
         let (found, _) = self.beside_reference(shapes, pair, &draws, &limits, Program::call_in_order)?;
         let passed = limits.pass(&found);
-        self.push(TestCase::InStreamOrder, shapes, passed, found, seen.reference_error.normalized);
+        self.push(TestCase::InStreamOrder, shapes, passed, found, (seen.reference_error.normalized, None));
         if passed {
             return Ok(());
         }
@@ -120,7 +120,7 @@ impl<M: Memory> Check<'_, M> {
         drop(outputs);
         candidate.process.thaw()?;
         let passed = limits.pass(&found);
-        self.push(TestCase::OtherAddresses, shapes, passed, found, seen.reference_error.normalized);
+        self.push(TestCase::OtherAddresses, shapes, passed, found, (seen.reference_error.normalized, None));
         Ok(())
     }
 

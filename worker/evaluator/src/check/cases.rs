@@ -324,7 +324,7 @@ impl<M: Memory> Check<'_, M> {
         for (total, count) in self.report.error_histogram.iter_mut().zip(found.histogram) {
             *total += count;
         }
-        self.push(case, shapes, passed, found, reference_error.normalized);
+        self.push(case, shapes, passed, found, (reference_error.normalized, Some(limits.allowed)));
         self.explain(case, (print, passed), seen);
         Ok(())
     }
@@ -371,7 +371,7 @@ impl<M: Memory> Check<'_, M> {
         shapes: &ConcreteShapes,
         passed: bool,
         found: Comparison,
-        reference_error: f64,
+        (reference_error, allowed_error): (f64, Option<f64>),
     ) {
         self.report.cases.push(CheckCase {
             shape: shapes.name.clone(),
@@ -381,6 +381,7 @@ impl<M: Memory> Check<'_, M> {
             elements: found.elements,
             worst: found.worst,
             reference_normalized_error: reference_error,
+            allowed_error,
         });
     }
 }

@@ -244,7 +244,7 @@ impl<M: Memory> Check<'_, M> {
             Changed::Weight(number, Change::Few) => TestCase::ChangedWeight(number),
             Changed::Weight(number, Change::All) => TestCase::ScaledWeight(number),
         };
-        self.push(case, shapes, passed, found, 0.0);
+        self.push(case, shapes, passed, found, (0.0, None));
         if ignored {
             let (code, kind, tensor) = match what {
                 Changed::Input(number) => ("ignores_input", "input", &shapes.inputs[number]),
