@@ -40,6 +40,9 @@ const INHERITS: &str = "the program inherits from `Model`, the class of the refe
 const SETTINGS: [&str; 5] =
     ["torch.backends", "torch._dynamo.config", "torch._inductor.config", "torch.autograd", "os.environ"];
 
+/// Longest text of one word that stays in a stripped program, in bytes.
+const MAX_WORD_BYTES: usize = 48;
+
 /// Returns the findings of a program. A syntax error is left to the build, which names it with its line.
 pub(super) fn findings(source: &str) -> Vec<Finding> {
     let Some(tree) = parse(source) else { return Vec::new() };
@@ -48,8 +51,8 @@ pub(super) fn findings(source: &str) -> Vec<Finding> {
     screen.finished()
 }
 
-/// Returns the source without comments and without the contents of texts; C++ and CUDA stay without theirs. Lines keep
-/// their numbers.
+/// Returns the source without comments and without the contents of texts; C++ and CUDA stay without theirs. Texts of one word stay:
+/// keys of dictionaries and names of kernels say no more than names of variables. Lines keep their numbers.
 pub(super) fn stripped(source: &str) -> String {
     let Some(tree) = parse(source) else { return String::new() };
     let mut out = String::with_capacity(source.len());
@@ -63,6 +66,11 @@ pub(super) fn stripped(source: &str) -> String {
         at = range.end;
         if node.kind() != "comment" {
             let literal = Literal::of(node, source);
+            let written = source.get(range).unwrap_or("");
+            if is_word(&literal.text) && written.trim_matches(['"', '\'']) == literal.text {
+                out.push_str(written);
+                return;
+            }
             let code = is_code(&literal.text).then(|| strip_comments_and_strings(&literal.text));
             out.push_str(&literal.rewritten(code.as_deref()));
         }
@@ -75,6 +83,15 @@ fn parse(source: &str) -> Option<Tree> {
     let mut parser = Parser::new();
     parser.set_language(&tree_sitter_python::LANGUAGE.into()).ok()?;
     parser.parse(source, None)
+}
+
+/// Whether a text could be the name of a variable, with dots between parts.
+fn is_word(text: &str) -> bool {
+    let is_name = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    text.len() <= MAX_WORD_BYTES && text.split('.').all(is_name)
 }
 
 fn is_code(text: &str) -> bool {
