@@ -195,6 +195,13 @@ pub fn timeline(timeline: &Timeline) -> Vec<String> {
     for api in timeline.api.iter().take(MAX_API_CALLS) {
         lines.push(line(&format!("`{}`: {}", api.name, often(&api.times, timeline.calls))));
     }
+    for once in timeline.once.iter().take(MAX_API_CALLS) {
+        let (count, each) = (once.times.count, micros(once.times.mean_ns()));
+        lines.push(line(&format!(
+            "Not in every call, and left out of the shares above: `{}`, {count} in {} calls, {each} each",
+            once.name, timeline.calls
+        )));
+    }
     lines
 }
 

@@ -40,7 +40,8 @@ impl Times {
 pub struct Timeline {
     /// Calls of the program that it covers; 0 when the calls could not be told apart from the rest of the process.
     pub calls: u32,
-    /// Time from the beginning of a call to the end of its device work, over all calls, in nanoseconds.
+    /// Time from the beginning of a call to the end of its device work, over all calls, in nanoseconds, without what `once` took
+    /// while the device did nothing.
     pub span_ns: u64,
     /// Time in which the device did anything, in nanoseconds.
     pub busy_ns: u64,
@@ -60,6 +61,10 @@ pub struct Timeline {
     pub memsets: Option<CopyTime>,
     /// Calls of the CUDA interfaces by name, longest total first.
     pub api: Vec<ApiTime>,
+    /// Those of them that allocate memory or load code, and that few calls of the program make. They count in neither the span nor the
+    /// host's share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub once: Vec<ApiTime>,
     /// Pauses of the device within a call.
     pub gaps: Gaps,
     /// What starting kernels cost.

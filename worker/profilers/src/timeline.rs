@@ -1,6 +1,6 @@
 //! What a trace says about the calls of a program. Nothing here reads or runs anything.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use nightshift_protocol::profile::{
     ApiTime, CopyDirection, CopyTime, Gaps, KernelTime, Launches, StreamTime, Timeline, Times,
@@ -20,6 +20,21 @@ const MAX_STREAMS: usize = 32;
 /// What the replay calls before and after each call of the program.
 const CALL_BEGINS: [&str; 2] = ["cuProfilerStart", "cudaProfilerStart"];
 const CALL_ENDS: [&str; 2] = ["cuProfilerStop", "cudaProfilerStop"];
+
+/// Beginnings of the names of calls that allocate or free memory, or load code.
+const SETUP: [&str; 11] = [
+    "cudaMalloc",
+    "cudaFree",
+    "cudaHostAlloc",
+    "cudaHostRegister",
+    "cuMemAlloc",
+    "cuMemFree",
+    "cuMemCreate",
+    "cuMemMap",
+    "cuMemSetAccess",
+    "cuModule",
+    "cuLibrary",
+];
 
 /// What the replay calls at the end of each call of the program.
 const SYNCHRONIZE: &str = "cuCtxSynchronize";
@@ -84,28 +99,67 @@ pub(super) fn sum_up(activity: &Activity, calls: &Calls) -> Timeline {
     let kernels: Vec<&Kernel> = activity.kernels.iter().filter(|kernel| calls.has(kernel.span)).collect();
     let copies: Vec<&Transfer> = activity.copies.iter().filter(|copy| calls.has(copy.span)).collect();
     let (named, left_out) = kernels_by_name(&kernels);
+    let once = setup_calls(activity, calls);
     let mut timeline = Timeline {
         calls: if calls.marked { u32::try_from(calls.spans.len()).unwrap_or(u32::MAX) } else { 0 },
         kernels: named,
         kernels_left_out: left_out,
         launches: launches(activity, &kernels, calls),
         streams: streams(&kernels, &copies),
-        api: api_by_name(activity, calls),
+        api: api_by_name(activity, calls, |name| !once.contains(name)),
+        once: api_by_name(activity, calls, |name| once.contains(name)),
         ..Timeline::default()
     };
     (timeline.copies, timeline.memsets) = copies_by_direction(&copies);
     let device: Vec<Span> =
         kernels.iter().map(|kernel| kernel.span).chain(copies.iter().map(|copy| copy.span)).collect();
-    occupy(&mut timeline, device, calls);
+    let mut setup: Vec<(usize, Span)> = in_calls(activity, calls)
+        .filter(|(_, call)| once.contains(call.name.as_ref()))
+        .map(|(index, call)| (index, call.span))
+        .collect();
+    setup.sort_unstable_by_key(|(_, span)| *span);
+    occupy(&mut timeline, device, calls, &setup);
     timeline
 }
 
+/// Names of the host's calls that allocate memory or load code, and that at most half of the calls of the program make: they happen
+/// once, and say nothing about a call.
+fn setup_calls<'a>(activity: &'a Activity, calls: &'a Calls) -> HashSet<&'a str> {
+    let mut made_in: HashMap<&str, HashSet<usize>> = HashMap::new();
+    for (index, call) in in_calls(activity, calls).filter(|(_, call)| calls.marked && is_setup(&call.name)) {
+        made_in.entry(call.name.as_ref()).or_default().insert(index);
+    }
+    made_in.into_iter().filter(|(_, made_in)| made_in.len() * 2 <= calls.spans.len()).map(|(name, _)| name).collect()
+}
+
+fn is_setup(name: &str) -> bool {
+    SETUP.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Time of these calls of the host in which the device did nothing, each part counted once. Both lists are in order; `ends` says when
+/// each call's device work was over.
+fn idle_in(setup: &[(usize, Span)], device: &[Span], calls: &Calls, ends: &[Option<u64>]) -> u64 {
+    let (mut total_ns, mut counted_until) = (0_u64, 0);
+    for (index, span) in setup {
+        let Some(call) = calls.spans.get(*index) else { continue };
+        let end_ns = span.end_ns.min(ends.get(*index).copied().flatten().unwrap_or(call.end_ns));
+        let mut at = span.start_ns.max(call.start_ns).max(counted_until);
+        for work in device.iter().take_while(|work| work.start_ns < end_ns).filter(|work| work.end_ns > span.start_ns) {
+            total_ns = total_ns.saturating_add(work.start_ns.saturating_sub(at));
+            at = at.max(work.end_ns);
+        }
+        total_ns = total_ns.saturating_add(end_ns.saturating_sub(at));
+        counted_until = counted_until.max(end_ns);
+    }
+    total_ns
+}
+
 /// When the device was busy, and when it waited.
-fn occupy(timeline: &mut Timeline, mut device: Vec<Span>, calls: &Calls) {
+fn occupy(timeline: &mut Timeline, mut device: Vec<Span>, calls: &Calls, setup: &[(usize, Span)]) {
     device.sort_unstable();
     let mut gaps = Gaps::default();
     let mut reached: Vec<Option<u64>> = vec![None; calls.spans.len()];
-    for span in device {
+    for span in device.iter().copied() {
         let Some((call, reached)) =
             calls.of(span).and_then(|index| Some((calls.spans.get(index)?, reached.get_mut(index)?)))
         else {
@@ -134,6 +188,7 @@ fn occupy(timeline: &mut Timeline, mut device: Vec<Span>, calls: &Calls) {
         let end_ns = reached.unwrap_or(call.end_ns);
         timeline.span_ns = timeline.span_ns.saturating_add(end_ns.saturating_sub(call.start_ns));
     }
+    timeline.span_ns = timeline.span_ns.saturating_sub(idle_in(setup, &device, calls, &reached));
     timeline.gaps = gaps;
     timeline.host_share = share(timeline.span_ns.saturating_sub(timeline.busy_ns), timeline.span_ns);
 }
@@ -184,7 +239,7 @@ fn is_mark(name: &str) -> bool {
     CALL_BEGINS.contains(&name) || CALL_ENDS.contains(&name)
 }
 
-fn api_by_name(activity: &Activity, calls: &Calls) -> Vec<ApiTime> {
+fn api_by_name(activity: &Activity, calls: &Calls, wanted: impl Fn(&str) -> bool) -> Vec<ApiTime> {
     let mut by_name: HashMap<&str, Times> = HashMap::new();
     // The last synchronization of a call is the replay's.
     let mut last_synchronization = vec![None; calls.spans.len()];
@@ -198,7 +253,7 @@ fn api_by_name(activity: &Activity, calls: &Calls) -> Vec<ApiTime> {
     for (index, call) in in_calls(activity, calls) {
         let is_replays =
             call.name.as_ref() == SYNCHRONIZE && last_synchronization.get(index).copied().flatten() == Some(call.span);
-        if !is_replays {
+        if !is_replays && wanted(&call.name) {
             by_name.entry(call.name.as_ref()).or_default().add(call.span.duration_ns());
         }
     }

@@ -90,10 +90,33 @@ fn the_time_of_the_device_is_counted_once_and_its_pauses_are_seen() {
     // 1100..1400 with 100 of overlap, 1500..1600, 2200..2500, 2550..2560.
     assert_eq!((timeline.busy_ns, timeline.overlap_ns), (300 + 100 + 300 + 10, 100));
     // From each call's beginning to the end of its device work.
-    assert_eq!(timeline.span_ns, 600 + 560);
-    assert!((timeline.host_share - (1.0 - 710.0 / 1_160.0)).abs() < 1e-12);
+    // The allocation of 80 happens in one of two calls, before the device begins.
+    assert_eq!(timeline.span_ns, 600 + 560 - 80);
+    assert!((timeline.host_share - (1.0 - 710.0 / 1_080.0)).abs() < 1e-12);
     assert_eq!(timeline.gaps.between, times(2, 150, 50, 100));
     assert_eq!(timeline.gaps.before_first, times(2, 300, 100, 200));
+}
+
+#[test]
+fn an_allocation_counts_where_every_call_makes_it() {
+    let mut activity = two_calls();
+    let named = |calls: &[ApiTime]| calls.iter().map(|call| call.name.clone()).collect::<Vec<_>>();
+    let timeline = sum_up(&activity, &Calls::find(&activity, 2));
+    assert_eq!(named(&timeline.once), ["cudaMalloc"]);
+    assert!(!named(&timeline.api).contains(&"cudaMalloc".to_owned()));
+    activity.api.insert(3, api("cudaMalloc", 1_001, 1_009, 0));
+    let timeline = sum_up(&activity, &Calls::find(&activity, 2));
+    assert_eq!((timeline.span_ns, timeline.once.len()), (600 + 560, 0));
+    assert!(named(&timeline.api).contains(&"cudaMalloc".to_owned()));
+}
+
+#[test]
+fn what_the_device_does_meanwhile_is_not_taken_off() {
+    let mut activity = two_calls();
+    // It begins before the kernel of the second call, which runs from 2200 to 2300 and is followed by a copy until 2500.
+    activity.api[9] = api("cudaMalloc", 2_150, 2_520, 0);
+    let timeline = sum_up(&activity, &Calls::find(&activity, 2));
+    assert_eq!(timeline.span_ns, 600 + 560 - (50 + 20));
 }
 
 #[test]
@@ -113,7 +136,7 @@ fn marks_and_the_replays_own_waiting_are_no_calls_of_the_program() {
     let names = |activity: &Activity| -> Vec<String> {
         sum_up(activity, &calls).api.into_iter().map(|call| call.name).collect()
     };
-    assert_eq!(names(&activity), ["cudaLaunchKernel", "cudaMalloc", "cuGraphLaunch"]);
+    assert_eq!(names(&activity), ["cudaLaunchKernel", "cuGraphLaunch"]);
     // One that the program does by itself is one.
     activity.api.insert(4, api("cuCtxSynchronize", 1_081, 1_090, 0));
     assert!(names(&activity).contains(&"cuCtxSynchronize".to_owned()));
