@@ -13,6 +13,28 @@ use crate::artifact::ArtifactHash;
 use crate::attempt::Bound;
 use crate::measurement::CompilerReport;
 
+/// Which arithmetic a peak is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Arithmetic {
+    /// Single precision outside of the tensor cores.
+    Fp32,
+    /// 16-bit floats on the tensor cores.
+    Tensor,
+}
+
+impl Arithmetic {
+    /// Its name, for people and agents.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32 on CUDA cores",
+            Self::Tensor => "16-bit floats on tensor cores",
+        }
+    }
+}
+
 /// What a profile says, and by which tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -24,8 +46,11 @@ pub struct Profile {
     /// Floating-point operations by compulsory byte, when the task says both.
     pub arithmetic_intensity: Option<f64>,
     /// Peak in floating-point operations per second: on `cpu` measured with one thread of this machine, on `cuda` the
-    /// device's single-precision peak outside of the tensor cores. 0 when it is not known.
+    /// device's, as `peak_arithmetic` says. 0 when it is not known.
     pub peak_flops_per_s: f64,
+    /// Which arithmetic that peak is of, on `cuda`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_arithmetic: Option<Arithmetic>,
     /// Peak of the memory in bytes per second: on `cpu` the copy bandwidth measured with one thread, on `cuda` what the
     /// device's memory clock and bus allow. 0 when it is not known.
     pub peak_bytes_per_s: f64,

@@ -120,6 +120,9 @@ impl Evidence {
         let Some(profile) = &attempt.profile else { return };
         self.number("arithmetic_intensity", profile.arithmetic_intensity, "flop/byte");
         self.number("peak_gflops", Some(profile.peak_flops_per_s / 1e9).filter(|peak| *peak > 0.0), "GFLOP/s");
+        if let Some(arithmetic) = profile.peak_arithmetic.filter(|_| profile.peak_flops_per_s > 0.0) {
+            self.text("peak_gflops_of", arithmetic.as_str());
+        }
         self.number("peak_gbytes", Some(profile.peak_bytes_per_s / 1e9).filter(|peak| *peak > 0.0), "GB/s");
         self.share("roofline_share", profile.roofline_share);
         self.text("roofline_bound", &profile.roofline_bound);

@@ -7,6 +7,7 @@ use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::machine::CoreFacts;
 use nightshift_protocol::measurement::{CompilerReport, InnerLoop, LoopNote, Measurement, Profile};
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
+use nightshift_protocol::profile::Arithmetic;
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::tune::TuneReport;
@@ -202,6 +203,7 @@ struct ProfileView {
     tier: String,
     missing: Vec<String>,
     peak_gflops: String,
+    peak_arithmetic: Option<&'static str>,
     peak_gbytes: String,
     roofline_bound: String,
     roofline_share: Option<String>,
@@ -266,7 +268,9 @@ impl AttemptView {
             measurement: measured.map(measurement),
             tuning: tuning(attempt),
             profile: attempt.profile.as_ref().map(profile),
-            compiler: compiler.filter(|report| gpu.is_none() && **report != CompilerReport::default()).map(|report| compiler_view(report, uses_vectors)),
+            compiler: compiler
+                .filter(|report| gpu.is_none() && **report != CompilerReport::default())
+                .map(|report| compiler_view(report, uses_vectors)),
             gpu,
             diagnosis: attempt.diagnosis.clone(),
             correction: attempt.correction.clone(),
@@ -349,6 +353,7 @@ fn profile(profile: &Profile) -> ProfileView {
         tier: profile.tier.clone(),
         missing: profile.missing.iter().take(MAX_FINDINGS).map(|text| line(text)).collect(),
         peak_gflops: giga(profile.peak_flops_per_s),
+        peak_arithmetic: profile.peak_arithmetic.map(Arithmetic::as_str),
         peak_gbytes: giga(profile.peak_bytes_per_s),
         roofline_bound: profile.roofline_bound.clone(),
         roofline_share: profile.roofline_share.map(significant_percent),

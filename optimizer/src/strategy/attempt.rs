@@ -95,9 +95,8 @@ impl RunState {
             }
             (AttemptStep::Measure, StepOutput::Measured { measurement, findings }) => {
                 attempt.findings.extend(findings);
-                let is_to_be_confirmed = best.is_none_or(|best| {
-                    rules::is_to_be_confirmed(rules, &measurement, best, best * (1.0 + min_gain))
-                });
+                let is_to_be_confirmed = best
+                    .is_none_or(|best| rules::is_to_be_confirmed(rules, &measurement, best, best * (1.0 + min_gain)));
                 attempt.measurement = Some(*measurement);
                 timed(attempt);
                 let next = if is_to_be_confirmed { AttemptStep::Confirm } else { AttemptStep::Profile };

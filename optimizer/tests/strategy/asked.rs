@@ -44,7 +44,8 @@ fn what_an_attempt_was_asked_for_is_no_longer_untried() -> TestResult {
 fn advice_that_the_next_subtask_may_have_taken_up_is_told_apart() -> TestResult {
     let tries = [advised(1.5, Some(Route::NextSubtask)), advised(1.9, Some(Route::Stop))];
     let run = Script::of(tries).with_plans(&[&[None, None]]).play(TaskGoal::default())?;
-    let of = |memory: &AttemptMemory| memory.untried.iter().map(|it| (it.attempt, it.may_be_made_by)).collect::<Vec<_>>();
+    let of =
+        |memory: &AttemptMemory| memory.untried.iter().map(|it| (it.attempt, it.may_be_made_by)).collect::<Vec<_>>();
     assert_eq!(of(&request(&run, "subtask2/attempt2/write_code")?.memory), [(1, None)], "nothing is written yet");
     let Some(StepInput::Diagnose { memory, .. }) = run.input("subtask2/attempt2/diagnose") else {
         return Err("no diagnosis".into());

@@ -2,7 +2,7 @@
 //! out the numbers that it stands on.
 
 use nightshift_protocol::attempt::Bound;
-use nightshift_protocol::profile::{BoundBy, CopyDirection, KernelProfile, Timeline};
+use nightshift_protocol::profile::{Arithmetic, BoundBy, CopyDirection, KernelProfile, Timeline};
 
 /// Share of a peak from which a unit is what limits a kernel. Below it the vendor's own guidance looks for latencies, too.
 pub(super) const BUSY_SHARE: f64 = 0.6;
@@ -153,6 +153,8 @@ pub(super) struct Roof<'a> {
     pub(super) bound: &'a str,
     /// Share of what the roof allows, 0 to 1.
     pub(super) share: Option<f64>,
+    /// Which arithmetic the roof of `compute` is of.
+    pub(super) arithmetic: Option<Arithmetic>,
 }
 
 /// What limits a whole program: its device idles, or copies, or computes. `median_ns` is the time of one call without a
@@ -199,9 +201,11 @@ fn bound_by_roof(why: String, roof: Roof<'_>, median_ns: Option<f64>) -> BoundBy
         "compute" => Some(Bound::Compute),
         _ => None,
     };
+    let arithmetic = roof.arithmetic.filter(|_| named == Some(Bound::Compute));
+    let of = arithmetic.map_or_else(String::new, |kind| format!(" ({})", kind.as_str()));
     let under = |bound: &Bound, share: f64| {
         format!(
-            "by the task's operations and bytes, it reaches {} of what its {} roof allows",
+            "by the task's operations and bytes, it reaches {} of what its {} roof{of} allows",
             percent(share),
             bound_name(*bound)
         )

@@ -80,7 +80,8 @@ pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>
     profile.tiers.push(compiler_tier(subject));
     let roofline_tier = place(&mut profile, subject);
     profile.tiers.push(roofline_tier);
-    let roof = Roof { bound: &profile.roofline_bound, share: profile.roofline_share };
+    let roof =
+        Roof { bound: &profile.roofline_bound, share: profile.roofline_share, arithmetic: profile.peak_arithmetic };
     profile.bound = Some(bound_of_program(profile.timeline.as_ref(), &profile.kernels, roof, subject.median_ns));
     let used: Vec<&str> = profile.tiers.iter().filter(|tier| tier.used).map(|tier| tier.tool.as_str()).collect();
     profile.tier = if used.is_empty() { "none".to_owned() } else { used.join("+") };

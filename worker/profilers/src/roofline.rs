@@ -1,7 +1,7 @@
 //! How far a program is from what its device allows.
 
 use nightshift_protocol::device_peaks::DevicePeaks;
-use nightshift_protocol::profile::{Profile, TierPurpose, TierReport};
+use nightshift_protocol::profile::{Arithmetic, KernelProfile, Profile, TierPurpose, TierReport};
 
 use super::tier::unused;
 use crate::subject::Subject;
@@ -15,8 +15,16 @@ pub(super) fn place(profile: &mut Profile, subject: &Subject<'_>) -> TierReport 
     let without = |reason: &str| TierReport { reason: Some(reason.to_owned()), ..tier.clone() };
     "unknown".clone_into(&mut profile.roofline_bound);
     let Some(peaks) = subject.gpu.map(DevicePeaks::of) else { return without("the device is not known") };
-    let arithmetic =
-        if uses_tensor_cores(profile, subject) { peaks.tensor_flops_per_s } else { peaks.fp32_flops_per_s };
+    // Where nothing tells, the roof is the one that no program breaks, as in the plan.
+    let kind = match uses_tensor_cores(profile, subject) {
+        Some(false) => Arithmetic::Fp32,
+        Some(true) | None => Arithmetic::Tensor,
+    };
+    profile.peak_arithmetic = Some(kind);
+    let arithmetic = match kind {
+        Arithmetic::Fp32 => peaks.fp32_flops_per_s,
+        Arithmetic::Tensor => peaks.tensor_flops_per_s,
+    };
     profile.peak_flops_per_s = arithmetic.unwrap_or(0.0);
     profile.peak_bytes_per_s = peaks.bytes_per_s.unwrap_or(0.0);
     let known = |value: Option<f64>| value.filter(|number| number.is_finite() && *number > 0.0);
@@ -44,18 +52,21 @@ pub(super) fn place(profile: &mut Profile, subject: &Subject<'_>) -> TierReport 
     TierReport { used: true, reason, ..tier }
 }
 
-/// Whether its kernels use the tensor cores: by the counters, else by their instructions.
-fn uses_tensor_cores(profile: &Profile, subject: &Subject<'_>) -> bool {
-    let counted = profile
-        .kernels
-        .iter()
-        .any(|kernel| !kernel.tensor_ops.is_empty() || kernel.tensor_share.is_some_and(|share| share >= TENSOR_SHARE));
-    let instructions = || {
-        let kernels = subject.cuda.map(|cuda| cuda.kernels.as_slice()).unwrap_or_default();
-        kernels.iter().filter_map(|kernel| kernel.sass).any(|sass| sass.tensor_core > 0)
+/// Whether its kernels use the tensor cores: by the counters, else by their instructions. None where neither is known.
+fn uses_tensor_cores(profile: &Profile, subject: &Subject<'_>) -> Option<bool> {
+    let counted = |kernel: &KernelProfile| {
+        !kernel.tensor_ops.is_empty() || kernel.tensor_share.is_some_and(|s| s >= TENSOR_SHARE)
     };
+    if !profile.kernels.is_empty() {
+        return Some(profile.kernels.iter().any(counted));
+    }
+    let cuda = subject.cuda?;
     // A library's kernels are in no report of the build.
-    let calls_library =
-        || subject.cuda.is_some_and(|cuda| cuda.libraries.iter().any(|name| name.starts_with("libcublas")));
-    counted || (profile.kernels.is_empty() && (instructions() || calls_library()))
+    let calls_library = cuda.libraries.iter().any(|name| name.starts_with("libcublas"));
+    let mut counts = cuda.kernels.iter().filter_map(|kernel| kernel.sass).peekable();
+    if calls_library {
+        return Some(true);
+    }
+    counts.peek()?;
+    Some(counts.any(|sass| sass.tensor_core > 0))
 }

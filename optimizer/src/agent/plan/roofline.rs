@@ -64,7 +64,7 @@ impl Roofline {
         };
         let mut roofline = Self::default();
         let (unit, fastest) = match spec.target {
-            Target::Cuda => ("TFLOP/s", " of its tensor cores"),
+            Target::Cuda => ("TFLOP/s", " of 16-bit floats on its tensor cores"),
             Target::Cpu => ("TFLOP/s", ""),
         };
         roofline.add(Roof::Memory, spec.bytes, bytes_per_s, prepared, |amount, rate| {

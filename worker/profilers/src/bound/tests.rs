@@ -166,7 +166,7 @@ fn without_a_timeline_the_durations_of_the_launches_say_which_kernels_matter() {
 
 #[test]
 fn without_counters_the_roofline_and_the_time_of_a_call_are_left() {
-    let roof = |bound, share| Roof { bound, share: Some(share) };
+    let roof = |bound, share| Roof { bound, share: Some(share), arithmetic: None };
     assert_eq!(untimed(&[], roof("memory", 0.8), 1e5).bound, Some(Bound::Memory));
     assert_eq!(untimed(&[], roof("compute", 0.7), 1e5).bound, Some(Bound::Compute));
     assert_eq!(untimed(&[], roof("memory", 0.1), 3_000.0).bound, Some(Bound::Launch));
@@ -174,7 +174,7 @@ fn without_counters_the_roofline_and_the_time_of_a_call_are_left() {
 
 #[test]
 fn what_nothing_decides_is_unknown_and_says_why() {
-    let far = untimed(&[], Roof { bound: "memory", share: Some(0.3) }, 1e5);
+    let far = untimed(&[], Roof { bound: "memory", share: Some(0.3), arithmetic: None }, 1e5);
     assert_eq!(far.bound, None);
     assert!(far.evidence[0].contains("no kernel was counted") && far.evidence[1].contains("30 %"), "{far:?}");
     let nothing = bound_of_program(None, &[], Roof::default(), None);
@@ -202,7 +202,7 @@ proptest! {
         };
         let kernel = KernelProfile { bound: bound_of_kernel(&kernel), ..kernel };
         let timeline = Timeline { calls, span_ns: ns[0], busy_ns: ns[1], host_share: numbers[0], ..Timeline::default() };
-        let roof = Roof { bound: "memory", share: Some(numbers[2]) };
+        let roof = Roof { bound: "memory", share: Some(numbers[2]), arithmetic: None };
         let _ = bound_of_program(Some(&timeline), std::slice::from_ref(&kernel), roof, Some(numbers[1]));
         let _ = bound_of_program(None, &[kernel.clone(), kernel], roof, Some(numbers[1]));
     }
