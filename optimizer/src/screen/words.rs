@@ -38,7 +38,7 @@ const PROFILER: &str = "steers a profiler: the evidence about the program may be
 const HANDS_OVER: &str = "hands operators of PyTorch to a compiler: write the kernels that matter";
 const INTROSPECTION: &str = "looks at objects or frames of the caller: a program works on its arguments";
 const DYNAMIC: &str = "runs a text as code: readers expect code that stands in the file";
-const PRECISION: &str = "rounds to fewer bits: say in a comment why the tolerance allows that";
+const PRECISION: &str = "rounds to fewer bits, which counts as right as far as the error stays within what is allowed";
 
 const CPP: &[Word] = &[
     Word {

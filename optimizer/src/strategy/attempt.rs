@@ -95,19 +95,14 @@ impl RunState {
             }
             (AttemptStep::Measure, StepOutput::Measured { measurement, findings }) => {
                 attempt.findings.extend(findings);
-                let is_to_be_confirmed = best
-                    .is_none_or(|best| rules::is_to_be_confirmed(rules, &measurement, best, best * (1.0 + min_gain)));
+                let next = after_measurement(rules, &measurement, best, min_gain);
                 attempt.measurement = Some(*measurement);
                 timed(attempt);
-                let next = if is_to_be_confirmed { AttemptStep::Confirm } else { AttemptStep::Profile };
                 unless_violated(attempt, next)
             }
             (AttemptStep::Confirm, StepOutput::Measured { measurement, findings }) => {
                 let after = confirmed(attempt, *measurement, findings);
-                let first = attempt.measurement.as_ref().map(|first| first.speedup);
-                let is_faster = confirmed_speedup(attempt)
-                    .is_some_and(|speedup| best.is_none_or(|best| rules::beats(rules, first, speedup, best)));
-                if after == AfterStep::Finished || !is_faster {
+                if after == AfterStep::Finished || !is_faster_than(rules, attempt, best) {
                     after
                 } else if sanitize::is_due_before_publication(rules, target, attempt) {
                     AfterStep::Step(AttemptStep::SanitizeBest)
@@ -188,6 +183,19 @@ fn died_while_timed(attempt: &mut Attempt, end: &ProcessEnd, findings: Vec<Findi
     attempt.verdict.fast = Answer::Inconclusive;
     let outcome = AttemptOutcome::of_end(end);
     failed(attempt, if has_violation(&attempt.findings) { AttemptOutcome::NotCompliant } else { outcome })
+}
+
+/// The step after the first measurement, given the speedup of the best attempt.
+fn after_measurement(rules: u32, measured: &Measurement, best: Option<f64>, min_gain: f64) -> AttemptStep {
+    let confirm = best.is_none_or(|best| rules::is_to_be_confirmed(rules, measured, best, best * (1.0 + min_gain)));
+    if confirm { AttemptStep::Confirm } else { AttemptStep::Profile }
+}
+
+/// Whether a confirmed attempt becomes the best one.
+fn is_faster_than(rules: u32, attempt: &Attempt, best: Option<f64>) -> bool {
+    let first = attempt.measurement.as_ref().map(|first| first.speedup);
+    confirmed_speedup(attempt)
+        .is_some_and(|confirmed| best.is_none_or(|best| rules::beats(rules, first, confirmed, best)))
 }
 
 /// The speedup that a best attempt is compared by: the published one, once a fresh process had its say.

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use nightshift_protocol::attempt::{Attempt, Stage};
 use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, PinnedBest, UntriedModification};
 
+use super::Strategy;
 use super::attempt::confirmed_estimate;
 use super::history::{cause, one_line, shortened};
 use super::modification::{Words, tried};
@@ -91,7 +92,7 @@ fn may_have_made(run: &RunState, adviser: u32) -> Option<u32> {
 
 /// The memory for a diagnosis of `attempt`: it may be the best program itself.
 pub(super) fn for_diagnosis(run: &RunState, mut memory: AttemptMemory, attempt: &Attempt) -> AttemptMemory {
-    let remembers = run.strategy().is_ok_and(|strategy| strategy.remembers());
+    let remembers = run.strategy().is_ok_and(Strategy::remembers);
     if remembers && run.best_attempt == Some(attempt.number) {
         memory.best = attempt.speedup().map(|speedup| PinnedBest { attempt: attempt.number, speedup });
     }
