@@ -1,5 +1,5 @@
 //! What can be done now to a run, a campaign, a worker or a device. Each deed is one call of the API, with the visitor's own
-//! rights; to whoever may not do it, it is shown with the reason.
+//! rights. Visitors without the right see the disabled action with the reason.
 
 use leptos::prelude::*;
 use nightshift_protocol::api::{CampaignSummary, QuarantineView, RunSummary, WorkerView};
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_not_do_it_sees_why_before_they_try() {
+    fn a_visitor_without_the_right_sees_the_reason() {
         let mut run = Sample::read().detail.summary;
         run.status = RunStatus::Running;
         run.awaits = vec!["plan".to_owned()];
@@ -223,7 +223,7 @@ mod tests {
         let viewer = html(Who::sample("reader", Role::Viewer));
         assert!(viewer.contains("disabled") && viewer.contains("You are reader · viewer"), "{viewer}");
         assert!(!viewer.contains("data-call"), "{viewer}");
-        let nobody = html(Who::default());
-        assert!(nobody.contains("You are not signed in") && !nobody.contains("data-call"), "{nobody}");
+        let anonymous = html(Who::default());
+        assert!(anonymous.contains("You are not signed in") && !anonymous.contains("data-call"), "{anonymous}");
     }
 }

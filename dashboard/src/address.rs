@@ -1,5 +1,5 @@
-//! The address of a page with its state: what is filtered, sorted and selected is in the query, so that a link shows
-//! somebody else the same.
+//! The address of a page with its state. The query holds filters, order and selection, so that a link shows the same
+//! page to every reader.
 
 use std::fmt::Write as _;
 

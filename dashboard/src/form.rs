@@ -55,8 +55,8 @@ impl Form {
         Self { next: Some(path.into()), ..self }
     }
 
-    /// Says that it signs in, and what becomes of a link that somebody opened: `take` it, `ask` first, or `keep` the
-    /// session that can read the page already.
+    /// Marks the form as the sign-in form. `deed` says what to do with an opened link: `take` it, `ask` first, or `keep`
+    /// the session that can read the page.
     pub(crate) fn link(self, deed: &'static str) -> Self {
         Self { link: Some(deed), ..self }
     }
@@ -129,7 +129,7 @@ impl Form {
         )
     }
 
-    /// A form that is folded away until somebody wants it; Escape folds it again.
+    /// Renders a form that is collapsed until the visitor opens it. Escape closes it.
     pub(crate) fn folded(self, label: impl Into<String>, fields: AnyView) -> AnyView {
         let (label, key) = (label.into(), format!("{} folded", self.key));
         let form = self.around(fields);

@@ -1,4 +1,4 @@
-//! Whether single keys do something: whoever speaks to the computer, or hits keys by accident, switches them off.
+//! The preference for single-key shortcuts. Users of speech input, or who press keys by accident, can switch them off.
 
 /// Name of the cookie that keeps the choice, and of the field that makes it.
 pub(crate) const COOKIE: &str = "nightshift_keys";
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_on_until_somebody_switches_them_off_and_on_again() {
+    fn keys_are_on_by_default_and_can_be_switched_off_and_on() {
         assert!(!are_off("") && !are_off("theme=dark; nightshift_keys=maybe"));
         let off = to_cookie("nightshift_keys=off");
         assert!(are_off(off.split(';').next().unwrap_or_default()), "{off}");

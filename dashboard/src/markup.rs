@@ -165,7 +165,7 @@ fn is_treacherous(character: char) -> bool {
             | '\u{ffa0}'
             | '\u{fff9}'..='\u{fffb}'
     );
-    // Copies of ASCII that nobody sees, but that a model reads, and what else hides behind a character.
+    // Invisible copies of ASCII, which models read, and other hidden characters.
     let is_copy = matches!(character, '\u{e0000}'..='\u{e0fff}' | '\u{fffe}' | '\u{ffff}');
     is_mark || is_filler || is_copy || (character.is_control() && !matches!(character, '\n' | '\t'))
 }

@@ -78,7 +78,7 @@
 })();
 
 // The picture of all attempts is drawn by the program (`browser/cloud.rs`, where places come from); its points are read here
-// once somebody points at it.
+// when the pointer first enters it.
 (() => {
   const [HEADER, POINT, LEFT, EDGE, REACH] = [32, 16, 48, 10, 12];
   let cloud = null;

@@ -15,7 +15,7 @@ use crate::markup::visible;
 use crate::shell::Page;
 use crate::style::SHEET;
 
-/// What a report may do: show itself, with this very stylesheet. It stands in the file too, for when nobody serves it.
+/// Content security policy of a report: only its own stylesheet. The file contains it, for use without a server.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = STANDARD.encode(Sha256::digest(SHEET.as_bytes()));
     format!("default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'")

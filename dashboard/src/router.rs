@@ -92,7 +92,7 @@ fn back_with(cookie: &str, query: Option<&str>) -> Response {
     (StatusCode::SEE_OTHER, [(SET_COOKIE, cookie), (LOCATION, back)]).into_response()
 }
 
-/// The address when it is one of ours, else the first page: nobody is sent to another site.
+/// Returns the address when it is a page of this server, else the first page. This prevents open redirects.
 fn own_page(address: &str) -> &str {
     // Browsers drop tabs and line ends from an address before they read it: `/\t/elsewhere` is another site.
     let is_odd = address.contains('\\') || address.contains(char::is_control);
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// The status and the type of what a visitor gets whom nobody knows: no server is asked.
+    /// Returns the status and content type of the answer to a visitor without credentials. No server is called.
     fn answer(path: &str) -> (StatusCode, String) {
         let client = Client::new("http://127.0.0.1:9", None).unwrap_or_else(|error| panic!("{error}"));
         let request = Request::builder().uri(path).body(axum::body::Body::empty()).unwrap_or_default();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sent_to_another_site() {
+    fn redirects_to_other_sites_are_refused() {
         assert_eq!(own_page("/runs/run_1?a=b"), "/runs/run_1?a=b");
         for foreign in
             ["//evil.example", "https://evil.example", "/\\evil.example", "/\t/evil.example", "/\n/evil.example", ""]

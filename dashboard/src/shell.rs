@@ -99,7 +99,7 @@ impl Page {
         Self { live, ..self }
     }
 
-    /// Says that things are chosen on it, which somebody may want to see again.
+    /// Marks the page as a list with filters, which visitors can save as a view.
     pub(crate) fn list(self) -> Self {
         Self { is_list: true, ..self }
     }
@@ -120,7 +120,8 @@ pub(crate) fn document(visitor: &Visitor, page: Page) -> String {
     format!("<!DOCTYPE html>{}", visible(&html))
 }
 
-/// What the address says is chosen to be compared. Whoever opened a link is refused in the list of all attempts.
+/// Returns the attempts that the address selects for comparison. Visitors with a shared link may not read the list of
+/// all attempts.
 fn picks(visitor: &Visitor) -> Picks {
     let picks = Picks::of(&Address::parse(&visitor.address));
     if visitor.who.limited_to().is_some() { picks } else { picks.with_others() }

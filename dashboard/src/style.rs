@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stylesheet_asks_nobody_else_for_anything() {
+    fn the_stylesheet_loads_nothing_from_other_sites() {
         for foreign in ["@import", "url(", "http:", "https:", "@font-face"] {
             assert!(!SHEET.contains(foreign), "{foreign}");
         }

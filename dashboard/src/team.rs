@@ -58,7 +58,7 @@ async fn read(client: &Client, who: &Who, target: Target) -> Result<AnyView, Cli
     });
     let chips = tags.iter().map(|tag| {
         let href = tag_href(tag);
-        // Whoever opened a link has no list of everything.
+        // Visitors with a shared link may not read the list of tagged objects.
         if who.reaches(&href) {
             view! { <li><a href=href>{tag.clone()}</a></li> }.into_any()
         } else {
@@ -88,7 +88,7 @@ async fn read(client: &Client, who: &Who, target: Target) -> Result<AnyView, Cli
     Ok(view! {
         <section id="team" class="team" aria-labelledby="team-title">
             <h2 id="team-title">"Notes"</h2>
-            {is_empty.then(|| view! { <p class="quiet">"Nobody left a note yet."</p> })}
+            {is_empty.then(|| view! { <p class="quiet">"There are no notes yet."</p> })}
             {pinned}
             {chips}
             {notes}
@@ -143,7 +143,7 @@ fn is_valid(link: &Share, target: &Target, now: TimestampMs) -> bool {
 fn link_row(link: &Share) -> AnyView {
     let end = Form::new("POST", &format!("/shares/{}/revoke", link.id), "It is ended.").asking(
         "End",
-        "End this link at once? Whoever has it reads nothing any more.",
+        "End this link at once? It stops working for all who have it.",
         "Yes, end it",
     );
     view! {
@@ -194,7 +194,7 @@ fn tools(target: &Target, tags: &[String], is_pinned: bool, links: &[Share]) -> 
     .into_any()
 }
 
-/// Makes an address that opens the target. The secret stands behind `#`: browsers send that to nobody.
+/// Renders the form that creates a shared link. The secret follows `#`, which browsers do not send.
 fn link(target: &Target) -> AnyView {
     let path = if matches!(target, Target::Campaign(_)) { "campaigns" } else { "runs" };
     let fields = view! {
@@ -202,7 +202,7 @@ fn link(target: &Target) -> AnyView {
         {hidden_json("valid_for_ms", LINK_VALID_MS.to_string())}
         <button type="submit">"Make a link for others to read"</button>
     };
-    Form::new("POST", "/shares", "Whoever has this link can read this for a week. It is shown this once: ")
+    Form::new("POST", "/shares", "Everyone with this link can read this page for a week. It is shown only once: ")
         .shows("secret")
         .before(format!("/sign-in?next=/{path}/{target}#"))
         .around(fields.into_any())

@@ -1,4 +1,4 @@
-//! Who looks at a page, and how it is answered.
+//! The visitor of a page, extracted from the request.
 
 use std::convert::Infallible;
 
@@ -16,23 +16,23 @@ use crate::shell::{self, Page};
 use crate::theme::Theme;
 use crate::who::Who;
 
-/// A visitor with what their request says about them.
+/// A visitor: the client with their rights, and their preferences.
 #[derive(Debug, Clone)]
 pub(crate) struct Visitor {
-    /// Reads with the visitor's rights.
+    /// Client that reads with the visitor's rights.
     pub(crate) client: Client,
-    /// Colours.
+    /// Colour theme.
     pub(crate) theme: Theme,
-    /// Whether single keys do nothing.
+    /// Whether single-key shortcuts are off.
     pub(crate) keys_are_off: bool,
     /// Path and query of the page.
     pub(crate) address: String,
-    /// Who they are.
+    /// Session and rights.
     pub(crate) who: Who,
     encodings: Encodings,
 }
 
-/// How the names of session cookies begin.
+/// Prefix of the names of session cookies.
 const SESSION_COOKIE: &str = "nightshift_session";
 
 impl FromRequestParts<Client> for Visitor {
@@ -47,11 +47,10 @@ impl FromRequestParts<Client> for Visitor {
             headers.get(HOST).cloned(),
         );
         let has_cookie = cookies.split(';').any(|cookie| cookie.trim_start().starts_with(SESSION_COOKIE));
-        // Nobody asks who somebody is who shows nothing.
         let address = parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
         let sign_in = sign_in(&address);
         let shows_something = has_cookie || headers.contains_key(AUTHORIZATION);
-        let who = if shows_something { Who::of(&client, sign_in).await } else { Who::nobody(sign_in) };
+        let who = if shows_something { Who::of(&client, sign_in).await } else { Who::anonymous(sign_in) };
         Ok(Self {
             client,
             who,
@@ -64,16 +63,16 @@ impl FromRequestParts<Client> for Visitor {
 }
 
 impl Visitor {
-    /// Where they sign in, and go on from to this page.
+    /// Returns the address of the sign-in page that leads back to this page.
     pub(crate) fn sign_in(&self) -> String {
         self.who.sign_in().to_owned()
     }
 
-    /// The page, or why there is none.
+    /// Renders the page, or the error page.
     pub(crate) fn answer(&self, page: Result<Page, PageError>) -> Response {
         let (status, page) = match page {
             Ok(page) => (axum::http::StatusCode::OK, page),
-            // Nobody, or somebody whose session is over: they come back after they have signed in.
+            // No session, or an expired one: the visitor returns to this page after signing in.
             Err(error) if error.status == axum::http::StatusCode::UNAUTHORIZED => {
                 return Redirect::to(&self.sign_in()).into_response();
             }
@@ -83,7 +82,7 @@ impl Visitor {
     }
 }
 
-/// Where somebody signs in who looks at this address.
+/// Returns the address of the sign-in page that leads back to this address.
 fn sign_in(address: &str) -> String {
     let next = Some(address).filter(|address| !address.starts_with("/sign-in"));
     Address::parse("/sign-in").with("next", next).href()

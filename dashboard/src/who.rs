@@ -1,4 +1,4 @@
-//! Who looks at a page, as far as it changes what the page offers them.
+//! The identity and rights of a visitor, as far as pages depend on them.
 
 use leptos::prelude::*;
 use nightshift_client::Client;
@@ -7,46 +7,46 @@ use nightshift_protocol::api::{SessionView, SignedInBy, Target};
 
 use crate::format::moment;
 
-/// A visitor, as the server knows them.
+/// The identity of a visitor, as the server knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Who {
-    /// What the server said; nothing where it was not asked, or did not answer.
+    /// Session as the server describes it; `None` when the server was not called or did not answer.
     session: Option<SessionView>,
-    /// Whether they showed something by which it may know them.
+    /// Whether the request carries credentials.
     shows_something: bool,
-    /// Where they sign in, and come back from.
+    /// Address of the sign-in page that leads back to the page.
     sign_in: String,
 }
 
 impl Who {
-    /// Asks about a visitor who shows something.
+    /// Reads the session of a visitor whose request carries credentials.
     pub(crate) async fn of(client: &Client, sign_in: String) -> Self {
         Self { session: client.session().await.ok(), shows_something: true, sign_in }
     }
 
-    /// A visitor who shows nothing: nobody is asked about them.
-    pub(crate) fn nobody(sign_in: String) -> Self {
+    /// Creates the identity of a visitor without credentials, without calling the server.
+    pub(crate) fn anonymous(sign_in: String) -> Self {
         Self { session: None, shows_something: false, sign_in }
     }
 
-    /// Where they sign in, and go on from to the page that they look at.
+    /// Returns the address of the sign-in page that leads back to the page.
     pub(crate) fn sign_in(&self) -> &str {
         &self.sign_in
     }
 
-    /// Whether there is a session to be ended.
+    /// Returns whether there is a session that can be ended.
     pub(crate) fn is_signed_in(&self) -> bool {
         self.session.as_ref().map_or(self.shows_something, |session| session.by == SignedInBy::Session)
     }
 
-    /// Whether they may change what operators change. The API has the last word; it has the only one when it did not say
-    /// who they are.
+    /// Returns whether the visitor may change what operators change. The API checks each call again. When the API did not
+    /// describe the session, only that check applies.
     pub(crate) fn may_operate(&self) -> bool {
         let role = self.session.as_ref().map(|session| session.role);
         role.map_or(self.shows_something, |role| matches!(role, Some(Role::Operator | Role::Admin)))
     }
 
-    /// Whether they may change what this author wrote.
+    /// Returns whether the visitor may change what this author wrote.
     pub(crate) fn may_change(&self, author: &str) -> bool {
         self.session
             .as_ref()
@@ -54,12 +54,12 @@ impl Who {
             && self.may_operate()
     }
 
-    /// All that they may read; everything without it.
+    /// Returns the only object that the visitor may read; `None` means no restriction.
     pub(crate) fn limited_to(&self) -> Option<&Target> {
         self.session.as_ref()?.limited_to.as_ref()
     }
 
-    /// Name and role, or what was shared with them and until when; nothing for somebody who showed nothing.
+    /// Describes the visitor: name and role, or until when the page is shared. Returns `None` without credentials.
     pub(crate) fn words(&self) -> Option<String> {
         let session = self.session.as_ref().filter(|session| session.by != SignedInBy::Nothing)?;
         if session.limited_to.is_some() {
@@ -72,22 +72,22 @@ impl Who {
         Some(format!("{} · {role}", session.name.as_deref().unwrap_or("no name")))
     }
 
-    /// Where they begin: all campaigns, or what was shared with them.
+    /// Returns the visitor's first page: all campaigns, or the shared object.
     pub(crate) fn home(&self) -> String {
         self.limited_to().map_or_else(|| "/".to_owned(), path)
     }
 
-    /// Whether a link to this page leads anywhere for them.
+    /// Returns whether the visitor may read the page at this address.
     pub(crate) fn reaches(&self, href: &str) -> bool {
         match self.limited_to() {
             None => true,
-            // The runs of a campaign were shared with it.
+            // A shared campaign includes its runs.
             Some(Target::Campaign(_)) => href.starts_with("/runs/") || href == self.home(),
             Some(_) => href.starts_with(&self.home()),
         }
     }
 
-    /// Why they cannot do what operators do, and what helps; nothing for those who can.
+    /// Explains that an action needs the role operator, with a link to sign in. Returns `None` when the visitor has it.
     pub(crate) fn needs_operator(&self) -> Option<AnyView> {
         if self.may_operate() {
             return None;
@@ -97,13 +97,13 @@ impl Who {
             (_, Some(words)) => format!("You are {words}: this needs the role operator."),
             (_, None) => "You are not signed in: this needs the role operator.".to_owned(),
         };
-        let words = if self.is_signed_in() { "Sign in as somebody else" } else { "Sign in to do it" };
+        let words = if self.is_signed_in() { "Sign in with another token" } else { "Sign in as an operator" };
         let href = self.sign_in.clone();
         Some(view! { <p class="quiet">{you}" "<a href=href>{words}</a></p> }.into_any())
     }
 }
 
-/// The page of what was shared.
+/// Returns the path of the shared object's page.
 fn path(target: &Target) -> String {
     match target {
         Target::Campaign(id) => format!("/campaigns/{id}"),
@@ -114,7 +114,7 @@ fn path(target: &Target) -> String {
 
 #[cfg(test)]
 impl Who {
-    /// Somebody with this role.
+    /// Returns a visitor with this role.
     pub(crate) fn sample(name: &str, role: Role) -> Self {
         let session = SessionView {
             by: SignedInBy::Session,
@@ -126,7 +126,7 @@ impl Who {
         Self { session: Some(session), shows_something: true, sign_in: "/sign-in".to_owned() }
     }
 
-    /// Somebody who opened a link.
+    /// Returns a visitor who opened a shared link.
     pub(crate) fn sample_of_link(target: Target) -> Self {
         let Self { session, .. } = Self::sample("link", Role::Viewer);
         let end = nightshift_protocol::time::TimestampMs(0);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_opened_a_link_is_led_nowhere_else() {
+    fn a_visitor_with_a_shared_link_reaches_only_the_shared_pages() {
         let (campaign, run) = (format!("cmp_{}", "0".repeat(32)), format!("run_{}", "1".repeat(32)));
         let of_campaign = Who::sample_of_link(target(&campaign));
         assert_eq!(of_campaign.home(), format!("/campaigns/{campaign}"));

@@ -32,7 +32,7 @@ test("without signing in nothing is offered that would be refused, and the page 
         assert.equal(await page.getByRole("button", { name: "Pause" }).isDisabled(), true);
         await page.getByText("You are not signed in: this needs the role operator.").first().waitFor();
         assert.deepEqual(await view.faults(), []);
-        await page.getByRole("link", { name: "Sign in to do it" }).first().click();
+        await page.getByRole("link", { name: "Sign in as an operator" }).first().click();
         await page.waitForURL((url) => url.pathname === "/sign-in" && url.searchParams.get("next") === `/runs/${acting.run}`);
     });
 });
@@ -52,8 +52,8 @@ test("a viewer sees who they are, and what they may not do before they try", asy
     });
 });
 
-test("whatever the connection is, the bar stays as it is, for somebody with a long name, too", async () => {
-    const token = await newToken("operator", "somebody with quite a long name");
+test("the bar keeps its layout in every state of the connection, also with a long name", async () => {
+    const token = await newToken("operator", "a reader with quite a long name");
     await viewing({ base }, async (view, page) => {
         await signIn(view, page, token);
         for (const path of ["/", "/attempts", "/workers"]) {
@@ -306,7 +306,7 @@ test("a note is kept, shown as Markdown, and harmless", async () => {
     });
 });
 
-test("a link opens one run for somebody without a token, and nothing else", async () => {
+test("a link opens one run without a token, and nothing else", async () => {
     let link;
     await viewing({ base }, async (view, page) => {
         await signIn(view, page, acting.token);
@@ -314,7 +314,7 @@ test("a link opens one run for somebody without a token, and nothing else", asyn
         await page.getByText("Leave a note, a tag or a pin").click();
         await page.getByRole("button", { name: "Make a link for others to read" }).click();
         link = await page.locator("code.link").innerText();
-        // It can be copied, is listed, and stays what it is for somebody who can read the page already.
+        // It can be copied, is listed, and does not replace a session that can read the page.
         await page.getByRole("button", { name: "Copy", exact: true }).waitFor();
         await page.locator(".links").getByText(/valid until/).first().waitFor();
         assert.deepEqual(await view.faults(), []);

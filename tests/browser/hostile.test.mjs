@@ -8,7 +8,7 @@ const { base, token, workerToken } = facts.hostile;
 const MAX_BYTES = 4 << 20;
 /** Longest time for one, on a busy machine with a program that was not optimized. */
 const MAX_MS = 20_000;
-/** Marks that turn the direction of writing, and characters that nobody sees. */
+/** Marks that turn the direction of writing, and invisible characters. */
 const TREACHEROUS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e0fff}]/u;
 /** The tabs of an attempt's page. */
 const TABS = ["overview", "profile", "source", "checks", "conversation"];

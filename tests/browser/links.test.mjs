@@ -200,7 +200,7 @@ test("an attempt that does not exist is named and does not take the others with 
     });
 });
 
-test("nothing is compared with itself alone, and whoever tries stays and is told how", async () => {
+test("comparing a single attempt stays on the page and explains how to compare", async () => {
     await viewing({}, async (view, page) => {
         for (const path of ["/attempts", facts.pages.run]) {
             await view.go(path);
@@ -295,7 +295,7 @@ test("a dot of a campaign's picture says which attempt it is and leads to it", a
         const dot = page.locator("figure.chart a[href*='/attempts/']:has(circle.dot)").first();
         assert.match(await dot.getAttribute("aria-label"), /attempt \d+: /);
         assert.match(await dot.locator("title").textContent(), /attempt \d+: /);
-        assert.equal(await dot.getAttribute("tabindex"), "-1", "thousands of stops help nobody");
+        assert.equal(await dot.getAttribute("tabindex"), "-1", "the points are not tab stops");
         const href = await dot.getAttribute("href");
         await dot.click();
         await page.waitForURL((url) => url.pathname === href);

@@ -126,7 +126,7 @@ export class View {
         return response;
     }
 
-    /** Waits until the program of the page runs: a click or a key before that is nobody's. */
+    /** Waits until the program of the page runs: a click or a key before that is lost. */
     async awake() {
         await this.page.locator("html[data-awake]").waitFor({ state: "attached" });
     }
@@ -163,7 +163,7 @@ export class View {
         assert.ok(moved < MAX_SHIFT, `the page moved by ${moved} while it loaded`);
     }
 
-    /** Holds that nobody has to scroll sideways. */
+    /** Checks that the page does not scroll sideways. */
     async fits() {
         const overflow = await this.overflow();
         if (overflow > 0) {
@@ -179,7 +179,7 @@ export class View {
         }
     }
 
-    /** How much wider than the window the page is, in pixels: nobody scrolls sideways. */
+    /** How much wider than the window the page is, in pixels; it should be 0. */
     async overflow() {
         return this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     }

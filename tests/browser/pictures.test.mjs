@@ -1,11 +1,11 @@
-// The pictures of the documentation: made when somebody says where to (`NIGHTSHIFT_TEST_PICTURES`), the same every time.
+// Takes the pictures of the documentation into the folder in `NIGHTSHIFT_TEST_PICTURES`, the same ones every time.
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { call, facts, start, stop, viewing, WIDTHS } from "./page.mjs";
 
-/** When the pictures are taken, for whoever looks at them: the morning after. */
+/** The simulated time of the pictures: the morning after the campaign. */
 const MORNING = "2025-01-01T08:30:00Z";
 /** What all of them together may take. */
 const MAX_BYTES = 1_500_000;

@@ -92,8 +92,8 @@ pub(super) enum Answer {
     Page(String),
     /// Another status.
     Refused(u16),
-    /// Nobody answered.
-    Nobody,
+    /// The server did not answer.
+    Unreachable,
 }
 
 /// Reads a page of ours.
@@ -102,13 +102,13 @@ pub(super) async fn page(address: &str) -> Answer {
     init.set_cache(web_sys::RequestCache::NoStore);
     init.set_signal(Some(&AbortSignal::timeout_with_u32(ANSWERS_WITHIN_MS)));
     let answer = JsFuture::from(window().fetch_with_str_and_init(address, &init)).await;
-    let Ok(response) = answer.and_then(JsCast::dyn_into::<Response>) else { return Answer::Nobody };
+    let Ok(response) = answer.and_then(JsCast::dyn_into::<Response>) else { return Answer::Unreachable };
     if !response.ok() {
         return Answer::Refused(response.status());
     }
-    let Ok(promise) = response.text() else { return Answer::Nobody };
+    let Ok(promise) = response.text() else { return Answer::Unreachable };
     match JsFuture::from(promise).await.map(|text| text.as_string()) {
         Ok(Some(text)) => Answer::Page(text),
-        _ => Answer::Nobody,
+        _ => Answer::Unreachable,
     }
 }

@@ -44,8 +44,8 @@ pub(super) fn listen() {
     });
 }
 
-/// A link that somebody shared carries its secret behind `#`, which browsers keep to themselves. Nobody loses a session to
-/// it without a word: one that can read the page already stays, for another one the visitor is asked.
+/// Handles a shared link, which carries its secret after `#`. A session that can read the page stays. Before the link
+/// replaces another session, the page asks.
 pub(super) fn take_link() {
     let found = |selector: &str| document().query_selector(selector).ok().flatten();
     let form = found("form[data-link]").and_then(|form| form.dyn_into::<HtmlFormElement>().ok());
@@ -80,7 +80,7 @@ async fn send(form: &HtmlFormElement, call: &str) {
             form.reset();
             let shown = shown.map(|shown| match attribute("data-before") {
                 before if before.is_empty() => shown,
-                // The address of this server is known to whoever looks at it alone.
+                // Only the browser knows the address at which it reaches this server.
                 before => {
                     document().location().and_then(|location| location.origin().ok()).unwrap_or_default()
                         + &before

@@ -176,7 +176,7 @@ fn search() {
         let _ = field.focus();
         return;
     }
-    // Whoever may not search has no such link.
+    // The page has no such link for visitors who may not search.
     let link = document().query_selector("[data-go=s][href]").ok().flatten();
     if let Some(href) = link.and_then(|link| link.get_attribute("href")) {
         page::go(&format!("{href}{SEARCH_FRAGMENT}"));

@@ -1,4 +1,4 @@
-//! How the page is joined with the server, for whom it concerns.
+//! The state of the page's connection to the server.
 
 use std::cell::RefCell;
 
@@ -6,22 +6,22 @@ use std::cell::RefCell;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(not(feature = "hydrate"), expect(dead_code, reason = "the server knows of no browser's connection"))]
 pub(crate) enum Link {
-    /// The page shows nothing that changes.
+    /// The page shows nothing that changes, so there is no connection.
     Still,
-    /// Not yet.
+    /// The connection is being opened.
     Connecting,
     /// Changes arrive by themselves.
     Live,
-    /// The server tells nothing by itself: it is asked again and again.
+    /// There is no event stream: the page polls the server.
     Polling,
-    /// Nobody answers; since when, as text.
+    /// The server does not answer; holds the time of the last update, as text.
     Offline(String),
-    /// The server answers, but not with the page: the status.
+    /// The server refuses the page; holds the status.
     Refused(u16),
 }
 
 impl Link {
-    /// The name, for the stylesheet.
+    /// Returns the name that the stylesheet uses.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Still => "still",
@@ -33,7 +33,7 @@ impl Link {
         }
     }
 
-    /// For people. What is usual is short: the bar of the page has room for one word of five letters.
+    /// Returns the text of the state. Usual states are short: the bar has room for one word of five letters.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Still => String::new(),
@@ -45,15 +45,15 @@ impl Link {
         }
     }
 
-    /// What the word means.
+    /// Returns the explanation of the state.
     pub(crate) fn title(&self) -> Option<&'static str> {
         match self {
             Self::Still => None,
-            Self::Connecting => Some("The page is about to follow what happens."),
-            Self::Live => Some("What happens is shown at once."),
-            Self::Polling => Some("The page is read again every few seconds."),
-            Self::Offline(_) => Some("Nobody answers: the page is as old as this."),
-            Self::Refused(_) => Some("The server does not give the page any more."),
+            Self::Connecting => Some("The page connects to receive changes."),
+            Self::Live => Some("Changes are shown at once."),
+            Self::Polling => Some("The page is reloaded every few seconds."),
+            Self::Offline(_) => Some("The server does not answer: the page shows the state at this time."),
+            Self::Refused(_) => Some("The server refuses to update the page."),
         }
     }
 }
@@ -64,7 +64,7 @@ thread_local! {
     static STATE: RefCell<(Option<Link>, Vec<Listener>)> = const { RefCell::new((None, Vec::new())) };
 }
 
-/// Hears of the state, and of each change.
+/// Calls the listener with the current state, and on each change.
 pub(crate) fn subscribe(listener: impl Fn(Link) + 'static) {
     STATE.with_borrow_mut(|(link, listeners)| {
         if let Some(link) = link {
@@ -74,7 +74,7 @@ pub(crate) fn subscribe(listener: impl Fn(Link) + 'static) {
     });
 }
 
-/// Tells everybody, when it is news.
+/// Sets the state, and calls the listeners when it changed.
 #[cfg(feature = "hydrate")]
 pub(super) fn tell(link: &Link) {
     STATE.with_borrow_mut(|(known, listeners)| {

@@ -194,7 +194,7 @@ fn read_again() {
                 }
             }
             Answer::Refused(status) => link::tell(&Link::Refused(status)),
-            Answer::Nobody => {
+            Answer::Unreachable => {
                 POLLS.set(true);
                 link::tell(&Link::Offline(clock()));
             }

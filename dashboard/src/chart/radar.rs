@@ -27,7 +27,7 @@ pub(crate) struct Ratings {
 /// Ratings from 0 to `best`, one direction for each name.
 pub(crate) fn radar(caption: &Caption, directions: &[&str], best: u8, ratings: &[Ratings]) -> Chart {
     if directions.len() < 3 || best == 0 || ratings.is_empty() {
-        return nothing(caption, "Nobody rated it yet.");
+        return nothing(caption, "There are no ratings yet.");
     }
     let turn = |index: usize| TAU * float(index) / float(directions.len()) - TAU / 4.0;
     let place = |index: usize, value: f64| {

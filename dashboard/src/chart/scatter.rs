@@ -22,10 +22,10 @@ pub(crate) struct Dots {
     pub(crate) name: String,
     /// Their class.
     pub(crate) class: &'static str,
-    /// Places, and what each is.
+    /// Coordinates and label of each point.
     pub(crate) points: Vec<(f64, f64, String)>,
-    /// Where each leads, in the same order; none where there is nowhere to go. Whoever has no pointer goes by the list
-    /// that the page has of the same things: thousands of stops would be no help.
+    /// Address that each point links to, in the same order; empty without links. The points are not tab stops: keyboard
+    /// users have the list of the same attempts on the page.
     pub(crate) hrefs: Vec<String>,
 }
 

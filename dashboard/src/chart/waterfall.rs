@@ -98,7 +98,7 @@ fn rows<'a>(tasks: &[&'a Task]) -> (Vec<&'a str>, Vec<usize>) {
     for task in tasks {
         let lane = match lanes.iter().position(|(name, _)| *name == task.lane) {
             Some(found) => found,
-            // More lanes than rows: whoever comes late shares the last one.
+            // More lanes than rows: later lanes share the last row.
             None if lanes.len() >= MAX_ROWS / 2 => lanes.len() - 1,
             None => {
                 lanes.push((&task.lane, Vec::new()));

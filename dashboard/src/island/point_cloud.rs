@@ -31,7 +31,7 @@ pub(crate) fn PointCloud(
     let (first, over_first) = BASELINES[0];
     let value = RwSignal::new(first.to_owned());
     Effect::new(move |_| {
-        // Nobody waits for a million numbers that are not looked at.
+        // A collapsed chart downloads no data.
         let Some(canvas) = canvas.get().filter(|_| unfolded.get()) else { return };
         let asked = value.get();
         let address = format!("/api/v1/attempts/points?value={asked}&{query}");

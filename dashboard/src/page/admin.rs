@@ -33,7 +33,7 @@ struct Facts {
     tokens: Vec<TokenView>,
     shares: Vec<Share>,
     sessions: Vec<OpenSession>,
-    /// For how many days, and what would be deleted; none before somebody asks.
+    /// Retention in days and what would be deleted; `None` until the visitor asks for a preview.
     prune: Option<(u64, PruneDone)>,
     now: TimestampMs,
 }
@@ -165,7 +165,7 @@ fn token_row(token: &TokenView, now: TimestampMs) -> AnyView {
     let revoke = (state == "valid").then(|| {
         Form::new("POST", &format!("/tokens/{}/revoke", token.id), "It is revoked.").asking(
             "Revoke",
-            format!("End the token \u{201c}{}\u{201d} at once? Whoever uses it is out.", token.name),
+            format!("End the token \u{201c}{}\u{201d} at once? Its users lose access.", token.name),
             "Yes, revoke it",
         )
     });
@@ -189,7 +189,7 @@ fn links(facts: &Facts) -> AnyView {
     if rows.is_empty() {
         return view! {
             <h2 id="links">"Links for others to read"</h2>
-            <p class="empty">"Nobody made a link. One is made below a campaign or a run."</p>
+            <p class="empty">"There are no links. Create one at the end of the page of a campaign or a run."</p>
         }
         .into_any();
     }
@@ -207,7 +207,7 @@ fn share_row(share: &Share, now: TimestampMs) -> AnyView {
     let revoke = (state == "valid").then(|| {
         Form::new("POST", &format!("/shares/{}/revoke", share.id), "It is revoked.").asking(
             "Revoke",
-            "End this link at once? Whoever has it reads nothing any more.",
+            "End this link at once? It stops working for all who have it.",
             "Yes, revoke it",
         )
     });

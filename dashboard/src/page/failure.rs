@@ -1,4 +1,4 @@
-//! The page for what could not be shown.
+//! The error page.
 
 use axum::extract::{self, FromRequestParts};
 use axum::http::StatusCode;
@@ -12,7 +12,7 @@ use crate::format::sentence;
 use crate::shell::Page;
 use crate::visitor::Visitor;
 
-/// A page that could not be made.
+/// An error that prevents a page from being rendered.
 #[derive(Debug)]
 pub(crate) struct PageError {
     pub(crate) status: StatusCode,
@@ -21,7 +21,7 @@ pub(crate) struct PageError {
 }
 
 impl PageError {
-    /// What was asked for does not exist.
+    /// Creates the error for a missing object.
     pub(crate) fn not_found(what: &str) -> Self {
         Self {
             status: StatusCode::NOT_FOUND,
@@ -30,7 +30,7 @@ impl PageError {
         }
     }
 
-    /// The address asks for something that does not exist.
+    /// Creates the error for an invalid query.
     pub(crate) fn bad_query(reason: &str) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,
@@ -39,7 +39,7 @@ impl PageError {
         }
     }
 
-    /// Code and message, and where this visitor goes from here.
+    /// Renders the code, the message and the next step for this visitor.
     pub(crate) fn into_page(self, visitor: &Visitor) -> Page {
         let who = &visitor.who;
         let is_limited = who.limited_to().is_some();
@@ -49,7 +49,7 @@ impl PageError {
             }
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some(words)) => {
                 format!(
-                    "You are {words}, and that does not allow this page. Whoever runs this server makes other tokens."
+                    "You are {words}, and that does not allow this page. Ask an administrator for another token."
                 )
             }
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, None) => "Sign in to see this page.".to_owned(),
@@ -62,7 +62,7 @@ impl PageError {
         let back = if is_limited { "Back to what was shared with you" } else { "All campaigns" };
         let sign_in = matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN).then(|| {
             let href = visitor.sign_in();
-            view! { " "<a class="button" href=href>"Sign in as somebody else"</a> }
+            view! { " "<a class="button" href=href>"Sign in with another token"</a> }
         });
         Page::new(
             "Error",
@@ -79,7 +79,7 @@ impl PageError {
     }
 }
 
-/// The parts of a path. One that cannot be read leads nowhere, and is answered as every other address that does.
+/// The parameters of a path. A path that cannot be parsed is answered with the page for missing objects.
 pub(crate) struct Path<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Client> for Path<T> {
@@ -94,7 +94,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Client> for Path<T> {
     }
 }
 
-/// Why a visitor sees nothing of a page that needs a role; none when the failure is another one.
+/// Explains that a page needs a role. Returns `None` when the error has another cause.
 pub(crate) fn needs_role(visitor: &Visitor, error: &ClientError, words: &'static str) -> Option<AnyView> {
     matches!(error.status(), Some(401 | 403)).then(|| {
         let (sign_in, code) = (visitor.sign_in(), error.code().to_owned());

@@ -1,4 +1,4 @@
-//! What the words of these pages mean, for whoever reads them for the first time.
+//! The glossary of the pages, for first-time readers.
 
 use leptos::prelude::*;
 

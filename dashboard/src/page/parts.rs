@@ -88,7 +88,7 @@ impl From<Option<String>> for Cell {
     }
 }
 
-/// Facts by name; those that nobody knows are left out.
+/// Renders a list of named facts. Facts without a value are left out.
 pub(crate) fn facts(facts: &[(&'static str, Cell)]) -> AnyView {
     let mut out = Markup::new();
     out.tag("dl").around(|out| {
@@ -163,12 +163,12 @@ pub(crate) fn verbatim(text: &str, most_bytes: usize) -> AnyView {
     out.block("text")
 }
 
-/// What only a page can offer: a report, which nobody serves, is written without it.
+/// Marks content that only a served page can offer. A report is a file without a server, and omits it.
 pub(crate) fn on_page_only(content: AnyView) -> AnyView {
     view! { <page-only>{content}</page-only> }.into_any()
 }
 
-/// A part that is folded away until somebody wants it.
+/// Renders a section that is collapsed until the visitor opens it.
 pub(crate) fn folded(summary: impl Into<String>, content: AnyView) -> AnyView {
     let summary = visible(&summary.into()).into_owned();
     view! { <details class="part"><summary>{summary}</summary>{content}</details> }.into_any()

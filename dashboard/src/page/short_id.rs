@@ -22,7 +22,7 @@ impl Kind {
     }
 }
 
-/// The way to the page with the whole id, where `id` is a part of one id alone; nothing where it is whole, or is nobody's.
+/// Redirects to the page with the full id when `id` is a part of exactly one id. Returns `None` for a full or unknown id.
 pub(crate) async fn redirect(visitor: &Visitor, kind: Kind, id: &str) -> Option<Response> {
     let is_whole = match kind {
         Kind::Campaign => id.parse::<nightshift_protocol::id::CampaignId>().is_ok(),

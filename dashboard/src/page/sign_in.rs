@@ -1,4 +1,4 @@
-//! Where a visitor shows who they are.
+//! The sign-in page.
 
 use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -14,13 +14,13 @@ use crate::shell::Page;
 use crate::visitor::Visitor;
 use crate::who::Who;
 
-/// `GET /sign-in`; afterwards the visitor goes on to `next`, a page of ours.
+/// Answers `GET /sign-in`. After signing in, the visitor continues to `next`, a page of this server.
 pub(crate) async fn show(visitor: &Visitor, next: &str) -> Response {
     let link = of_link(&visitor.client, &visitor.who, next).await;
     visitor.answer(Ok(page(next, &visitor.who, link, None)))
 }
 
-/// `POST /sign-in`: the form of a browser without scripts.
+/// Answers `POST /sign-in`, the form of a browser without scripts.
 pub(crate) async fn take(visitor: &Visitor, browser: &HeaderMap, next: &str, body: &str) -> Response {
     let fields = Address::parse(&format!("?{body}"));
     match visitor.client.sign_in(fields.get("token").unwrap_or_default(), browser).await {
@@ -34,7 +34,7 @@ pub(crate) async fn take(visitor: &Visitor, browser: &HeaderMap, next: &str, bod
     }
 }
 
-/// `POST /sign-out`, of the same.
+/// Answers `POST /sign-out`, the form of a browser without scripts.
 pub(crate) async fn leave(visitor: &Visitor, browser: &HeaderMap) -> Response {
     match visitor.client.sign_out(browser).await {
         Ok(cookies) => on_with(cookies, "/"),
@@ -42,7 +42,7 @@ pub(crate) async fn leave(visitor: &Visitor, browser: &HeaderMap) -> Response {
     }
 }
 
-/// To a page of ours, with other cookies.
+/// Redirects to a page of this server and sets the cookies.
 fn on_with(cookies: Vec<HeaderValue>, next: &str) -> Response {
     let Ok(next) = HeaderValue::from_str(next) else { return StatusCode::BAD_REQUEST.into_response() };
     let mut answer = (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response();
@@ -52,8 +52,8 @@ fn on_with(cookies: Vec<HeaderValue>, next: &str) -> Response {
     answer
 }
 
-/// What becomes of a link to `next`: whoever has no session takes it, a session that can read the page stays, and for
-/// another one the visitor is asked.
+/// Returns what the page does with the secret of a shared link to `next`. Without a session it takes the link (`take`).
+/// A session that can read the page stays (`keep`). Before it replaces another session, it asks (`ask`).
 async fn of_link(client: &Client, who: &Who, next: &str) -> &'static str {
     if !who.is_signed_in() {
         return "take";
@@ -65,7 +65,7 @@ async fn of_link(client: &Client, who: &Who, next: &str) -> &'static str {
     if reads { "keep" } else { "ask" }
 }
 
-/// Whether the campaign or the run of this page can be read.
+/// Returns whether the client may read the campaign or run that this path shows.
 async fn reads(client: &Client, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let mut parts = path.split('/').skip(1);
@@ -87,7 +87,7 @@ fn page(next: &str, who: &Who, link: &'static str, refusal: Option<String>) -> P
         let href = next.to_owned();
         view! {
             <p class="notice">
-                "You are signed in: "<strong>{words}</strong>". "<a href=href>"Go on"</a>", or sign in as somebody else:"
+                "You are signed in: "<strong>{words}</strong>". "<a href=href>"Go on"</a>", or sign in with another token:"
             </p>
         }
     });
@@ -110,7 +110,7 @@ fn page(next: &str, who: &Who, link: &'static str, refusal: Option<String>) -> P
                 {known}
                 <p>
                     "A token says what you may do: a viewer reads, an operator controls campaigns, an admin does everything. "
-                    "Whoever runs this server makes one for you with "<code>"nightshift token create"</code>"."
+                    "An administrator of this server creates one for you with "<code>"nightshift token create"</code>"."
                 </p>
                 {refusal}
                 {form}
@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_signed_in_is_told_so_and_can_go_on() {
+    fn a_signed_in_visitor_sees_the_session_and_can_continue() {
         let html = html(&Who::sample("<b>night", Role::Operator), "keep");
         assert!(html.contains("&lt;b&gt;night · operator") && html.contains("href=\"/runs/run_1?a=b\""), "{html}");
         assert!(html.contains("data-link=\"keep\""), "{html}");
     }
 
     #[test]
-    fn whoever_is_not_signed_in_sees_the_form_alone_and_takes_a_link() {
+    fn a_visitor_without_a_session_sees_only_the_form_and_takes_a_link() {
         let html = html(&Who::default(), "take");
         assert!(!html.contains("You are signed in: ") && html.contains("data-link=\"take\""), "{html}");
         assert!(html.contains("data-call=\"POST /api/v1/session\"") && html.contains("data-next=\"/runs/run_1?a=b\""));

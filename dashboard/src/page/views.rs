@@ -46,7 +46,7 @@ fn page(address: &Address, session: &SessionView, found: &Rows<SavedView>) -> Pa
                 <h1>"Saved views"</h1>
                 <span class="quiet">{counted(u64::try_from(rows.len()).unwrap_or(u64::MAX), "view", "views")}</span>
             </div>
-            <p class="quiet">"Your own, and those that somebody shares with the team."</p>
+            <p class="quiet">"Your own views, and those that are shared with the team."</p>
             {save(address, me)}
             {none}
             <ul class="plain views">{rows}</ul>
@@ -129,7 +129,7 @@ fn row(view: &SavedView, me: Option<&str>) -> AnyView {
     .into_any()
 }
 
-/// The address of a view: always a page of this server, whatever somebody stored.
+/// Returns the address of a view. It is a page of this server, also when the stored text names another site.
 fn href(page: &str, query: &str) -> String {
     let path = format!("/{}", page.trim_matches(['/', '\\']));
     if query.is_empty() { path } else { format!("{path}?{query}") }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_somebody_else_can_be_opened_and_not_changed() {
+    fn a_view_of_another_owner_can_be_opened_but_not_changed() {
         let text = serde_json::json!({
             "id": "viw_0123456789abcdef0123456789abcdef", "name": "<b>fast</b>", "page": "attempts", "query": "sort=speedup",
             "owner": "ada", "shared": true, "created_at": 0,

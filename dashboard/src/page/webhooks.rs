@@ -35,7 +35,7 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     Ok(deliveries_page(&address, hook, &found))
 }
 
-/// Whoever may not see them is told who may.
+/// Renders the page without webhooks, and names the role that may see them.
 fn refused(visitor: &Visitor, error: ClientError) -> Result<Page, PageError> {
     let reason = needs_role(visitor, &error, "Webhooks are seen and made by administrators.").ok_or(error)?;
     Ok(Page::new("Webhooks", view! { <h1>"Webhooks"</h1>{reason} }).section(Section::Webhooks))
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_stored_is_text_and_a_delivery_on_its_way_is_not_repeated() {
+    fn stored_values_are_escaped_and_a_pending_delivery_offers_no_repeat() {
         let hook: Webhook = serde_json::from_value(serde_json::json!({
             "id": "whk_0123456789abcdef0123456789abcdef", "url": "https://example.org/?<script>", "events": ["new_best"],
             "author": "ada", "created_at": 0,

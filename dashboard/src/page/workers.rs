@@ -195,7 +195,7 @@ fn quarantine(devices: &[QuarantineView], who: &Who) -> Option<impl IntoView + u
         .iter()
         .map(|device| {
             let released = device.released_at.map(|at| {
-                let by = device.released_by.clone().unwrap_or_else(|| "somebody".to_owned());
+                let by = device.released_by.clone().unwrap_or_else(|| "an unknown user".to_owned());
                 view! { <p class="quiet">"Asked to be tested again by "{by}" "{when(at)}</p> }
             });
             let release = device.released_at.is_none().then(|| actions::of_device(who, device));

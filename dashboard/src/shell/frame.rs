@@ -26,7 +26,7 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
     let keys = visitor.keys_are_off.then_some(crate::keys::OFF);
     let keyboard = help::dialog(visitor.keys_are_off, &back);
     let is_limited = visitor.who.limited_to().is_some();
-    // Whoever opened a link has no views.
+    // Visitors with a shared link have no views.
     let keep = (page.is_list && !is_limited).then(|| {
         let href = views::save_href(&visitor.address);
         view! { <p class="keep"><a href=href>"Save this view"</a></p> }
@@ -75,7 +75,7 @@ fn program(bundle: &'static crate::assets::Bundle) -> impl IntoView {
     }
 }
 
-/// Who somebody is, and the way out; or the way in.
+/// Renders the visitor's name with the sign-out form, or the sign-in link.
 fn session(visitor: &Visitor) -> impl IntoView + use<> {
     let words = visitor.who.words();
     let who = words.map(|words| view! { <span class="who" title=words.clone()>{words.clone()}</span> });

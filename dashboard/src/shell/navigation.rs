@@ -22,9 +22,9 @@ pub(crate) enum Section {
     Models,
     /// Full text.
     Search,
-    /// Pages that somebody keeps under a name.
+    /// Saved views.
     Views,
-    /// Addresses that are told what happens.
+    /// Webhooks.
     Webhooks,
     /// Tokens, links, retention.
     Admin,
@@ -79,7 +79,7 @@ impl Section {
 }
 
 pub(super) fn bar(current: Option<Section>, who: &Who) -> AnyView {
-    // Whoever opened a link is refused everywhere else.
+    // Visitors with a shared link may read nothing else.
     if who.limited_to().is_some() {
         let href = who.home();
         return view! {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_opened_a_link_sees_no_section_that_would_refuse_them() {
+    fn a_visitor_with_a_shared_link_sees_no_section_that_they_may_not_read() {
         let run = format!("run_{}", "1".repeat(32));
         let who = Who::sample_of_link(run.parse().unwrap_or_else(|error| panic!("{error}")));
         let html = Owner::new().with(|| bar(None, &who).to_html());

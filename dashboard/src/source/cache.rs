@@ -50,7 +50,7 @@ static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 /// The source with its colours.
 pub(crate) fn highlighted(text: &str, language: Language) -> Arc<Source> {
     let key = (ArtifactHash::of(text.as_bytes()), language);
-    // Whoever panicked while holding it left a cache that is whole: entries go in and out at once.
+    // A panic while the lock was held leaves a consistent cache: each change is one operation.
     let found = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
     found.unwrap_or_else(|| {
         let source = Arc::new(highlight(text, language));

@@ -40,7 +40,7 @@ fn checked(report: &CheckReport, look: &Look) -> AnyView {
     let rows =
         |wanted: bool| -> Vec<Vec<Cell>> { report.cases.iter().filter(|one| one.passed == wanted).map(case).collect() };
     let head = ["Shape", "Inputs", "Result", "Wrong elements", "Worst element", "Its error", "The reference's error"];
-    // What is wrong is read first; what is right, when somebody wants to know.
+    // Wrong results come first; right ones are collapsed.
     let wrong = table(&head, &rows(false));
     let right = (passed > 0).then(|| folded(format!("Calls with right results ({passed})"), table(&head, &rows(true))));
     let printed = (!report.printed.trim().is_empty())

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_should_ask_for_is_left_aside() {
+    fn invalid_query_values_are_ignored() {
         assert_eq!(look("diff=<script>&view=x&pin=-1&from=NaN&to=inf&from=2&talk=-1"), Look::default());
     }
 }

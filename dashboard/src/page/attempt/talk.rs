@@ -20,7 +20,7 @@ const MAX_CHAPTERS: usize = 80;
 /// Most text of all calls together, in bytes: what comes after it is a download.
 const MAX_TALK_BYTES: usize = 1 << 20;
 
-/// The section; none when nobody was asked.
+/// Renders the section with the model calls. Returns `None` when the attempt made no call.
 pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Option<AnyView> {
     if attempt.calls.is_empty() {
         return None;

@@ -330,7 +330,7 @@ fn versions_that_were_fixed_are_listed_with_the_reason_and_the_output_of_the_com
     assert!(html.contains(earlier.as_str()) && html.contains(log.as_str()), "both can be downloaded");
 }
 
-/// What somebody could write who wants to take over a page.
+/// A text that an attacker could store to run scripts in the page.
 const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\" onload=\"alert(1) \u{202e}evil\u{0}\u{1b}[31m&lt;";
 
 #[test]

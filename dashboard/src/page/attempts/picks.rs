@@ -34,7 +34,7 @@ impl Picks {
         Self { names, none: address.with(NAME, None).href(), others: None }
     }
 
-    /// The same for somebody who may look at all attempts.
+    /// Adds the link to the list of all attempts, for visitors who may read it.
     pub(crate) fn with_others(self) -> Self {
         let others = self.kept_in(&Address::parse("/attempts")).href();
         Self { others: Some(others), ..self }

@@ -36,7 +36,7 @@ pub(super) fn usage(detail: &CampaignDetail, now: TimestampMs) -> impl IntoView 
 
 fn row(line: &BudgetLine, detail: &CampaignDetail, now: TimestampMs) -> impl IntoView + use<> {
     let used = match line.resource {
-        // Nobody books the time that passes.
+        // Elapsed time is not stored with the budget, so it is computed here.
         Resource::WallMs => line.used.max(passed_ms(detail, now)),
         _ => line.used,
     };

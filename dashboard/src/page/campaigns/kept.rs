@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn nothing_is_shown_where_nothing_was_left_and_an_unknown_tag_says_so() {
         assert!(!html(&Kept::default()).contains("<section"));
-        let unknown = Kept { tagged: Some(("nobody".to_owned(), Vec::new())), ..Kept::default() };
+        let unknown = Kept { tagged: Some(("unused".to_owned(), Vec::new())), ..Kept::default() };
         assert!(html(&unknown).contains("Nothing has this tag."));
     }
 }

@@ -20,11 +20,11 @@ const OVER_FASTEST: &str = "Speedup over the fastest baseline";
 /// A fact.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fact {
-    /// What it is about.
+    /// Label of the row.
     pub(super) name: &'static str,
-    /// What is so; empty when nobody knows.
+    /// Value as text; empty when it is unknown.
     pub(super) value: String,
-    /// How good that is, where more or less of it is better beyond doubt: the highest is the best.
+    /// Rank of the value where a larger or smaller value is clearly better: the highest rank is the best.
     pub(super) rank: Option<f64>,
 }
 

@@ -111,7 +111,7 @@ pub(super) fn section(detail: &RunDetail) -> AnyView {
 fn explained(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Running => "in progress",
-        RunStatus::Paused => "paused: nothing new begins until somebody resumes it",
+        RunStatus::Paused => "paused: no new step begins until the run is resumed",
         RunStatus::Cancelling => "being cancelled: what runs is stopped first",
         RunStatus::Completed => "completed: its strategy ended it",
         RunStatus::Failed => "failed: a step could not be carried out",
@@ -137,7 +137,7 @@ pub(crate) fn stopped(reason: &StopReason) -> String {
     }
 }
 
-/// What its model calls cost, by role; none when nobody was asked.
+/// Renders the cost of the model calls by role. Returns `None` when the run made no call.
 pub(super) fn cost(detail: &RunDetail) -> Option<AnyView> {
     if detail.cost.is_empty() {
         return None;
