@@ -32,9 +32,9 @@ pub const CONTEXTS_PER_STEP: u32 = 3;
 const MEMORY_PER_CONTEXT_BYTES: u64 = 5 << 30;
 /// The same of the machine: what CUDA and `PyTorch` take there, and the tensors that a process shares with the worker.
 const HOST_MEMORY_PER_CONTEXT_BYTES: u64 = 4 << 30;
-/// Of a machine's memory this part is for the worker itself and for all others.
+/// One part in this many of the machine's memory is left to the worker and to other processes.
 const OTHERS_PART: u64 = 8;
-/// Most contexts on one GPU when nobody says how many.
+/// Default maximum number of contexts on one GPU.
 const MAX_CONTEXTS: u32 = 24;
 
 /// What cannot be offered.

@@ -85,7 +85,7 @@ impl ReferenceCache {
         for entry in std::fs::read_dir(folder)?.filter_map(Result::ok) {
             let Ok(modified) = entry.metadata().and_then(|data| data.modified()) else { continue };
             if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
-                // Whoever is at it right now finds out that it was not kept.
+                // A process that is writing this entry notices that it was not stored.
                 let _ = std::fs::remove_dir_all(entry.path());
             } else {
                 entries.push((modified, entry.path()));

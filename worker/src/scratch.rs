@@ -71,7 +71,7 @@ fn remove_leftovers(root: &Path) {
         if !(name.starts_with(LIFE_PREFIX) && name.ends_with(LOCK_SUFFIX)) {
             continue;
         }
-        // Whoever holds the lock is alive.
+        // A held lock means that its process is alive.
         let Ok(lock) = File::open(&path) else { continue };
         if lock.try_lock().is_err() {
             continue;

@@ -7,7 +7,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::trace::{Span, SpanId, SpanKind, SpanSink, TraceParent};
 
-/// Where the spans of this process go. Like the log's, it is said once, by whoever puts the process together.
+/// The span exporter of this process. Like the logger, the composition root sets it once.
 static SPANS: OnceLock<Spans> = OnceLock::new();
 
 /// Where spans go, and whose they are.
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Spans {
 pub(crate) struct Telling<'a>(Option<(&'static Spans, &'a LeasedStep, TraceParent, TimestampMs)>);
 
 impl<'a> Telling<'a> {
-    /// Begins. Nobody is told of a step that belongs to no trace.
+    /// Begins the span of a step. A step without a trace records nothing.
     pub(crate) fn begin(step: &'a LeasedStep) -> Self {
         let place = step.traceparent.as_deref().and_then(TraceParent::parse);
         Self(SPANS.get().zip(place).map(|(spans, place)| (spans, step, place, (spans.now)())))

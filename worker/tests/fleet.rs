@@ -26,7 +26,7 @@ fn of_another_machine(bench: &Bench, library: &ArtifactHash, fingerprint: &str) 
     let place = places(&bytes).unwrap();
     bytes[place..place + fingerprint.len()].fill(b'0');
     assert_eq!(places(&bytes), None, "the fingerprint is there once");
-    // Where its code was, there is none: whoever loads it and calls it crashes.
+    // Its code is erased: a process that loads and calls it crashes.
     let file = object::File::parse(bytes.as_slice()).unwrap();
     let (begin, size) = {
         use object::{Object as _, ObjectSection as _};

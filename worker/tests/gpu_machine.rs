@@ -18,7 +18,7 @@ use nightshift_worker::gpu::{ChildProber, GpuEvent, GpuEventKind, Gpus, Health, 
 /// Starts and restarts of this very file as another program.
 const HOLD: &str = "hold-a-context";
 const CRASH: &str = "crash-on-the-gpu";
-/// Stores to an address that nobody gave it.
+/// A kernel that stores to an unmapped address.
 const BAD_STORE: &std::ffi::CStr = c".version 7.0
 .target sm_50
 .address_size 64

@@ -110,7 +110,7 @@ fn a_program_without_its_entry_point_counts_as_not_compiled() {
 }
 
 #[test]
-fn a_symbol_that_nobody_defines_is_said_by_the_linker() {
+fn an_undefined_symbol_is_reported_by_the_linker() {
     let report = Bench::new()
         .build(&format!("extern \"C\" float elsewhere(float);\n{}", PROGRAM.replace("std::exp", "elsewhere")));
     assert_eq!(report.library, None);

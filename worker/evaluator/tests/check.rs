@@ -227,7 +227,7 @@ fn tensors_are_changed_at_the_first_shape_at_which_that_matters() {
 }
 
 #[test]
-fn where_the_reference_gives_other_results_each_time_nobody_blames_the_program() {
+fn a_reference_with_varying_results_is_a_fault_of_the_task() {
     let workshop = Workshop::new();
     let source = REFERENCE.replace("return 0;", "static int calls; y[3] += calls++; return 0;");
     let reference = workshop.library("reference", &source, &[]);
@@ -358,7 +358,7 @@ fn a_flood_of_output_ends_the_program() {
 }
 
 #[test]
-fn where_the_reference_cannot_be_loaded_either_nobody_blames_the_program() {
+fn a_reference_that_cannot_be_loaded_is_a_fault_of_the_task() {
     let (workshop, _, truth) = &*ORACLE;
     let nothing = workshop.library("nothing", "extern \"C\" int something_else() { return 0; }", &[]);
     let libraries = Libraries { candidate: nothing.clone(), reference: nothing, truth: truth.clone() };

@@ -312,7 +312,7 @@ fn raced(name: &str, handler: &str) -> (Measurement, Vec<Finding>) {
     let usurper = workshop.library(name, &source, &[]);
     for _ in 0..TAKE_OVERS {
         match race(&usurper, &honest).unwrap() {
-            // The signal came in the middle of a call, which then nobody answered. No gain, but no proof either.
+            // The signal arrived during a call, which then got no answer. The program gains nothing, but nothing is proved.
             StepOutput::MeasureFailed { end: ProcessEnd::TimedOut { .. }, .. } => {}
             other => return measured(other),
         }
@@ -330,7 +330,7 @@ fn a_forged_time_is_not_believed() {
 
 #[test]
 fn work_between_two_calls_counts() {
-    // The inputs lie in shared memory before the request comes: whoever watches them can begin early.
+    // The inputs are in shared memory before the request arrives: a program that watches them can begin early.
     let early = r"
 static void take_over(int) {
     for (;;) {

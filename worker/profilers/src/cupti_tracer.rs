@@ -287,7 +287,7 @@ unsafe extern "C" fn buffer_completed(context: *mut c_void, stream: u32, buffer:
     }
     #[expect(clippy::cast_ptr_alignment, reason = "it was made of such words")]
     let words = std::ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), BUFFER_WORDS);
-    // SAFETY: it was made in `buffer_requested`, with this type and length, and nobody has it any more.
+    // SAFETY: `buffer_requested` allocated it with this type and length, and no other reference to it exists.
     drop(unsafe { Box::from_raw(words) });
 }
 

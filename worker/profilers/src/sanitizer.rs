@@ -1,4 +1,4 @@
-//! compute-sanitizer in front of a program: errors of memory, races, and reads of what nobody wrote.
+//! Runs a program under compute-sanitizer: memory errors, races and uninitialized reads.
 
 mod text;
 

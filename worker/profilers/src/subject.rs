@@ -25,9 +25,9 @@ pub struct Subject<'a> {
 /// What the sanitizers are to look for.
 #[derive(Debug, Clone, Copy)]
 pub struct Checks<'a> {
-    /// Also reads of memory that nobody wrote, beside errors of memory and races.
+    /// Also check for uninitialized reads, in addition to memory errors and races.
     pub thorough: bool,
-    /// Checks that are not carried out: they looked already, or were too slow for a program like this one.
+    /// Checks to skip: they ran already, or were too slow for a similar program.
     pub without: &'a [SanitizerTool],
     /// About how long a call of the replay takes of a program that uses shared memory, in nanoseconds.
     pub shared_memory_call_ns: Option<f64>,

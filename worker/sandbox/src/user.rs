@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::{in_force, not_in_force};
 
-/// The user and group that most systems call `nobody`.
-const NOBODY: u32 = 65534;
+/// The overflow user and group of Linux, which own no files.
+const OVERFLOW_ID: u32 = 65534;
 
 /// Capabilities that a worker of root needs: to change the user, to hand folders over, to read results and to send signals.
 const NEEDED: [(CapabilitySet, &str); 5] = [
@@ -33,7 +33,7 @@ pub struct UnprivilegedUser {
 
 impl Default for UnprivilegedUser {
     fn default() -> Self {
-        Self { uid: NOBODY, gid: NOBODY }
+        Self { uid: OVERFLOW_ID, gid: OVERFLOW_ID }
     }
 }
 
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn a_map_contains_the_ids_of_its_ranges() {
-        assert!(maps("         0          0 4294967295\n", NOBODY));
-        assert!(maps("0 100000 65536", NOBODY) && !maps("0 1000 1", NOBODY));
+        assert!(maps("         0          0 4294967295\n", OVERFLOW_ID));
+        assert!(maps("0 100000 65536", OVERFLOW_ID) && !maps("0 1000 1", OVERFLOW_ID));
         assert!(maps("0 1000 1\n1 100000 65535\n", 65535) && !maps("0 1000 1\n1 100000 65535\n", 65536));
-        assert!(maps("", NOBODY));
+        assert!(maps("", OVERFLOW_ID));
     }
 
     #[test]

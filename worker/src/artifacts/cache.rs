@@ -236,7 +236,7 @@ mod tests {
     use super::*;
     use nightshift_sandbox::process::CancelFlag;
 
-    /// A cache on behalf of a step that nobody cancels.
+    /// A cache used for a step that is never cancelled.
     struct Cache(ArtifactCache, CancelFlag);
 
     impl Cache {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_artifact_that_nobody_has_is_a_fatal_failure() {
+    fn a_missing_artifact_is_a_fatal_failure() {
         let folder = tempfile::tempdir().unwrap();
         let error = cache(folder.path(), 10, &InMemory::default()).get(&ArtifactHash::of(b"x")).unwrap_err();
         let failure = StepFailure::from(error);

@@ -208,7 +208,7 @@ impl Gpus {
     }
 }
 
-/// Why no program can run on it, whoever may use it.
+/// Returns why no program can run on this GPU; `None` when it is usable.
 fn unusable(found: &FoundGpu) -> Option<&'static str> {
     if found.mig == Some(Mig::Parent) {
         return Some("it is partitioned: its instances are devices of their own");

@@ -40,9 +40,9 @@ pub struct Illness {
 
 /// The device is not there any more.
 pub const LOST: &str = "gpu.lost";
-/// The device is there and carries nothing out.
+/// The device is present but does not finish any work.
 pub const WEDGED: &str = "gpu.wedged";
-/// Nobody knows whether the device can be used.
+/// The device was not probed yet.
 pub const UNPROBED: &str = "gpu.unprobed";
 
 /// Finds out how a device is. Blocks.

@@ -86,7 +86,7 @@ pub struct FoundGpu {
     pub multiprocessors: Option<u32>,
     /// Power limit in watts.
     pub power_limit_w: Option<u32>,
-    /// Whether the driver stays loaded when nobody uses the GPU.
+    /// Whether persistence mode keeps the driver loaded while the GPU is unused.
     pub persistence: Option<bool>,
     /// How many processes may hold a context.
     pub compute_mode: Option<ComputeMode>,

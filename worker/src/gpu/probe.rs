@@ -90,7 +90,7 @@ pub struct CudaFacts {
 /// The child's side: tries device 0 of what it is shown, and says on standard output how it goes. Returns the exit
 /// status.
 pub(crate) fn probe_main() -> i32 {
-    // Whoever asked is gone: nobody needs the answer.
+    // Without its parent this process has no purpose.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let mut stage = Stage::Load;
     let line = match examine(&mut stage) {
@@ -166,7 +166,7 @@ fn examine(stage: &mut Stage) -> Result<CudaFacts, Trouble> {
 
 fn say(line: &Line) {
     let mut stdout = std::io::stdout().lock();
-    // Whoever listens judges by what arrives.
+    // The parent decides by the lines that arrive, so write errors are ignored.
     let _ = serde_json::to_writer(&mut stdout, line);
     let _ = stdout.write_all(b"\n").and_then(|()| stdout.flush());
 }

@@ -1,4 +1,4 @@
-//! Whose a process on a GPU is: ours, or somebody else's.
+//! Decides whether a process on a GPU belongs to this worker.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ const MAX_ANCESTORS: usize = 64;
 pub enum Kin {
     /// This process or a descendant of it.
     Ours,
-    /// Somebody else's.
+    /// Another process on this machine.
     Foreign,
     /// It is not in our table: gone, or outside of this container.
     Unknown,

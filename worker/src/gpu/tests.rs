@@ -330,7 +330,7 @@ fn a_released_gpu_is_used_again_when_it_passes_and_quarantined_anew_when_it_does
     let first = ward.quarantine_of(1).unwrap();
     ward.release(&[1]);
     let second = ward.quarantine_of(1).unwrap();
-    assert!(second.incident > first.incident, "whoever released it is to see that it did not help");
+    assert!(second.incident > first.incident, "a failed release opens a new incident");
     prober.always("GPU-0000", Health::Well(FACTS));
     ward.release(&[1, 9]);
     assert_eq!(ward.quarantined(), []);

@@ -68,7 +68,7 @@ impl<P: Port, W: Work> Life<P, W> {
         self.refuse(step, hold, TryOutcome::Cancelled).await;
     }
 
-    /// Waits for room for a step that nobody asked for; none when this machine has no such place.
+    /// Waits for a slot for a step beyond the reported capacity. Returns `None` when this machine has no such slot.
     async fn room(self: &Arc<Self>, place: Place, hold: &Hold) -> Option<Slot> {
         tracing::warn!("the server leased a step beyond what was stated to be free: it waits for its place");
         tokio::select! {
@@ -87,7 +87,7 @@ impl<P: Port, W: Work> Life<P, W> {
             std::thread::Builder::new().name(format!("step {}", step.key)).spawn(move || {
                 let _within = span.enter();
                 let result = catch_unwind(AssertUnwindSafe(|| work.carry_out(&step, &hold.work)));
-                // Nobody listens when the step was given up.
+                // The receiver is gone when the step was abandoned.
                 let _ = sender.send((result.unwrap_or_else(|_| Err(panicked())), take_survivors()));
             })
         };
@@ -111,12 +111,12 @@ impl<P: Port, W: Work> Life<P, W> {
         taken(sent)
     }
 
-    /// What is to be reported; nothing when nobody would take it.
+    /// Returns the outcome to report; `None` when the server would not accept one.
     fn outcome(&self, step: &LeasedStep, cause: Option<StopCause>, ended: Ended) -> Option<TryOutcome> {
         let done = match ended {
-            // A result that was there before the stop is as good as any, except to somebody who cancelled.
+            // A result that was complete before the stop is valid, unless the step was cancelled.
             Some(Ok(output)) => Some(TryOutcome::Completed { output: Box::new(output) }),
-            // That a device is out of order has to be known, whatever else ended the step.
+            // A device fault is reported, also when something else ended the step.
             Some(Err(failure)) if cause.is_none() || is_of_a_device(&failure) => Some(TryOutcome::Failed { failure }),
             _ => None,
         };
@@ -130,9 +130,9 @@ impl<P: Port, W: Work> Life<P, W> {
                 let message = format!("the step was still running after {} ms and was killed", step.timeout_ms);
                 TryOutcome::Failed { failure: StepFailure::retriable("worker.step_timed_out", message) }
             })),
-            // The server of an embedded worker ends too and frees the leases of this life at its next start.
+            // The server of an embedded worker ends too, and releases these leases at its next start.
             Some(StopCause::ShuttingDown) if self.embedded => done,
-            // Given back: nothing is wrong with the step, and somebody else can have it at once.
+            // The step is returned: another worker can lease it at once.
             Some(StopCause::ShuttingDown) => Some(done.unwrap_or(TryOutcome::Cancelled)),
             None => done.or_else(|| Some(TryOutcome::Failed { failure: panicked() })),
         }

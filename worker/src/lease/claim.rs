@@ -100,7 +100,7 @@ impl<P: Port, W: Work> Life<P, W> {
         for step in steps {
             let hold = self.held.add(&step.step, step.epoch, leased_at);
             if self.draining.is_cancelled() {
-                // It came when nothing was to come any more: somebody else can have it at once.
+                // The step arrived after draining began: return it, so that another worker can lease it at once.
                 self.steps.spawn(Arc::clone(self).give_back(step, hold));
                 continue;
             }
@@ -111,7 +111,7 @@ impl<P: Port, W: Work> Life<P, W> {
                 continue;
             };
             if place.device().is_some_and(|device| self.slots.is_withdrawn(device)) {
-                // It was stated to be free before it fell ill: somebody else can have the step at once.
+                // The device failed after it was reported as free: return the step, so that another worker can lease it at once.
                 self.steps.spawn(Arc::clone(self).give_back(step, hold));
                 continue;
             }

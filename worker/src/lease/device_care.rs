@@ -67,7 +67,7 @@ impl<P: Port, W: Work> Life<P, W> {
     /// Tests devices that an operator released; what passes is stated to be free again.
     pub(super) fn release(&self, devices: Vec<u32>) {
         if let Some(ward) = self.ward.clone().filter(|_| !devices.is_empty()) {
-            // Nobody waits for it: the next heartbeat tells what came out.
+            // The next heartbeat reports the result.
             drop(tokio::task::spawn_blocking(move || ward.release(&devices)));
         }
     }

@@ -16,11 +16,11 @@ use nightshift_sandbox::process::CancelFlag;
 /// Why a step has to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopCause {
-    /// The lease is gone, or may be: whatever comes out will not be taken.
+    /// The lease is lost or may be: the server will not accept the result.
     Lost,
-    /// Somebody cancelled it.
+    /// The step was cancelled.
     Cancelled,
-    /// It took longer than it may.
+    /// The step exceeded its time limit.
     TimedOut,
     /// The worker ends.
     ShuttingDown,
@@ -56,8 +56,8 @@ impl Hold {
         }
     }
 
-    /// A report is on its way, or was answered. A heartbeat that the server takes after it finds no lease any more: that
-    /// is no news, and the answer to the report brings steps that nobody else knows of.
+    /// Records whether a report is being sent. A heartbeat that the server handles after the report finds no lease; the
+    /// worker ignores that. Only the answer to the report names the next steps.
     pub(crate) fn reports(&self, is_on_its_way: bool) {
         self.reporting.store(is_on_its_way, Ordering::Relaxed);
     }

@@ -145,7 +145,7 @@ impl<P: Port, W: Work> Life<P, W> {
         let farewell = Heartbeat { leases: Vec::new(), quarantined: None, leaving: true, readings: None };
         let call = self.port.heartbeat(&self.worker, &farewell, FAREWELL);
         if let Ok(Err(error)) = tokio::time::timeout(FAREWELL, call).await {
-            tracing::debug!(error = %error, "nobody heard that the worker ends");
+            tracing::debug!(error = %error, "the farewell heartbeat failed");
         }
     }
 

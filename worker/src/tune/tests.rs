@@ -125,7 +125,7 @@ fn what_is_hardly_faster_changes_nothing() {
     let mut trials = known(&[1.0, 1.005, 0.99]);
     let searched = run(&mut trials, AMPLE);
     assert_eq!(searched.winner, None);
-    assert!(trials.checks.is_empty(), "nobody is checked who does not win");
+    assert!(trials.checks.is_empty(), "only a winner is checked");
     assert_eq!(outcomes(&searched), ["kept", "slower", "slower"]);
 }
 

@@ -409,7 +409,7 @@ pub(crate) fn breakages() -> [(&'static str, &'static str, &'static str, &'stati
         ),
         ("arguments", "fan_out, extents", "fan_out", "positional argument"),
         ("imports", "import torch.nn as nn", "import torch.nn as nn\nimport reference", "No module named"),
-        // Half of a surrogate pair is a character to Python, and to nobody else.
+        // Python accepts half of a surrogate pair as a character; UTF-8 does not.
         (
             "surrogate",
             "import torch.nn as nn",

@@ -59,7 +59,7 @@ impl Role {
         }
     }
 
-    /// Whether it is a file of Python, which nobody compiles.
+    /// Returns whether the program is a Python file, which is not compiled.
     #[must_use]
     pub fn is_python(self, spec: &TaskSpec) -> bool {
         match self {

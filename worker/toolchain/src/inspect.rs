@@ -1,6 +1,6 @@
 //! What a file with a model needs, found out by running it in the jail.
 //!
-//! It is somebody's code: it may be wrong, endless, or want more than there is. Each of that is an answer about the file.
+//! The file is untrusted: it may fail, never end, or exceed a limit. Each of these is a result about the file.
 
 use std::path::Path;
 

@@ -213,7 +213,7 @@ impl PythonSearch {
         Self { configured, search_path, ..Self::default() }
     }
 
-    /// The same, with the folder in which each process gets one of its own: whoever owns it cleans up after a crash.
+    /// Sets the folder in which each process gets its own subfolder. The owner of the folder cleans up after a crash.
     #[must_use]
     pub fn with_scratch(self, scratch: PathBuf) -> Self {
         Self { scratch: Some(scratch), ..self }
@@ -350,8 +350,8 @@ pub fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String, String
         ("HF_HUB_OFFLINE", "1"),
         // Models are loaded by the thread that asks for them: on the processor there are no others.
         ("HF_DEACTIVATE_ASYNC_LOAD", "1"),
-        // Kernels are loaded when they are first called, as PyTorch has it where nobody says otherwise: all that its libraries
-        // have take a second of the driver's and gigabytes of memory. What is timed was called before.
+        // Kernels are loaded at their first call, as by PyTorch's default. Loading all kernels of its libraries takes a
+        // second of the driver's time and gigabytes of memory. Timed calls come after the first call.
         ("CUDA_MODULE_LOADING", "LAZY"),
         // Who asks for the user's name would look for it in a file that is not shown.
         ("USER", "nightshift"),

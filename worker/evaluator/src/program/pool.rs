@@ -24,7 +24,7 @@ const KEPT_FOR: Duration = Duration::from_mins(2);
 const SPARE_NATIVE: usize = 3;
 const SPARE_PYTHON: usize = 2;
 
-/// How often processes that nobody needs are looked for.
+/// How often the pool looks for idle processes to end.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Parts of the capacity that a process takes: a Python with `PyTorch` takes twice the memory of others.

@@ -15,7 +15,7 @@ pub(super) struct RunnerDevice {
     pub(super) stream: Stream,
     pub(super) started: Event,
     pub(super) ended: Event,
-    /// A word that nobody reads.
+    /// Scratch word: written, never read.
     touched: DeviceBuffer,
     pub(super) context: Context,
 }

@@ -121,7 +121,7 @@ impl Iterator for Records<'_> {
     type Item = Vec<String>;
 
     fn next(&mut self) -> Option<Vec<String>> {
-        // A line without a quote at its beginning belongs to somebody else.
+        // A line that does not begin with a quote is output of the program or the tool.
         while !self.rest.is_empty() && !self.rest.starts_with('"') {
             self.rest = self.rest.split_once('\n').map_or("", |(_, rest)| rest);
         }

@@ -58,7 +58,7 @@ fn an_error_counts_however_the_tool_ended() {
 }
 
 #[test]
-fn reads_of_what_nobody_wrote_count_in_the_programs_own_source() {
+fn uninitialized_reads_count_in_the_programs_own_source() {
     let run = judged(Initcheck, &read_of("candidate.cu:7"), ProcessEnd::Exited { status: 77 });
     assert_eq!((run.outcome, run.errors), (SanitizerOutcome::Errors, 1));
     let run = judged(Initcheck, &read_of("library.cuh:7"), ProcessEnd::Exited { status: 77 });
