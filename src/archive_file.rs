@@ -12,9 +12,9 @@ use zstd::stream::read::Decoder;
 
 use crate::failure::{Failure, Result};
 
-/// What the name of a file ends with until it is whole.
+/// Suffix of the file name until the file is complete.
 const PART: &str = "part";
-/// Permissions of the files. Prompts, sources, replies and keys are for whoever asked for them, not for everybody on this machine.
+/// Permissions of the files: only the owner may read prompts, sources, replies and keys.
 const OWNER_ONLY: u32 = 0o600;
 /// Largest file that is read into memory, in bytes.
 const MAX_IN_MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_folder_a_full_disk_and_a_folder_of_somebody_else_ask_for_different_things() {
+    fn a_missing_folder_a_full_disk_and_a_forbidden_folder_have_different_hints() {
         assert!(what_to_do(ErrorKind::NotFound).contains("make the folder first"));
         assert!(what_to_do(ErrorKind::StorageFull).contains("free some space"));
         assert!(what_to_do(ErrorKind::PermissionDenied).contains("writable"));

@@ -5,14 +5,14 @@ use std::io::{BufRead, IsTerminal};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
-/// Goes on only when the person agrees. `what` is a sentence without its end, for example `cancel 12 runs`. Where nobody
-/// can be asked, only `--yes` agrees.
+/// Asks for confirmation and fails without it. `what` is a verb phrase, for example `cancel 12 runs`. Without a
+/// terminal, only `--yes` confirms.
 pub(crate) async fn confirm(context: &Context, what: &str, yes: bool) -> Result<()> {
     if yes {
         return Ok(());
     }
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-        let message = format!("this would {what}, and nobody can be asked: there is no terminal");
+        let message = format!("this would {what}, and there is no terminal to confirm it");
         return Err(
             Failure::new("usage.not_confirmed", message).hint("look with --dry-run what it is about, and give --yes")
         );

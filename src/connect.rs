@@ -18,7 +18,7 @@ const LOCK_TRIES: u32 = 20;
 /// Time between two such tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(150);
 
-/// Somebody else has the database.
+/// Another process has opened the database.
 const LOCKED: &str = "store.locked";
 
 /// What a command wants to do.
@@ -39,9 +39,9 @@ pub(crate) enum Purpose {
 enum Answer {
     /// It is there.
     Well(Box<Session>),
-    /// It is there and cannot use its database.
+    /// The server answers, but cannot use its database.
     Unwell(Failure),
-    /// Nobody is there, or somebody else.
+    /// No server answers, or another program does.
     Nothing,
 }
 
@@ -115,7 +115,7 @@ impl Session {
         Ok(Self { client, health, own: Some(local) })
     }
 
-    /// Whether somebody carries out runs there.
+    /// Returns whether this server carries out runs.
     pub(crate) fn drives(&self) -> bool {
         self.health.drives
     }

@@ -119,7 +119,7 @@ impl BudgetFlags {
 }
 
 impl WindowFlags {
-    /// The schedule. A window without a time zone is refused: nobody's night is in UTC.
+    /// Returns the schedule. A window needs a time zone: UTC would rarely be what the user means.
     pub(crate) fn schedule(&self) -> Result<Option<Schedule>> {
         match (&self.window, &self.time_zone) {
             (None, _) => Ok(None),

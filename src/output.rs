@@ -55,7 +55,7 @@ pub(crate) enum Tone {
 }
 
 impl Output {
-    /// How to write, from the flags, the environment, and whether somebody watches a terminal.
+    /// Chooses the output style from the flags, the environment, and whether standard output is a terminal.
     pub(crate) fn new(json: bool, no_color: bool, environment: &Environment) -> Self {
         let dumb = environment.get("TERM") == Some("dumb");
         let plain = no_color || dumb || environment.get("NO_COLOR").is_some();
@@ -86,14 +86,14 @@ impl Output {
     }
 
     /// Writes bytes as they are to standard output.
-    #[expect(clippy::unused_self, reason = "whoever writes has to be given the output")]
+    #[expect(clippy::unused_self, reason = "callers need an `Output` to write")]
     pub(crate) fn bytes(self, bytes: &[u8]) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
     }
 
     /// Writes one JSON document as one line to standard output.
-    #[expect(clippy::unused_self, reason = "whoever writes has to be given the output")]
+    #[expect(clippy::unused_self, reason = "callers need an `Output` to write")]
     pub(crate) fn json<T: Serialize + ?Sized>(self, value: &T) -> Result<()> {
         let text = serde_json::to_string(value)
             .map_err(|error| Failure::new("output.failed", format!("the answer cannot be written as JSON: {error}")))?;
@@ -102,13 +102,13 @@ impl Output {
 
     /// Writes a message for people to standard error, above the bars. A closed standard error is no reason to end the
     /// work.
-    #[expect(clippy::unused_self, reason = "whoever writes has to be given the output")]
+    #[expect(clippy::unused_self, reason = "callers need an `Output` to write")]
     pub(crate) fn note(self, text: &str) {
         let _ = BARS.suspend(|| write_line(&mut std::io::stderr().lock(), text));
     }
 
     /// The bars of this process.
-    #[expect(clippy::unused_self, reason = "whoever writes has to be given the output")]
+    #[expect(clippy::unused_self, reason = "callers need an `Output` to write")]
     pub(crate) fn bars(self) -> &'static MultiProgress {
         &BARS
     }
@@ -123,7 +123,7 @@ impl Output {
             if let Some(hint) = &failure.hint {
                 error.message = format!("{} ({hint})", error.message);
             }
-            // With a closed output there is nobody left to tell.
+            // A closed standard output cannot show the error.
             let _ = self.json(&ApiErrorBody { error });
             return;
         }

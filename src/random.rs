@@ -1,4 +1,4 @@
-//! Texts that nobody can guess and that never come twice.
+//! Random texts that cannot be guessed and never repeat.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

@@ -68,7 +68,7 @@ pub(crate) fn write(data_dir: &Path, server: &ServerFile) -> Result<()> {
     let path = path(data_dir);
     let beside = data_dir.join(format!("{NAME}.{}", server.pid));
     let failed = |error: std::io::Error| not_written(&path, &error);
-    // With the data in Postgres, nobody has made the folder yet.
+    // With the data in Postgres, the folder may not exist yet.
     std::fs::create_dir_all(data_dir).map_err(failed)?;
     let text = serde_json::to_vec(&stored).map_err(|error| failed(error.into()))?;
     let _ = std::fs::remove_file(&beside);

@@ -125,7 +125,7 @@ pub(crate) struct Priority {
     /// Campaign or run
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// Head start of its steps, from -100 to 100; nobody starves
+    /// Priority of its steps, from -100 to 100; other campaigns still make progress
     #[arg(value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(i32).range(i64::from(MIN_PRIORITY)..=i64::from(MAX_PRIORITY)))]
     pub(crate) priority: i32,

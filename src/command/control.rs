@@ -48,7 +48,7 @@ pub(super) fn report(context: &Context, session: &Session, controlled: &Controll
     Ok(())
 }
 
-/// Says so when a run should move and there is nobody who moves it.
+/// Prints a note when runs are active but no server carries them out.
 pub(super) fn note_that_nothing_moves(context: &Context, session: &Session, statuses: &[RunStatus]) {
     let moves = |status: &RunStatus| matches!(status, RunStatus::Running | RunStatus::Cancelling);
     if !session.drives() && statuses.iter().any(moves) {

@@ -51,7 +51,7 @@ pub(super) async fn run(context: &Context, args: Logs) -> Result<ExitCode> {
     .await
 }
 
-/// Prints events until the run has ended, nobody moves it, or a signal comes. Gives where the run stands.
+/// Prints events until the run ends, no server carries it out, or a signal arrives. Returns the status of the run.
 pub(super) async fn follow(context: &Context, session: &Session, run: &RunId) -> Result<RunStatus> {
     let client = &session.client;
     let mut after = 0;

@@ -61,7 +61,7 @@ async fn with_session(context: &Context, session: &Session, args: Resume) -> Res
             let chosen: BTreeSet<RunId> = done.done.into_iter().map(|(run, _)| run).collect();
             in_motion(client, |run| chosen.contains(run)).await?.into_iter().collect()
         }
-        // What somebody paused stays paused until it is named or chosen.
+        // Paused runs stay paused unless the command names or selects them.
         None => {
             let paused = client.runs(None, Some(RunStatus::Paused), Some(1), None).await?;
             if !paused.items.is_empty() {

@@ -90,7 +90,7 @@ pub(super) async fn check_models(context: &Context, models: &Models) -> Result<(
 fn groups(args: &Run) -> Result<(Option<u32>, Option<u32>)> {
     let refused = |message: String| Err(Failure::new("usage.invalid", message));
     let takers = with_candidates();
-    // Of a strategy that nobody knows, the server says which there are.
+    // The server refuses an unknown strategy and lists the known ones.
     if args.candidates.is_some() && is_known(&args.strategy) && !takers.contains(&args.strategy.as_str()) {
         return refused(format!(
             "--candidates belongs to --strategy {}, and this is --strategy {}",

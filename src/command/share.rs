@@ -44,11 +44,11 @@ async fn create(context: &Context, client: &Client, args: &ShareCreate) -> Resul
     }
     output.text(&address(&client.address(), &created.share.target, &created.secret))?;
     output.note(&printable(&format!("{}  until {}", created.share.id, present::moment(created.share.expires_at))));
-    output.note("the link is shown this once: whoever has it can read this until then");
+    output.note("the link is shown only once: everyone who has it can read this until then");
     Ok(())
 }
 
-/// The secret stands behind `#`: browsers send that to nobody.
+/// Returns the address of a shared link. The secret follows `#`, which browsers do not send.
 fn address(server: &str, target: &Target, secret: &str) -> String {
     let path = if matches!(target, Target::Campaign(_)) { "campaigns" } else { "runs" };
     format!("{}/sign-in?next=/{path}/{target}#{secret}", server.trim_end_matches('/'))

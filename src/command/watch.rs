@@ -100,7 +100,7 @@ fn print(context: &Context, run: &RunSummary) -> Result<()> {
     context.output.text(&context.output.paint(&line, present::run_tone(run)))
 }
 
-/// Whether nobody will ever move what is watched; says so.
+/// Returns whether no server will carry out what is watched, and prints a note about it.
 pub(super) fn stands_still<'a>(
     context: &Context,
     session: &Session,

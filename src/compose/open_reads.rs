@@ -8,7 +8,7 @@ use crate::context::Context;
 
 /// First user id of people; those below are of services.
 const FIRST_USER: u32 = 1_000;
-/// User ids that services are given while they run, and `nobody`.
+/// Dynamic user ids of services, and the overflow user id.
 const DYNAMIC_USERS: std::ops::RangeInclusive<u32> = 61_184..=65_534;
 /// Entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 100_000;

@@ -76,8 +76,8 @@ fn walk(figment: &Figment, key: &str, value: &Value, all: &mut Vec<Shown>) {
     all.push(Shown { key: key.to_owned(), value: Some(shown), origin });
 }
 
-/// Whatever is called a token, key, secret or password is hidden, also where nobody expects one; `key_env` only names
-/// a variable.
+/// Returns whether the value of this key is hidden: its name contains token, key, secret or password. `key_env` only
+/// names a variable, and is shown.
 fn is_secret(key: &str) -> bool {
     let name = key.rsplit('.').next().unwrap_or(key);
     if key == "database.url" {

@@ -57,7 +57,7 @@ pub(crate) struct Claimed {
     pub(crate) said: Option<Value>,
 }
 
-/// Whether a task's folder holds programs of somebody else.
+/// Returns whether a task's folder holds programs from another source.
 pub(crate) fn has_programs_of_others(task: &Path) -> bool {
     let folder = if task.is_dir() { Some(task) } else { task.parent() };
     folder.is_some_and(|folder| folder.join(CLAIMS_FILE).exists())

@@ -66,7 +66,7 @@ impl ModelFile {
         self.stem.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
     }
 
-    /// Whether somebody who says `40`, `1/40`, `40_LayerNorm` or `40_LayerNorm.py` means it.
+    /// Returns whether `name` names this file: `40`, `1/40`, `40_LayerNorm` or `40_LayerNorm.py`.
     fn is_called(&self, name: &str) -> bool {
         let (level, name) = match name.split_once('/') {
             Some((level, name)) => (Some(level.trim_start_matches(LEVEL)), name),

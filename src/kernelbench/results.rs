@@ -99,7 +99,7 @@ pub(crate) struct Sample {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// A run of somebody else.
+/// A run from another source.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OtherRun {
     /// Name of its folder.

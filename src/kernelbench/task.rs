@@ -135,7 +135,7 @@ pub(crate) fn text(spec: &TaskSpec, file: &ModelFile, found: &Inspection, wish: 
         if text.len() <= MAX_TASK_FILE_BYTES {
             return refused(&error);
         }
-        // Nobody wrote that file yet.
+        // The file does not exist yet.
         let weights = found.params.len();
         let message = format!(
             "written down as a task its {weights} weights take {} bytes, and a task takes at most {MAX_TASK_FILE_BYTES}",

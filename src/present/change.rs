@@ -9,7 +9,7 @@ pub(crate) fn asked(attempt: &Attempt) -> Vec<String> {
     if let Some(asked) = &attempt.modification {
         lines.push(format!("asked for: {} (advised on attempt {})", asked.text, asked.diagnosed_on));
         if let Some(repeats) = asked.repeats {
-            let because = asked.because.as_deref().unwrap_or("nobody said");
+            let because = asked.because.as_deref().unwrap_or("no reason given");
             lines.push(format!("  attempt {repeats} failed with the same change; again because: {because}"));
         }
     }
@@ -42,7 +42,7 @@ pub(crate) fn gains(attempts: &[Attempt]) -> Vec<String> {
 fn gain(attempt: &Attempt) -> Option<String> {
     let gain = attempt.gain?;
     let expected =
-        gain.expected.map_or_else(|| "nobody said what to expect".to_owned(), |g| format!("expected {g:.2}x"));
+        gain.expected.map_or_else(|| "no expected gain".to_owned(), |g| format!("expected {g:.2}x"));
     Some(format!("gain over attempt {}: {expected}, measured {:.2}x", gain.over, gain.measured))
 }
 

@@ -50,7 +50,7 @@ async fn command(context: &Context, catalog: &Catalog, name: &str) -> Check {
     }
 }
 
-/// Nothing for an endpoint that nobody set up: without a key, not in the configuration, and not running here.
+/// Checks one endpoint. Returns `None` when it is not set up: no key, no configuration, and no server on this machine.
 async fn check(context: &Context, catalog: &Catalog, name: &str, config: &EndpointConfig) -> Option<Check> {
     let label = format!("model endpoint {name}");
     let configured = context.config().models.contains_key(name);
@@ -72,7 +72,7 @@ async fn check(context: &Context, catalog: &Catalog, name: &str, config: &Endpoi
             );
             Some(Check::ok(&label, format!("{shown}: {models}")))
         }
-        // A local server that nobody started is no news.
+        // A local server that is not running is not reported.
         Ok(Err(_)) | Err(_) if !configured && !has_key => None,
         Ok(Err(error)) => Some(Check::warning(
             &label,

@@ -117,7 +117,7 @@ mod tests {
         let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
         let mut add = |path: &str, kind: EntryType| {
             let mut header = Header::new_gnu();
-            // As somebody else might write it: the builder itself refuses such paths.
+            // Writes the path into the header directly, because the builder refuses such paths.
             header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
             header.set_entry_type(kind);
             header.set_size(if kind.is_file() { 4 } else { 0 });

@@ -35,7 +35,7 @@ const MESSAGES: u32 = 5_000;
 /// More than anything ever is, and the most that both databases hold.
 const ENORMOUS: u64 = i64::MAX as u64;
 
-/// Fields that people read and that somebody else wrote: a model, a program, a tool, the machine.
+/// Displayed fields whose text comes from a model, a program, a tool or the machine.
 const WRITTEN_BY_OTHERS: [&str; 44] = [
     "baseline",
     "build_key",
@@ -201,7 +201,7 @@ impl Spoiler<'_> {
         }
     }
 
-    /// Sources, replies and profiles of sizes that nobody expects, one kind for each attempt.
+    /// Replaces sources, replies and profiles by huge ones, one kind for each attempt.
     fn enlarge(&mut self, attempts: &mut Value) {
         let Some(attempts) = attempts.as_array_mut() else { return };
         let mut profiled = 0_usize;

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 pub(super) const EPOCH_MS: i64 = 1_735_689_600_000;
 /// Sizes in which each example appears.
 const SIZES: [&str; 4] = ["small", "wide", "tall", "large"];
-/// What a compiler printed, and what stands for a library: nobody loads it.
+/// Compiler output, and a placeholder for a library, which is never loaded.
 const LOG: &[u8] = b"ptxas info    : Compiling entry function for 'sm_90'\n";
 const LIBRARY: &[u8] = b"a library that was never built\n";
 /// Timing samples of a measurement.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// Variants of a task's source.
 pub(super) const VARIANTS: u32 = 24;
 
-/// A program. It is plausible, and nobody compiles it. Writing into a string cannot fail.
+/// Returns a plausible program, which is never compiled. Writing into a string cannot fail.
 pub(super) fn source(task: &str, variant: u32) -> String {
     let tile = [16, 32, 64, 128][usize::try_from(variant % 4).unwrap_or(0)];
     let unroll = 1 << (variant / 4 % 3);

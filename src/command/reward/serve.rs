@@ -43,7 +43,7 @@ struct Scorer {
     /// Tasks by name and by id.
     tasks: BTreeMap<String, Arc<Known>>,
     formula: RewardFormula,
-    /// The judge, then who stands in; nobody where none was asked for.
+    /// The judge model and its fallbacks; empty without a judge.
     judge: Vec<ModelChoice>,
     allow_unsandboxed: bool,
     slots: Semaphore,
@@ -60,7 +60,7 @@ struct Known {
 pub(super) async fn run(context: &Context, args: ServeRewards) -> Result<ExitCode> {
     let token = context.config().server.token.clone();
     if !args.bind.ip().is_loopback() && token.is_none() {
-        return Err(Failure::new("auth.required", "whoever reaches this address could have programs run here")
+        return Err(Failure::new("auth.required", "callers from other machines could run programs here")
             .hint("set server.token, which callers then have to send, or listen on 127.0.0.1"));
     }
     let judge = judge(context, args.judge_model.as_deref()).await?;
@@ -220,7 +220,7 @@ impl Scorer {
         if let Ok(over) = watched.await {
             over?;
         } else {
-            // Nobody waits for it any more; that it could not be cancelled changes nothing for the caller.
+            // The caller no longer waits, so a failed cancellation is ignored.
             let _ = self.client.control_run(run, ControlAction::Cancel).await;
             let message =
                 format!("it was not scored within {} s: raise --timeout-s, or add workers", self.timeout.as_secs());

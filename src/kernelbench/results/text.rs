@@ -61,7 +61,7 @@ pub(crate) fn read(path: &Path, max_bytes: u64) -> Result<String> {
         }
         _ => Failure::new("results.unreadable", format!("`{shown}` cannot be read: {error}")),
     };
-    // A named pipe would be waited for until somebody writes to it.
+    // Opening a named pipe would block until a writer opens it.
     if !std::fs::metadata(path).map_err(unread)?.is_file() {
         let message = format!("`{shown}` is a folder, a pipe or a device, and no regular file");
         return Err(Failure::new("results.unreadable", message));

@@ -4,7 +4,7 @@ use serde_json::json;
 
 /// A name, short enough to be filtered by: of a campaign, a task, a model. Markup, marks that turn the direction of writing, and a word without end.
 pub(super) const NAME: &str = "</title></h1><script>document.title='taken over'</script>\"'><img src=x onerror=document.title='taken\u{a0}over'> \
-     \u{202e}dlrow\u{2066} a_word_that_nobody_can_break_and_goes_on_and_on_and_on";
+     \u{202e}dlrow\u{2066} a_word_that_cannot_be_broken_and_goes_on_and_on_and_on";
 
 /// Short texts: what could stand in any field.
 pub(super) const TEXTS: [&str; 14] = [
@@ -28,7 +28,7 @@ pub(super) const TEXTS: [&str; 14] = [
 pub(super) const LONG_LINE_BYTES: usize = 10 << 20;
 /// Lines of the source that has too many.
 const LINES: usize = 100_000;
-/// Brackets that nobody closes.
+/// Number of brackets that are never closed.
 const BRACKETS: usize = 20_000;
 /// Headings of the reply that has too many.
 const HEADINGS: usize = 3_000;
