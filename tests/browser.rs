@@ -121,7 +121,7 @@ fn held(facts: &Value) {
     eprintln!("{told}");
 }
 
-/// Where pictures of the pages are kept, when somebody wants them.
+/// Environment variable that names the folder for pictures of the pages.
 #[expect(clippy::disallowed_methods, reason = "who wants pictures says where, in the environment")]
 fn pictures() -> Option<String> {
     std::env::var("NIGHTSHIFT_TEST_PICTURES").ok()

@@ -41,7 +41,7 @@ fn every_route(wire: Wire) {
         lying().into(),
         forbidden().into(),
         flattering(16).into(),
-        // 7 and 8: an endless reply, a refusal. Both are answers: nobody is asked again.
+        // 7 and 8: an endless reply, a refusal. Both are answers, so there is no other call.
         Reply::Endless,
         // 8: a right program that is searched.
         tunable().into(),

@@ -186,8 +186,8 @@ fn an_ambiguous_id_lists_what_it_fits() {
     assert_eq!(error["details"]["matches"].as_array().unwrap().len(), 2);
 }
 
-/// The run of a command that goes on. Nobody asks before its server can be found: whoever asks earlier starts a server of
-/// their own for the question, and that one and the command's could take the database from each other for too long.
+/// Returns the run of a command that is still running. It waits until the command's server can be found. An earlier
+/// query would start a second server, and both would compete for the database.
 fn its_run(child: &mut Child, data_dir: &Path) -> String {
     let began = Instant::now();
     loop {

@@ -218,7 +218,7 @@ fn archive(site: &Site, campaign: &str, run: &str) {
         expect_exit(&mut command, code)
     };
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
-    assert_eq!(mode & 0o077, 0, "it is for whoever asked for it");
+    assert_eq!(mode & 0o077, 0, "only the owner can read it");
     let imported = json_lines(&import(&file, 0)).remove(0);
     assert_eq!((&imported["campaign"], &imported["existed"]), (&json!(campaign), &json!(false)));
     let mut show = nightshift(&elsewhere);
@@ -317,7 +317,7 @@ fn a_worker_is_drained(site: &Site) {
     });
     let id = worker["id"].as_str().unwrap();
     assert!(site.text(&["list", "workers"]).contains("cpu"), "its device is shown");
-    assert_eq!(error_code(&expect_exit(site.command(&["drain", "nobody"]).arg("--json"), 3)), "worker.not_found");
+    assert_eq!(error_code(&expect_exit(site.command(&["drain", "missing"]).arg("--json"), 3)), "worker.not_found");
     assert_eq!(site.json(&["drain", &id[id.len() - 8..]], 0)["draining"], true);
     assert!(site.text(&["list", "workers"]).contains("draining"));
     let servers = site.json(&["list", "servers"], 0);
@@ -409,8 +409,8 @@ fn with_postgres_the_data_folder_holds_no_database_and_doctor_looks_at_postgres(
     let empty = Cluster::shared().create_database().expect("a database");
     let new = doctor(&empty.url);
     assert!(new["found"].as_str().unwrap().contains("is empty"), "{new}");
-    assert!(doctor(&empty.url)["found"].as_str().unwrap().contains("is empty"), "who looks makes nothing");
-    let gone = doctor("postgres://nobody@127.0.0.1:1/nothing");
+    assert!(doctor(&empty.url)["found"].as_str().unwrap().contains("is empty"), "a check creates nothing");
+    let gone = doctor("postgres://user@127.0.0.1:1/nothing");
     assert_eq!(gone["state"], "problem");
     assert!(gone["found"].as_str().unwrap().contains("store.unreachable"), "{gone}");
 }

@@ -75,7 +75,7 @@ fn each_role_asks_its_own_command_and_a_stand_in_answers_for_one_that_fails() {
 }
 
 #[test]
-fn a_model_that_nobody_configured_is_refused_before_anything_begins() {
+fn an_unconfigured_model_is_refused_before_the_run_begins() {
     let folder = tempfile::tempdir().unwrap();
     for chain in ["nowhere/x", "ollama/x,nowhere/x"] {
         let arguments = ["run", "row_softmax", "--exit", "--json", "--model", chain];

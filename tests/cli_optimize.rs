@@ -99,7 +99,7 @@ fn what_cannot_be_done_is_said_before_anything_is_started() {
         (&["no_such_file.py", "--model", "scripted"], "task.not_found", 3),
         (&["row_softmax", "--model", "scripted", "--out", "softmax.json"], "usage.invalid", 2),
         (&["row_softmax", "--model", "scripted", "--out", "no/such/folder/x.cpp"], "usage.invalid", 2),
-        (&["row_softmax", "--model", "nobody/nothing"], "model.not_found", 3),
+        (&["row_softmax", "--model", "nowhere/nothing"], "model.not_found", 3),
     ] {
         let refused = error(&folder, args, exit_code);
         assert_eq!(refused["error"]["code"], code, "{args:?}: {refused}");

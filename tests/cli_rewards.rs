@@ -37,7 +37,7 @@ fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
     json_of(&data, &["demo", "--task", "matmul_bias_relu", "--exit"]);
     let run = json_of(&data, &["list", "runs"])["items"][0]["id"].as_str().expect("a run").to_owned();
 
-    // What was written beforehand is no training data, unless somebody says so.
+    // Scripted replies are exported as training data only with the option for it.
     let out = folder.path().join("without");
     let manifest = json_of(&data, &["export", "rollouts", "--out", &out.to_string_lossy()]);
     assert_eq!(manifest["rows"], 0, "{manifest:#}");
@@ -184,7 +184,7 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
     assert!(good["reward"].as_f64().unwrap() > 0.0, "{good:#}");
     assert_eq!(good["breakdown"]["verdict"]["numerically_correct"], "pass", "{good:#}");
     let judge = &good["breakdown"]["rubric"]["judge"];
-    assert_eq!(judge["state"], "judge_unavailable", "nobody judged, and it says so");
+    assert_eq!(judge["state"], "judge_unavailable", "the judge is reported as missing");
     let reason = judge["reason"].as_str().unwrap();
     assert!(reason.contains("no judge was asked for") && reason.contains("--judge-model"), "{reason}");
     assert!(good["breakdown"]["speedup"]["low"].as_f64().unwrap() > 0.0);
@@ -210,7 +210,7 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
 }
 
 #[test]
-fn a_judge_that_nobody_configured_is_refused_before_anything_is_served() {
+fn an_unconfigured_judge_is_refused_before_serving_begins() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["reward", "serve", "row_softmax", "--bind", "127.0.0.1:0", "--judge-model", "nowhere/x", "--json"];
     let error = json_lines(&expect_exit(nightshift(folder.path()).args(args), 3)).pop().unwrap()["error"].clone();

@@ -130,7 +130,7 @@ fn a_server_that_cannot_use_its_database_tells_why_and_not_that_it_is_there() {
         let refuse = move || async move { (axum::http::StatusCode::SERVICE_UNAVAILABLE, json, full) };
         axum::serve(listener, axum::Router::new().fallback(refuse)).await.unwrap();
     });
-    // What the server would say with a full disk, said by somebody else at the address that is remembered.
+    // A fake server at the remembered address gives the answer of a server with a full disk.
     let file = folder.path().join("server.json");
     let remembered = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, remembered.replace(&served.address, &address)).unwrap();
@@ -211,7 +211,7 @@ fn a_folder_that_cannot_be_written_is_a_store_error() {
 fn a_damaged_database_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("nightshift.db");
-    let junk = b"this is no database, but it is precious to somebody ".repeat(100);
+    let junk = b"this is not a database, and must not be overwritten ".repeat(100);
     std::fs::write(&database, &junk).unwrap();
     let output = expect_exit(nightshift(folder.path()).args(["list", "--json"]), 5);
     assert_eq!(error(&output)["code"], "store.corrupt");

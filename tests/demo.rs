@@ -149,7 +149,7 @@ fn body(address: &str, path: &str, encodings: &str) -> Vec<u8> {
     answer.split_off(end + 4)
 }
 
-/// Whoever opens a page for the first time waits for it and for its program and style: together they stay small.
+/// A first visit loads the page, its program and its style: together they stay small.
 fn every_page_is_small(data_dir: &Path, runs: &BTreeMap<String, Value>) {
     let serving = Serving::on(data_dir, &["--no-worker"]);
     let mut paths: Vec<String> = [

@@ -1,5 +1,5 @@
-//! Kills the whole process tree at random moments over campaigns, and compares what is left with a campaign that nobody
-//! disturbed: the same steps committed exactly once, the same best candidates, no model call made twice.
+//! Kills the whole process tree at random moments of campaigns, and compares the result with an undisturbed campaign:
+//! the same steps committed exactly once, the same best candidates, no model call made twice.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -160,7 +160,7 @@ fn kill_again_and_again(
                 break;
             }
             if killed == kills {
-                assert!(ended(&mut child, FINISH_LIMIT), "the campaign ends once nobody kills it");
+                assert!(ended(&mut child, FINISH_LIMIT), "the campaign ends without further kills");
                 break;
             }
             processes::kill_tree(child.id());

@@ -202,7 +202,7 @@ async fn campaign(task: &Path, fault: Option<Fault>) -> Outcome {
     let (token, worker_token) = (SecretString::from("the-operator"), SecretString::from("worker-token"));
     let config = settings(&token, &worker_token);
     let agents = Arc::new(Agents::new(AgentsConfig::new(Catalog::default(), Arc::new(|_| None)).unwrap()));
-    // A start that fails is repeated by whoever starts the server.
+    // The caller repeats a start that fails.
     let server =
         repeat("the start", || Server::start(config.clone(), Parts::new(store.clone(), agents.clone()), Router::new()))
             .await;

@@ -127,7 +127,7 @@ impl Told {
 
     /// Every reply was asked for, and each role paid for its own ones.
     pub(crate) fn assert_costs(&self, roles: &[&str]) {
-        assert_eq!(self.server.left(), BTreeMap::new(), "replies that nobody asked for");
+        assert_eq!(self.server.left(), BTreeMap::new(), "replies that were not requested");
         let by_role: BTreeMap<&str, &Value> =
             self.run["cost"].as_array().unwrap().iter().map(|cost| (cost["role"].as_str().unwrap(), cost)).collect();
         assert_eq!(by_role.keys().copied().collect::<BTreeSet<_>>(), roles.iter().copied().collect());

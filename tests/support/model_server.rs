@@ -15,7 +15,7 @@ pub(crate) const INPUT_TOKENS: u64 = 1_000;
 /// Tokens that each reply is said to have taken.
 pub(crate) const OUTPUT_TOKENS: u64 = 100;
 
-/// Most bytes of an endless reply: whoever reads them all has no limit.
+/// Size of an endless reply in bytes: a client that reads all of it has no limit.
 const ENDLESS_BYTES: usize = 256 * 1024 * 1024;
 /// Characters of a piece of an ordinary reply.
 const PIECE_CHARS: usize = 400;
@@ -112,7 +112,7 @@ impl ModelServer {
         asked.iter().filter(|asked| asked.endpoint == endpoint).map(|asked| asked.body.clone()).collect()
     }
 
-    /// Replies that nobody asked for.
+    /// Returns the replies that were not requested.
     pub(crate) fn left(&self) -> BTreeMap<String, usize> {
         let left = self.left.lock().expect("the replies");
         left.iter().map(|(name, replies)| (name.clone(), replies.len())).filter(|(_, count)| *count > 0).collect()
@@ -127,7 +127,7 @@ fn answer(
 ) {
     let Some((asked, is_question)) = read(&stream) else { return };
     if !is_question {
-        // Somebody looks whether the endpoint is there.
+        // A check whether the endpoint is available.
         let _ = whole(&mut stream, 200, &json!({"data": [{"id": "m", "type": "model"}]}));
         return;
     }

@@ -22,7 +22,7 @@ pub(crate) fn answer_of(task: &Path, taken: &Value) -> String {
         })
         .to_string(),
         "judge" => rating(&taken["question"]["schema"]["required"]),
-        other => panic!("nobody answers for the {other}: {taken}"),
+        other => panic!("no answer for the role {other}: {taken}"),
     }
 }
 

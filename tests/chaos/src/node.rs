@@ -20,9 +20,9 @@ pub(crate) use server::{TOKEN, WORKER_TOKEN, open};
 pub(crate) enum Role {
     /// A server with a toy workflow and toy agents.
     Server(server::Options),
-    /// A worker whose work is a toy.
+    /// A worker with simulated work.
     Worker(worker::Options),
-    /// Somebody who competes for what he is told to.
+    /// A process that competes for a prize with another one.
     Racer(racer::Options),
 }
 

@@ -21,7 +21,7 @@ fn serve() -> Result<(), PostgresError> {
     let url = cluster.url("postgres")?;
     let folder = cluster.folder().map(|folder| folder.display().to_string()).unwrap_or_default();
     let mut out = std::io::stdout();
-    // Whoever closed our output or our input does not need the server any more.
+    // A closed output or input means that the server is no longer needed.
     if writeln!(out, "{url}\n{folder}").and_then(|()| out.flush()).is_ok() {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
     }

@@ -171,8 +171,8 @@ impl Cluster {
         )
     }
 
-    /// Kills one connection's process with `SIGKILL`, which makes the server throw out everybody and recover; `false`
-    /// when nobody was connected to a database that this cluster created.
+    /// Kills the process of one connection with `SIGKILL`. The server then ends all connections and recovers. Returns
+    /// `false` when no client was connected to a database that this cluster created.
     pub fn crash_backend(&self) -> Result<bool, PostgresError> {
         self.ours()?;
         let victim: i32 = self.admin.number(
@@ -184,7 +184,7 @@ impl Cluster {
             ),
         )?;
         let Some(victim) = rustix::process::Pid::from_raw(victim) else { return Ok(false) };
-        // One that ended by itself meanwhile is nobody to kill.
+        // The process may have ended by itself meanwhile.
         Ok(rustix::process::kill_process(victim, rustix::process::Signal::KILL).is_ok())
     }
 

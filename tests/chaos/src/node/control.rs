@@ -35,7 +35,7 @@ impl Control {
     }
 }
 
-/// The machine's clock, set by somebody else.
+/// A clock that another process can set.
 #[derive(Debug, Default)]
 pub(super) struct JumpingClock(AtomicI64);
 
@@ -62,7 +62,7 @@ pub(super) fn obey(
             match Control::read(&path) {
                 Ok(control) => apply(control),
                 // The orchestrator and its folder are gone; so is this process in a moment.
-                Err(error) => tracing::debug!(error = %error, "nobody tells anything any more"),
+                Err(error) => tracing::debug!(error = %error, "the control connection is closed"),
             }
         }
     });

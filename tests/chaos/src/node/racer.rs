@@ -1,5 +1,5 @@
-//! Somebody who competes with another process: told on the standard input what for and when, he says on the standard
-//! output what he got.
+//! A process that competes with another one. It reads the prize and the start time from standard input, and writes the
+//! result to standard output.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;

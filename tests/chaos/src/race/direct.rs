@@ -24,7 +24,7 @@ use crate::storm::database::Database;
 /// How long servers and leases of these races last, in milliseconds.
 const LONG_MS: u64 = 3_600_000;
 
-/// Two processes open the same data folder: whoever has it decides for every run in it.
+/// Two processes open the same data folder: the one that gets the lock decides every run in it.
 pub(super) async fn on_sqlite(rounds: u32, folder: &Path, score: &mut Score) -> anyhow::Result<()> {
     let data = folder.join("raced");
     std::fs::create_dir_all(&data)?;
@@ -110,7 +110,7 @@ impl Field {
         Ok(id)
     }
 
-    /// A run that belongs to nobody, with these steps ready for agents.
+    /// Creates a run without an owner, with these steps ready for agents.
     async fn run(&self, keys: &[&str], budget: BudgetCaps) -> anyhow::Result<(RunId, CampaignId)> {
         let (campaign, run, at) = (CampaignId::from_uuid(new_uuid()), RunId::from_uuid(new_uuid()), SystemClock.now());
         let new = NewCampaign {

@@ -127,7 +127,7 @@ impl Field {
         score.round("the same step", one_won(&prizes), &prizes);
         let winner = usize::from(!prizes[0].won);
         let steps: Vec<LeasedStep> = serde_json::from_str(&prizes[winner].told)?;
-        let step = steps.into_iter().next().ok_or_else(|| anyhow::anyhow!("nobody won: {prizes:?}"))?;
+        let step = steps.into_iter().next().ok_or_else(|| anyhow::anyhow!("no process won: {prizes:?}"))?;
         Ok((run, (winner, step)))
     }
 

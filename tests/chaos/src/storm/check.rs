@@ -154,7 +154,7 @@ async fn events_of(store: &SqlStore, run: &RunId) -> anyhow::Result<Vec<EventRec
     }
 }
 
-/// One campaign for each key, and none that nobody asked for.
+/// Checks that each key has one campaign, and that each campaign was requested.
 fn campaigns(books: &Books, violations: &mut Vec<Violation>) {
     let mut stored: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (campaign, _) in &books.campaigns {
@@ -163,7 +163,7 @@ fn campaigns(books: &Books, violations: &mut Vec<Violation>) {
     for (name, ids) in &stored {
         let asked = books.book.campaigns.get(*name);
         let told = match asked {
-            None => format!("{name} is there and nobody asked for it"),
+            None => format!("{name} exists and was not requested"),
             Some(_) if ids.len() > 1 => format!("{name} is there {} times", ids.len()),
             Some(asked) if !asked.ids.is_empty() && asked.ids != *ids => {
                 format!("{name} was acknowledged as {:?} and is {ids:?}", asked.ids)

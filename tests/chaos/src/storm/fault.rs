@@ -24,9 +24,9 @@ pub(super) enum Fault {
     CrashBackend,
     /// Postgres stops as if its machine had lost power.
     CrashPostgres { down_ms: u64 },
-    /// Every connection that Postgres can serve is taken by somebody else.
+    /// Another client takes every connection that Postgres can serve.
     TakeConnections { taken_ms: u64 },
-    /// Somebody locks a table that everything needs.
+    /// Another client locks a table that every request needs.
     LockTables { locked_ms: u64 },
     /// One server's clock is wrong for a while.
     SkewClock { server: usize, offset_ms: i64, skewed_ms: u64 },

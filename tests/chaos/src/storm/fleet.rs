@@ -53,7 +53,7 @@ pub(crate) struct Seat {
     said: PathBuf,
     pub(super) control_file: Option<PathBuf>,
     pub(crate) direct: Option<SocketAddr>,
-    /// Held while somebody breaks or heals it.
+    /// Held while a fault is injected or repaired.
     pub(super) busy: Arc<tokio::sync::Mutex<()>>,
     process: Mutex<Option<Process>>,
 }
@@ -167,7 +167,7 @@ impl Fleet {
                     self.violations
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
-                        .push(Violation::new("nobody falls", told));
+                        .push(Violation::new("no process crashes", told));
                 }
                 self.restarts.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = seat.start(&[]) {
@@ -239,8 +239,8 @@ fn seat(
     }
 }
 
-/// A port that was free a moment ago, below those that the system gives to outgoing connections: while a server is
-/// down, nobody takes its place.
+/// Returns a free port below the range of outgoing connections, so that no connection takes the port while its server
+/// is down.
 fn free_address() -> anyhow::Result<SocketAddr> {
     for _ in 0..MAX_PORTS {
         if let Ok(listener) = TcpListener::bind(("127.0.0.1", rand::random_range(PORTS))) {

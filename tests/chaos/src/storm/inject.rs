@@ -117,7 +117,7 @@ impl Injector {
         self.fleet.clock_offset_ms.store(LATEST_CLOCK_MS, Ordering::SeqCst);
         let _database = self.fleet.database_busy.lock().await;
         if let Some(cluster) = self.fleet.database.cluster() {
-            // Whoever was interrupted in the middle of a fault may have left it down.
+            // A fault that was interrupted may have left the database stopped.
             let resumed = tokio::task::spawn_blocking(move || {
                 if cluster.wait_until_it_answers().is_err() { cluster.restart() } else { Ok(()) }
             });

@@ -26,9 +26,9 @@ use crate::toy::Name;
 
 /// Runs that are open at the same time, about.
 const OPEN_RUNS: usize = 24;
-/// How often a creation is tried until it is acknowledged.
+/// Maximum number of tries until a creation is acknowledged.
 const MAX_TRIES: u32 = 30;
-/// How often somebody does something.
+/// Interval between two actions of the simulated users.
 const TICK: Duration = Duration::from_millis(120);
 
 /// The task of all toy runs, as it is uploaded.
@@ -68,7 +68,7 @@ pub(crate) fn spec(name: &str, runs: &[Name], bundle: &ArtifactHash, budget: Bud
     }
 }
 
-/// A campaign that somebody asked for.
+/// A campaign that the load requested.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) budget: BudgetCaps,
@@ -126,7 +126,7 @@ impl Load {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody does something, again and again, until it is stopped.
+    /// Performs random user actions until it is stopped.
     pub(super) async fn run(self: Arc<Self>) {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed.wrapping_add(1));
         let mut creating = JoinSet::new();

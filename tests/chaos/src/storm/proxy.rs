@@ -115,7 +115,7 @@ impl State {
         let mut armed = self.armed();
         let at = armed.iter().position(|armed| fits(armed.of))?;
         let armed = armed.remove(at)?;
-        // Nobody listens when the storm is over.
+        // The receiver is gone when the storm is over.
         let _ = armed.told.send(());
         Some(armed.effect)
     }

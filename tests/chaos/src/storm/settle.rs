@@ -53,7 +53,7 @@ pub(super) async fn settle(fleet: &Fleet, load: &Load, violations: &mut Vec<Viol
             Err(error) => {
                 was_empty = false;
                 if moved.0.elapsed() > MAX_STANDSTILL {
-                    let told = format!("nobody answers any more: {error}; before: {last_error:?}");
+                    let told = format!("no server answers: {error}; before: {last_error:?}");
                     violations.push(Violation::new("every run ends", told));
                     return began.elapsed();
                 }
@@ -64,7 +64,7 @@ pub(super) async fn settle(fleet: &Fleet, load: &Load, violations: &mut Vec<Viol
     }
 }
 
-/// Helps whoever waits for a person; gives the runs that are not over after that: who was helped runs again.
+/// Resumes runs that wait for a user, and returns the runs that are not over.
 async fn look(client: &Client, load: &Load) -> Result<Vec<RunSummary>, ClientError> {
     let running = client.runs(None, Some(RunStatus::Running), Some(500), None).await?.items;
     load.unblock(client, &running, None).await?;

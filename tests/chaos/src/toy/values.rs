@@ -15,7 +15,7 @@ const VALUE: &str = "toy.value";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) number: u64,
-    /// Whether one of its steps fails for good at its first try: somebody has to retry the run.
+    /// Whether one of its steps fails fatally at its first try, so that a user has to retry the run.
     pub(crate) fails_first: bool,
     /// Whether it waits for an approval before its end.
     pub(crate) gated: bool,

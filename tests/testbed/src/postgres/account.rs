@@ -9,9 +9,9 @@ use super::PostgresError;
 /// Whom the server's programs run as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Account {
-    /// Whoever runs the tests.
+    /// The user who runs the tests.
     Ours,
-    /// Somebody else, because the tests run as root.
+    /// Another user, because the tests run as root.
     Other {
         /// The user.
         uid: u32,
@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_gives_way_to_postgres_or_else_to_nobody() {
+    fn root_is_replaced_by_the_postgres_account_or_the_overflow_account() {
         let root = "root:x:0:0:root:/root:/bin/bash\n";
-        let nobody = "nobody:x:65534:65533:nobody:/nonexistent:/usr/sbin/nologin\n";
+        let overflow = "nobody:x:65534:65533:nobody:/nonexistent:/usr/sbin/nologin\n";
         let postgres = "postgres:x:101:104:PostgreSQL administrator,,,:/var/lib/postgresql:/bin/bash\n";
         assert_eq!(in_place_of_root(root), None);
-        assert_eq!(in_place_of_root(&format!("{root}{nobody}")), Some(Account::Other { uid: 65534, gid: 65533 }));
-        let all = format!("{root}{nobody}{postgres}");
+        assert_eq!(in_place_of_root(&format!("{root}{overflow}")), Some(Account::Other { uid: 65534, gid: 65533 }));
+        let all = format!("{root}{overflow}{postgres}");
         assert_eq!(in_place_of_root(&all), Some(Account::Other { uid: 101, gid: 104 }));
         assert_eq!(in_place_of_root("postgres:x:0:0::/:/bin/sh"), None, "another name for root is no way out");
     }

@@ -15,9 +15,9 @@ pub struct Database {
 }
 
 impl Database {
-    /// Creates one. Text sorts by its bytes, on every server alike.
+    /// Creates a database. Text sorts by its bytes, on every server alike.
     pub(super) fn create(admin: &Psql, name: String) -> Result<Self, PostgresError> {
-        // The first template is connected to by nobody: many tests copy it at the same time.
+        // No client connects to `template0`, so that many tests can copy it at the same time.
         admin.run(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"))?;
         Ok(Self { url: admin.with_database(&name)?.url, name, admin: admin.clone() })
     }
@@ -40,7 +40,7 @@ impl Database {
         )
     }
 
-    /// Drops it now, with whoever is connected: for tests that use up many.
+    /// Drops the database now and ends its connections. For tests that create many.
     pub fn remove(self) -> Result<(), PostgresError> {
         self.drop_now()
     }

@@ -14,7 +14,7 @@ pub enum PostgresError {
          `cargo xtask test --install`), or name a running server in NIGHTSHIFT_TEST_POSTGRES_URL"
     )]
     Missing,
-    /// PostgreSQL refuses to run as root and there is nobody else to run it as.
+    /// PostgreSQL refuses to run as root, and there is no other account to run it.
     #[error(
         "PostgreSQL refuses to run as root, and /etc/passwd has neither an account `postgres` nor `nobody`: run the \
          tests as another user, or add one of these accounts"

@@ -19,7 +19,7 @@ while read -r _; do :; done
 rm -rf -- "$1"
 "#;
 
-/// Two shells, each waiting for the end of a pipe: the first stops the server once nobody holds `alive` any more, the
+/// Two shells, each waiting for the end of a pipe. The first stops the server once no process holds `alive`. The
 /// second removes the folder once the first is done. The kernel closes the pipe of a process that panicked or was
 /// killed, so no cluster outlives its process. They are two because PostgreSQL stops nothing for root, and another
 /// account may not remove what lies in a folder of root's.

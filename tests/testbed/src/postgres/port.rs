@@ -37,7 +37,7 @@ impl Port {
         Err(PostgresError::NoPort { tries: MAX_TRIES })
     }
 
-    /// This one, unless somebody has it.
+    /// Reserves this port. Returns `None` when it is in use.
     fn take(number: u16) -> Option<Self> {
         let name = SocketAddr::from_abstract_name(format!("nightshift-postgres-{number}")).ok()?;
         let reservation = UnixListener::bind_addr(&name).ok()?;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reserved_port_is_given_to_nobody_else_until_it_is_dropped() {
+    fn a_reserved_port_is_exclusive_until_it_is_dropped() {
         let port = Port::reserve().unwrap();
         let number = port.number;
         assert!(Port::take(number).is_none(), "nothing listens on {number}, and still it is taken");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_somebody_listens_on_is_not_reserved() {
+    fn a_port_with_a_listener_is_not_reserved() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         assert!(Port::take(listener.local_addr().unwrap().port()).is_none());
     }

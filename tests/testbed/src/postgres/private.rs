@@ -14,7 +14,7 @@ use super::{PostgresError, clean_command, end_of, random};
 
 /// The account inside the cluster, who may do everything.
 pub(super) const USER: &str = "nightshift";
-/// How many ports are tried when somebody comes in between.
+/// Maximum number of ports to try when another process takes one first.
 const MAX_STARTS: u32 = 5;
 /// How long a start, with recovery, or a stop may take.
 const TIMEOUT_SECONDS: &str = "60";

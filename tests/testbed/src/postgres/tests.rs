@@ -97,7 +97,7 @@ fn backends_are_killed_in_one_database_or_in_all_of_ours() {
 fn a_backend_that_crashes_takes_the_others_with_it_and_the_server_recovers() {
     let cluster = private();
     let (first, second) = (cluster.create_database().unwrap(), cluster.create_database().unwrap());
-    assert!(!cluster.crash_backend().unwrap(), "nobody is connected yet");
+    assert!(!cluster.crash_backend().unwrap(), "no client is connected yet");
     let (mut one, mut other) = (connected_client(&first, &cluster), connected_client(&second, &cluster));
     assert!(cluster.crash_backend().unwrap());
     assert!(!one.wait().unwrap().success());

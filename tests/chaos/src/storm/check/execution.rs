@@ -21,7 +21,7 @@ pub(super) fn check(books: &Books, violations: &mut Vec<Violation>) {
             let id = run.record.id.to_string();
             let lines = by_step.get(&(id.as_str(), step.key.as_str())).map(Vec::as_slice).unwrap_or_default();
             if !lines.iter().any(|line| line.what == What::Done && line.epoch == Some(step.epoch)) {
-                let told = format!("{id} `{}` is completed under epoch {}, which nobody did", step.key, step.epoch);
+                let told = format!("{id} `{}` is completed under epoch {}, but no worker did it", step.key, step.epoch);
                 violations.push(Violation::new("only the last lease commits", told));
             }
             if let Some(line) = lines.iter().find(|line| line.epoch > Some(step.epoch)) {
@@ -46,8 +46,8 @@ fn leases(run: &str, key: &str, lines: &[&Line], violations: &mut Vec<Violation>
     }
 }
 
-/// Nobody pays for an answer that was committed before they looked for one. What is committed between the look and the
-/// question, by a try that lost its lease on the way, nobody can see in time.
+/// Checks that no answer is paid again that was committed before the last look for it. A try that lost its lease may
+/// still commit between that look and the call; such calls are allowed.
 fn calls(run: &str, key: &str, lines: &[&Line], violations: &mut Vec<Violation>) {
     let committed = lines.iter().find(|line| line.what == What::CallCommitted);
     let Some(committed) = committed else { return };

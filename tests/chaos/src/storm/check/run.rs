@@ -69,7 +69,7 @@ pub(super) fn check(run: &Run, violations: &mut Vec<Violation>) {
         }
         RunStatus::Cancelled => {
             if !run.events.iter().any(|event| matches!(event.event, Event::RunCancelRequested { .. })) {
-                wrong("every result is right", "it is cancelled and nobody asked for it".to_owned());
+                wrong("every result is right", "it is cancelled without a request".to_owned());
             }
         }
         status => wrong("every run ends", format!("it is {}", status.as_str())),
