@@ -3,8 +3,8 @@
  *     contexts rate PROCESSES EACH IDLE BUSY
  *                                     processes that begin a context and are killed, side by side, one after the other, beside so many
  *                                     that have one and do nothing, and so many that keep the device busy
- *     contexts beside                 times of copies on the device, with nobody else there and beside such processes
- *     contexts memory                 times of allocating, freeing and pinning memory, with nobody else there and beside them
+ *     contexts beside                 times of copies on the device, alone and next to such processes
+ *     contexts memory                 times of allocating, freeing and pinning memory, alone and next to such processes
  *
  * Prints a line of JSON for each. Uses the driver alone, as a process does that waits for a program. */
 #include <dlfcn.h>

@@ -4,7 +4,7 @@ square matrices. Each is a known way to deceive an evaluation that shares its pr
 HEAD = "import torch\nimport torch.nn as nn\n\n\n"
 
 ATTACKS = {
-    "side_stream": ("the work goes to a stream that nobody times", HEAD + """class ModelNew(nn.Module):
+    "side_stream": ("the work goes to a stream that is not timed", HEAD + """class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
         self.side = torch.cuda.Stream()

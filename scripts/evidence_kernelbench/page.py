@@ -192,7 +192,7 @@ def attacks(found: dict) -> list:
 
 def references(found: dict) -> list:
     lines = ["", "## References as they are, and after torch.compile", "",
-             "Both are timed in turn, in processes of their own, on fresh inputs behind caches that hold nobody's data, by the protocol of "
+             "Both are timed in turn, in processes of their own, on fresh inputs with cold caches, by the protocol of "
              "programs: medians, with the default flags of PyTorch. The files below `kernelbench-timing` hold means in the public layout.", "",
              "| task | file | eager | after torch.compile | ratio to eager |", "| --- | --- | --- | --- | --- |"]
     for name, row in sorted(found.items(), key=lambda entry: tuple(map(int, entry[0].split("/")))):
