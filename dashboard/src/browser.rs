@@ -1,5 +1,4 @@
-//! What the program of the pages does in a browser. On the server a part of this is compiled: islands name it in what they
-//! do once they are clicked.
+//! The browser program of the pages. The server compiles a part of it, because the event handlers of islands name it.
 
 pub(crate) mod cloud;
 #[cfg(feature = "hydrate")]

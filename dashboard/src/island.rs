@@ -1,4 +1,4 @@
-//! Islands: parts of pages that have a life of their own in the browser. The server renders them too.
+//! Islands: interactive parts of pages. The server renders them, and the browser program hydrates them.
 #![expect(clippy::needless_pass_by_value, reason = "what an island is given was read out of the page for it alone")]
 #![expect(unreachable_pub, reason = "each island exports a function to the script, and nothing else in Rust")]
 

@@ -1,8 +1,9 @@
-//! Leptos pages: campaigns, runs, attempts. Rendered on the server, readable without scripts, alive with them.
+//! The dashboard: Leptos pages of campaigns, runs and attempts. They are rendered on the server, readable without
+//! scripts, and updated live with them.
 //!
-//! Pages read through the same HTTP API as everybody else, with the rights of their visitor, and change nothing; what a
-//! visitor changes goes from the browser to that API. Whatever a model or a program wrote is shown as text, never as
-//! markup. The crate is built twice: with `ssr` for the server, with `hydrate` as the program that browsers run.
+//! Pages read through the public HTTP API with the rights of their visitor. They change nothing; the browser sends changes
+//! to that API. Text from models and programs is shown as text, never as markup. The crate is built twice: with `ssr` for
+//! the server, and with `hydrate` for the browser.
 
 #[cfg(all(feature = "ssr", feature = "hydrate"))]
 compile_error!("`ssr` and `hydrate` exclude each other: build the pages' program with `cargo xtask front`");

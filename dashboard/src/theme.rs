@@ -1,14 +1,14 @@
-//! Dark, light, or as the system has it.
+//! The colour theme: dark, light, or the system's.
 
-/// Name of the cookie that keeps the choice.
+/// Name of the cookie that stores the theme.
 pub(crate) const COOKIE: &str = "theme";
-/// How long the choice is kept.
+/// Lifetime of the cookie.
 pub(crate) const KEPT_S: u32 = 365 * 24 * 60 * 60;
 
-/// The colours of the pages.
+/// A colour theme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Theme {
-    /// As the visitor's system has it.
+    /// The theme of the visitor's system.
     #[default]
     System,
     /// Light.
@@ -18,10 +18,10 @@ pub(crate) enum Theme {
 }
 
 impl Theme {
-    /// Every choice, as the switch shows them.
+    /// All themes, in the order of the switch.
     pub(crate) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
 
-    /// The name, as it is kept.
+    /// Returns the name that the cookie stores.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -30,12 +30,12 @@ impl Theme {
         }
     }
 
-    /// The choice of that name; the system's for every other text.
+    /// Returns the theme of this name; the system's theme for an unknown name.
     pub(crate) fn parse(text: &str) -> Self {
         Self::ALL.into_iter().find(|theme| theme.as_str() == text).unwrap_or_default()
     }
 
-    /// The cookie that keeps the choice.
+    /// Returns the cookie that stores the theme.
     pub(crate) fn to_cookie(self) -> String {
         format!("{COOKIE}={}; Path=/; Max-Age={KEPT_S}; SameSite=Lax", self.as_str())
     }
@@ -43,13 +43,13 @@ impl Theme {
 
 #[cfg(feature = "ssr")]
 impl Theme {
-    /// The choice among the cookies of a request.
+    /// Reads the theme from the cookies of a request.
     pub(crate) fn from_cookies(header: &str) -> Self {
         let mut pairs = header.split(';').filter_map(|pair| pair.trim().split_once('='));
         pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| Self::parse(value)).unwrap_or_default()
     }
 
-    /// What the browser's own parts (scroll bars, form fields) look like.
+    /// Returns the CSS `color-scheme`, which styles scroll bars and form fields.
     pub(crate) fn color_scheme(self) -> &'static str {
         match self {
             Self::System => "light dark",

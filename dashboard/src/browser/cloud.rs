@@ -1,4 +1,4 @@
-//! Reading packed points and drawing them. The layout of the bytes is described with `GET /attempts/points`.
+//! Reads packed points and draws them. `GET /attempts/points` documents the layout of the bytes.
 
 use js_sys::{ArrayBuffer, Uint8Array};
 use leptos::prelude::{document, window};
@@ -9,24 +9,24 @@ use web_sys::{CanvasRenderingContext2d, HtmlCanvasElement, ImageData, Response};
 const HEADER_BYTES: usize = 32;
 const POINT_BYTES: usize = 16;
 const MAGIC: &[u8] = b"NSPT";
-/// Milliseconds of a unit of time.
+/// Milliseconds of each unit of time.
 const UNIT_MS: f64 = 100.0;
-/// Places of the outcomes that are right, in the order of the API: not faster, faster.
+/// Indices of the correct outcomes, in the order of the API: not faster, faster.
 const RIGHT: [u8; 2] = [9, 10];
-/// Room for the numbers at the left, and at the other sides.
+/// Margins: at the left, for the labels, and at the other sides.
 const LEFT: f64 = 48.0;
 const EDGE: f64 = 10.0;
-/// Numbers of the axis.
+/// Labels of the axis.
 const TICKS: [f64; 13] = [0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 1000.0];
 
-/// Points as they came.
+/// The packed points of an answer.
 pub(crate) struct Cloud {
     bytes: Vec<u8>,
     base_ms: f64,
 }
 
 impl Cloud {
-    /// Reads them; none when they are not what they should be.
+    /// Parses the bytes. Returns `None` when the layout is invalid.
     pub(crate) async fn read(address: &str) -> Option<Self> {
         let answer = JsFuture::from(window().fetch_with_str(address)).await.ok()?;
         let response: Response = answer.dyn_into().ok()?;
@@ -44,12 +44,12 @@ impl Cloud {
         (is_known && bytes.len() >= HEADER_BYTES).then_some(Self { bytes, base_ms: base as f64 })
     }
 
-    /// How many there are.
+    /// Returns the number of points.
     pub(crate) fn len(&self) -> usize {
         (self.bytes.len() - HEADER_BYTES) / POINT_BYTES
     }
 
-    /// Moment, speedup, outcome and whether it is the best of its run.
+    /// Returns the time, the speedup, the outcome and whether the point is the best of its run.
     fn points(&self) -> impl Iterator<Item = (f64, f32, u8, bool)> + '_ {
         self.bytes.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(POINT_BYTES).map(|point| {
             let four = |at: usize| [point[at], point[at + 1], point[at + 2], point[at + 3]];
@@ -58,12 +58,12 @@ impl Cloud {
         })
     }
 
-    /// When the first one began.
+    /// Returns the start of the first attempt.
     pub(crate) fn begin(&self) -> String {
         if self.len() == 0 { String::new() } else { date(self.base_ms) }
     }
 
-    /// When the last one began.
+    /// Returns the start of the last attempt.
     pub(crate) fn end(&self) -> String {
         if self.len() == 0 { String::new() } else { date(self.base_ms + self.length_ms()) }
     }
@@ -80,7 +80,7 @@ fn date(at_ms: f64) -> String {
 
 type Colour = [u8; 4];
 
-/// Draws them. What cannot be drawn leaves the picture empty; the list below says the same.
+/// Draws the points. On an error the canvas stays empty; the list on the page has the same data.
 pub(crate) fn draw(canvas: &HtmlCanvasElement, cloud: &Cloud) {
     let context = canvas.get_context("2d").ok().flatten().and_then(|context| context.dyn_into().ok());
     let Some(context): Option<CanvasRenderingContext2d> = context else { return };
@@ -110,7 +110,7 @@ pub(crate) fn draw(canvas: &HtmlCanvasElement, cloud: &Cloud) {
     }
 }
 
-/// All dots in one buffer: for a hundred thousand of them that is ten times as fast as a call for each.
+/// Draws all dots into one buffer. For a hundred thousand dots this is ten times as fast as one call for each.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "places are within the picture")]
 fn paint(
     cloud: &Cloud,
@@ -145,14 +145,14 @@ fn paint(
     Some(pixels)
 }
 
-/// A colour of the stylesheet, as it is now.
+/// Returns the current value of a colour of the stylesheet.
 fn text_of(name: &str) -> String {
     let root = document().document_element();
     let style = root.and_then(|root| window().get_computed_style(&root).ok().flatten());
     style.and_then(|style| style.get_property_value(name).ok()).unwrap_or_default().trim().to_owned()
 }
 
-/// Colours are registered as such in the stylesheet, so that the browser gives them as `rgb(r, g, b)` for the theme of now.
+/// Parses `rgb(r, g, b)`. The stylesheet registers its colours, so that browsers return them in this form.
 fn colour(name: &str) -> Colour {
     let text = text_of(name);
     let mut parts = text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok());

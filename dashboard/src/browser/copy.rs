@@ -1,4 +1,4 @@
-//! Copying a text with a click. It works where browsers offer pages no clipboard: on plain HTTP from another machine.
+//! Copies a text on a click. It also works without the clipboard API, on plain HTTP from another machine.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use leptos::prelude::{document, set_timeout, window_event_listener_untyped};
 use wasm_bindgen::JsCast as _;
 use web_sys::{Element, HtmlDocument, HtmlTextAreaElement};
 
-/// How long the button says what happened.
+/// How long the button shows the result.
 const SHOWN: Duration = Duration::from_secs(2);
 
-/// Listens to every `button[data-copy]`: it copies the text of the element with that id.
+/// Installs the handler of every `button[data-copy]`, which copies the text of the element with that id.
 pub(super) fn listen() {
     let _ = window_event_listener_untyped("click", |event| {
         let target = event.target().and_then(|target| target.dyn_into::<Element>().ok());

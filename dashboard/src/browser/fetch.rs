@@ -1,4 +1,4 @@
-//! Calls of the API and of pages: as much of `fetch` as is needed.
+//! Calls the API and reads pages with `fetch`.
 
 use js_sys::Reflect;
 use leptos::prelude::window;
@@ -6,17 +6,17 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortSignal, Headers, RequestInit, Response};
 
-/// Header that carries the key under which a call counts once.
+/// Header with the idempotency key.
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
-/// How long the server has for a page. A connection that died without a word would be waited for in vain.
+/// Time limit for reading a page, for connections that died silently.
 const ANSWERS_WITHIN_MS: u32 = 30_000;
 
-/// Why a call did not do what it was to do.
+/// The error of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// Stable code.
     pub(super) code: String,
-    /// For people.
+    /// Message for people.
     pub(super) message: String,
 }
 
@@ -29,7 +29,7 @@ impl Refusal {
     }
 }
 
-/// A call whose answer may hold a text to be shown: that of this name.
+/// Sends a call and returns the text field of this name from the answer.
 pub(super) async fn ask(method: &str, path: &str, body: Option<&str>, shows: &str) -> Result<Option<String>, Refusal> {
     let response = call(method, path, body, Some(&new_key())).await?;
     if shows.is_empty() {
@@ -40,7 +40,7 @@ pub(super) async fn ask(method: &str, path: &str, body: Option<&str>, shows: &st
     Ok(value.ok().and_then(|value| value.as_string()))
 }
 
-/// A call with a content type that forms of other sites cannot send.
+/// Sends a call with a content type that forms of other sites cannot send.
 async fn call(method: &str, path: &str, body: Option<&str>, key: Option<&str>) -> Result<Response, Refusal> {
     let headers = Headers::new().map_err(|_| Refusal::unreachable())?;
     let named = headers.set("content-type", "application/json");
@@ -57,7 +57,7 @@ async fn call(method: &str, path: &str, body: Option<&str>, key: Option<&str>) -
     if response.ok() { Ok(response) } else { Err(refusal(&response).await) }
 }
 
-/// The code and message of an answer in the shape of the API's errors.
+/// Reads code and message from an error answer of the API.
 async fn refusal(response: &Response) -> Refusal {
     let body = match response.json() {
         Ok(promise) => JsFuture::from(promise).await.unwrap_or(JsValue::NULL),
@@ -81,22 +81,22 @@ async fn refusal(response: &Response) -> Refusal {
     }
 }
 
-/// A text that no other call has: the key of one deed.
+/// Returns a new idempotency key.
 fn new_key() -> String {
     format!("page-{:.0}-{:.0}", js_sys::Date::now(), js_sys::Math::random() * 1e15)
 }
 
-/// What came of asking for a page.
+/// The result of reading a page.
 pub(super) enum Answer {
-    /// The page.
+    /// The HTML of the page.
     Page(String),
-    /// Another status.
+    /// The server answered with this error status.
     Refused(u16),
     /// The server did not answer.
     Unreachable,
 }
 
-/// Reads a page of ours.
+/// Reads a page of this server.
 pub(super) async fn page(address: &str) -> Answer {
     let init = RequestInit::new();
     init.set_cache(web_sys::RequestCache::NoStore);

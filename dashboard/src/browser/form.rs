@@ -1,12 +1,16 @@
-//! Forms that are calls of the API: what a page offers with `<form data-call="POST /api/v1/…">` is sent as JSON, with the
-//! rights of the visitor, and what came of it is said within the form.
+//! Forms that call the API. A `<form data-call="POST /api/v1/…">` is sent as JSON with the visitor's rights. The form
+//! shows the result.
 //!
-//! Fields are named like the members of the body. A `data-kind` says what a field is, where it is no text: `json` (the
-//! value as it is written), `flag` (whether a box is ticked), `list` (a box whose value is one of several under its name), `words`
-//! (a list of this one text).
-//! Texts and values that are empty are left out. `data-done` is said when it is done, `data-shows` names a text of the
-//! answer that is shown this once, behind the path `data-before` of this server, and `data-next` is the page to go to.
-//! The form that signs in has a `data-link`: what becomes of the secret of a link, which stands behind `#` in the address.
+//! Field names are the member names of the body. `data-kind` gives the type of fields that are not texts:
+//!
+//! - `json`: the value as written
+//! - `flag`: whether a box is ticked
+//! - `list`: a box whose value is one of several under its name
+//! - `words`: a list of this one text
+//!
+//! Empty texts and values are omitted. `data-done` is the message of success. `data-shows` names a text of the answer to
+//! show once, after the path `data-before` of this server. `data-next` is the page to open.
+//! The sign-in form has a `data-link`: how to handle the secret of a shared link, which follows `#` in the address.
 
 use js_sys::{Array, JSON, Object, Reflect};
 use leptos::prelude::{document, window_event_listener_untyped};
@@ -16,12 +20,12 @@ use web_sys::{Element, HtmlFormElement, HtmlInputElement};
 
 use super::{fetch, page};
 
-/// How the secrets of links begin.
+/// Prefix of the secrets of shared links.
 const LINK_PREFIX: &str = "nsh_";
-/// What was chosen to be compared, on this page and before on others.
+/// Selector of the fields with the attempts to compare, from this page and from earlier ones.
 const CHOSEN: &str = "main [name=a]:checked, form[data-compare] input[type=hidden][name=a]";
 
-/// Listens to every such form.
+/// Installs the handler of every form with `data-call`.
 pub(super) fn listen() {
     let _ = window_event_listener_untyped("submit", |event| {
         let target = event.target().and_then(|target| target.dyn_into::<HtmlFormElement>().ok());
@@ -34,7 +38,7 @@ pub(super) fn listen() {
         }
         let Some(call) = form.get_attribute("data-call") else { return };
         event.prevent_default();
-        // What is on its way is not sent a second time.
+        // A form that is being sent is not sent again.
         if !form.has_attribute("data-busy") && form.set_attribute("data-busy", "").is_ok() {
             spawn_local(async move {
                 send(&form, &call).await;
@@ -65,7 +69,7 @@ pub(super) fn take_link() {
             None,
         );
     } else {
-        // A form that is not complete says so itself.
+        // The browser reports an incomplete form.
         let _ = form.request_submit();
     }
 }
@@ -95,7 +99,7 @@ async fn send(form: &HtmlFormElement, call: &str) {
     }
 }
 
-/// The fields as an object.
+/// Returns the fields as an object.
 fn body(form: &HtmlFormElement) -> String {
     let object = Object::new();
     let Ok(fields) = form.query_selector_all("[name]") else { return "{}".to_owned() };
@@ -130,11 +134,11 @@ fn body(form: &HtmlFormElement) -> String {
     JSON::stringify(&object).ok().and_then(|text| text.as_string()).unwrap_or_default()
 }
 
-/// What is read aloud and stays until the next call; a text in code stands for itself.
+/// Shows a message, which screen readers announce, until the next call.
 pub(super) fn say(form: &HtmlFormElement, class: &str, words: &str, code: Option<&str>) {
     let Some(said) = form.query_selector(".said").ok().flatten() else { return };
     said.set_text_content(None);
-    // What is shown this once can be copied, by the name of its form.
+    // A secret that is shown once gets a button to copy it.
     let shown = form.get_attribute("data-key").filter(|_| class == "good" && code.is_some());
     let copy = shown.as_ref().map(|_| "Copy");
     for (name, class, text) in [("span", class, Some(words)), ("code", "link", code), ("button", "plain", copy)] {

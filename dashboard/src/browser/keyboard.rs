@@ -14,15 +14,15 @@ use web_sys::{
 
 use super::page;
 
-/// How long a `g` waits for its second key.
+/// How long after `g` the second key is accepted.
 const JUMP_WAITS_MS: f64 = 1_500.0;
-/// What in a row takes the focus.
+/// Selector of the focusable elements of a row.
 const FOCUSABLE: &str = "a[href], button, summary";
 
-/// What selects a row.
+/// Selector of the box that selects a row.
 const ROW_BOX: &str = "main [data-row] input[type=checkbox]";
 
-/// What stands behind the address of the search, so that its field has the focus (`pointing.js`).
+/// Fragment of the search page's address that focuses its field (`pointing.js`).
 const SEARCH_FRAGMENT: &str = "#words";
 
 thread_local! {
@@ -32,7 +32,7 @@ thread_local! {
     static LAST_CLICKED: Cell<Option<HtmlInputElement>> = const { Cell::new(None) };
 }
 
-/// Listens from now on.
+/// Installs the handlers of keys and clicks.
 pub(super) fn listen() {
     let _ = window_event_listener_untyped("keydown", |event| {
         if let Some(event) = event.dyn_ref::<KeyboardEvent>() {
@@ -58,14 +58,14 @@ fn on_key(event: &KeyboardEvent) {
     if key == "Escape" && fold(event) {
         return;
     }
-    // A box that was ticked takes no text.
+    // Ticked boxes accept no text, so keys still work on them.
     if within(event, "input:not([type=checkbox]), textarea, select, [contenteditable]") {
         if key == "Escape" {
             blur(event);
         }
         return;
     }
-    // The server says so with the page, from the cookie that keeps the choice.
+    // The server renders the preference from its cookie.
     if document().document_element().is_some_and(|root| root.has_attribute("data-keys")) {
         return;
     }
@@ -76,7 +76,7 @@ fn on_key(event: &KeyboardEvent) {
     }
 }
 
-/// Whether the key means something here.
+/// Handles a key; returns whether the page uses it.
 fn act(key: &str) -> bool {
     match key {
         "j" => step(1),
@@ -92,7 +92,7 @@ fn act(key: &str) -> bool {
     true
 }
 
-/// `g` and the key of a section.
+/// Opens the section of the key that follows `g`.
 fn jump(key: &str) -> bool {
     let Ok(links) = document().query_selector_all("[data-go]") else { return false };
     for number in 0..links.length() {
@@ -105,7 +105,7 @@ fn jump(key: &str) -> bool {
     false
 }
 
-/// Gives the focus to the row that is so many rows further.
+/// Moves the focus by this many rows.
 fn step(by: i32) {
     let Ok(rows) = document().query_selector_all("main [data-row]") else { return };
     let count = i32::try_from(rows.length()).unwrap_or(i32::MAX);
@@ -127,7 +127,7 @@ fn step(by: i32) {
     let focusable =
         row.query_selector(FOCUSABLE).ok().flatten().and_then(|element| element.dyn_into::<HtmlElement>().ok());
     if let Some(element) = focusable {
-        // A row that cannot take the focus stays as it is.
+        // A failed focus changes nothing.
         let _ = element.focus();
     }
 }
@@ -143,8 +143,7 @@ fn select_row() {
     }
 }
 
-/// A click with Shift selects the rows between this one and the one that was clicked before, or takes the selection away,
-/// as the box that is clicked says.
+/// Selects or deselects all rows between the clicked one and the one clicked before, on a click with Shift.
 fn select_range(event: &Event) {
     let target = event.target().and_then(|target| target.dyn_into::<HtmlInputElement>().ok());
     let Some(clicked) = target.filter(|target| target.matches(ROW_BOX).unwrap_or(false)) else { return };
@@ -165,7 +164,7 @@ fn select_range(event: &Event) {
 fn compare() {
     let found = document().query_selector("form[data-compare]").ok().flatten();
     if let Some(form) = found.and_then(|element| element.dyn_into::<HtmlFormElement>().ok()) {
-        // A form that is not complete says so itself.
+        // The browser reports an incomplete form.
         let _ = form.request_submit();
     }
 }
@@ -190,7 +189,7 @@ fn show_help() {
     }
 }
 
-/// Folds the question or the form in which something happened, and gives the focus back to what opened it.
+/// Closes the confirmation or form that contains the event, and focuses the element that opened it.
 fn fold(event: &Event) -> bool {
     let target = event.target().and_then(|target| target.dyn_into::<Element>().ok());
     let Some(asks) = target.and_then(|element| element.closest("details.asks[open]").ok().flatten()) else {

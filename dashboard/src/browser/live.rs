@@ -1,9 +1,8 @@
-//! Following what a page shows: a stream of events says that something changed, then the page is read again.
+//! Live updates: an event stream reports changes, then the page is read again.
 //!
-//! One stream per tab, and none while the tab is hidden: a browser opens six connections to a server, and a seventh tab
-//! would otherwise see nothing at all. Where there is no stream, the page is read every few seconds. A stream that is silent
-//! for longer than two heartbeats is dead, whatever the browser thinks of it: it is given up, and the page says since when
-//! it is old.
+//! Each visible tab has one stream. Hidden tabs have none, because a browser opens at most six connections to a server.
+//! Without a stream, the page is read every few seconds. A stream that misses two heartbeats is closed, and the page shows
+//! the time of its last update.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -19,37 +18,37 @@ use super::fetch::{self, Answer};
 use super::link::{self, Link};
 use super::{morph, page, picks, times};
 
-/// Kinds of events after which the page has to be read again. `opened` is among them: what changed between the reading of
-/// the page and the beginning of the stream is told by nothing else.
+/// Kinds of events after which the page is read again. `opened` is one of them, for changes between reading the page and
+/// opening the stream.
 const KINDS: [&str; 5] = ["opened", "resync", "run_changed", "campaign_changed", "worker_changed"];
-/// How often a page is read without a stream.
+/// Interval of reading the page without a stream.
 const POLL: Duration = Duration::from_secs(3);
-/// Shortest time between two readings: events come in bursts.
+/// Minimum interval between two reads, because events come in bursts.
 const PAUSE: Duration = Duration::from_millis(80);
-/// What a server says when it has nothing to say.
+/// Name of the heartbeat event.
 const HEARTBEAT: &str = "heartbeat";
-/// How often it says that, until it told it.
+/// Heartbeat interval until the server states it.
 const HEARTBEAT_MS: f64 = 15_000.0;
-/// What a heartbeat may be late.
+/// Tolerance for late heartbeats.
 const LATE_MS: f64 = 2_000.0;
 
 thread_local! {
     static SOURCE: RefCell<Option<EventSource>> = const { RefCell::new(None) };
-    /// The question that the stream answers.
+    /// Query of the stream.
     static ASKED: RefCell<Option<String>> = const { RefCell::new(None) };
     static READING: Cell<bool> = const { Cell::new(false) };
     /// Whether something changed while the page was being read.
     static AGAIN: Cell<bool> = const { Cell::new(false) };
     static POLLS: Cell<bool> = const { Cell::new(false) };
-    /// How often the stream says something at least.
+    /// Heartbeat interval of the stream.
     static EVERY_MS: Cell<f64> = const { Cell::new(HEARTBEAT_MS) };
-    /// When the stream said something, or was opened.
+    /// Time of the last event or of the opening.
     static HEARD_MS: Cell<f64> = const { Cell::new(0.0) };
-    /// Until when the page is known to be what the server knows.
+    /// Time up to which the page is known to be current.
     static CURRENT_MS: Cell<f64> = const { Cell::new(0.0) };
 }
 
-/// Follows what the page shows, when it shows something that changes.
+/// Starts live updates, when the page shows data that changes.
 pub(super) fn follow() {
     CURRENT_MS.set(js_sys::Date::now());
     let _ = window_event_listener_untyped(page::REFRESH, |_| read_again());
@@ -63,7 +62,7 @@ pub(super) fn follow() {
     });
     let _ = document().add_event_listener_with_callback("visibilitychange", on_visibility.as_ref().unchecked_ref());
     on_visibility.forget();
-    // A page that the browser had put aside is old when it comes back.
+    // A page from the browser's back-forward cache is outdated.
     let _ = window_event_listener_untyped("pageshow", |_| connect());
     let _ = window_event_listener_untyped("pagehide", |_| close());
     set_interval(
@@ -80,7 +79,7 @@ pub(super) fn follow() {
     connect();
 }
 
-/// Ends a stream that missed two heartbeats; from then on the page is read until there is a new one.
+/// Closes a stream that missed two heartbeats. The page is polled until there is a new stream.
 fn give_up_when_silent() {
     let is_open = SOURCE.with_borrow(Option::is_some);
     if is_open && js_sys::Date::now() - HEARD_MS.get() > 2.0 * EVERY_MS.get() + LATE_MS {
@@ -90,12 +89,12 @@ fn give_up_when_silent() {
     }
 }
 
-/// Takes down that the stream lives.
+/// Records that the stream is alive.
 fn hear(event: &Event) {
     let now_ms = js_sys::Date::now();
     HEARD_MS.set(now_ms);
     if event.type_() == HEARTBEAT {
-        // Nothing happened since the last event, after which the page was read.
+        // The page was read after the last event, so it is current.
         CURRENT_MS.set(now_ms);
     }
     if event.type_() == "opened" {
@@ -111,7 +110,7 @@ fn is_hidden() -> bool {
     document().visibility_state() == VisibilityState::Hidden
 }
 
-/// What the page says that it is about; nothing when it does not change.
+/// Returns the query of the page's stream; `None` when the page does not change.
 fn question() -> Option<String> {
     document().get_element_by_id("main")?.get_attribute("data-live")
 }
@@ -123,7 +122,7 @@ fn close() {
     ASKED.set(None);
 }
 
-/// Opens the stream that the page needs; keeps the one that is open when it is the same.
+/// Opens the stream of the page, unless it is already open.
 fn connect() {
     let wanted = question();
     if wanted.is_none() {
@@ -162,10 +161,10 @@ fn connect() {
             SOURCE.with_borrow(|source| source.as_ref().is_none_or(|s| s.ready_state() == EventSource::CLOSED));
         POLLS.set(true);
         if is_over {
-            // The browser opens it no more: the next reading, which is not far, does.
+            // The browser does not reopen this stream. The next read does.
             close();
         } else {
-            // A stream that broke is opened again by the browser. Whether the server is there at all, reading tells.
+            // The browser reopens a broken stream. Reading the page shows whether the server answers.
             read_again();
         }
     });
@@ -175,7 +174,7 @@ fn connect() {
     ASKED.set(Some(query));
 }
 
-/// Reads the page and shows what is new. What happens meanwhile is read once more.
+/// Reads the page and applies the changes. Changes during the read cause another read.
 fn read_again() {
     if READING.replace(true) {
         AGAIN.set(true);
@@ -211,7 +210,7 @@ fn read_again() {
     });
 }
 
-/// Makes the page that is shown into the one that was read.
+/// Updates the document to the HTML that was read.
 fn show(text: &str) {
     let Some(read) = DomParser::new().ok().and_then(|p| p.parse_from_string(text, SupportedType::TextHtml).ok()) else {
         return;
@@ -227,7 +226,7 @@ fn show(text: &str) {
     }
 }
 
-/// Since when the page may be old: a time of day, UTC like every other time of the pages.
+/// Returns the time of the last update: time of day in UTC, as all times of the pages.
 fn clock() -> String {
     let iso: String = js_sys::Date::new(&JsValue::from_f64(CURRENT_MS.get())).to_iso_string().into();
     format!("{} UTC", iso.get(11..19).unwrap_or(&iso))

@@ -1,19 +1,19 @@
-//! Making a page that is shown into a newer one, with as little change as possible.
+//! Updates the document to a newer version of the page with minimal changes.
 //!
-//! What stays the same stays the same element: the focus, what is selected, what was typed, what is unfolded, and where
-//! the page is scrolled to survive. Islands keep their life unless they were rendered with something else.
+//! Unchanged elements stay in place. Focus, selection, typed text, open sections and the scroll position survive. Islands
+//! keep their state unless their rendered properties changed.
 
 use wasm_bindgen::{JsCast as _, JsValue};
 use web_sys::{CustomEvent, CustomEventInit, Element, Node};
 
-/// Tells `boot.js` to wake the islands below an element.
+/// Event that makes `boot.js` start the islands below an element.
 const SWAPPED: &str = "nightshift:swapped";
-/// Attributes that the visitor changes, or the program: the server's word about them is about a new page only.
+/// Attributes that the visitor or the program changes. The server's values count only for a new page.
 const KEPT: [&str; 5] = ["open", "data-awake", "data-busy", "value", "checked"];
-/// Elements whose content is written by the program.
+/// Elements whose content the program writes.
 const WRITTEN: &str = ".ago, form > .said";
 
-/// Makes `old` what `new` is.
+/// Updates `old` to equal `new`.
 pub(super) fn morph(old: &Element, new: &Element) {
     attributes(old, new);
     children(old, new);
@@ -32,7 +32,7 @@ fn children(old: &Node, new: &Node) {
         let same = matching(at.as_ref(), &new_node);
         match same {
             Some(kept) => {
-                // What stands between is not there any more.
+                // The nodes in between were removed.
                 while at.as_ref().is_some_and(|node| !node.is_same_node(Some(&kept))) {
                     let gone = at.take();
                     at = gone.as_ref().and_then(Node::next_sibling);
@@ -42,7 +42,7 @@ fn children(old: &Node, new: &Node) {
                 update(&kept, &new_node);
             }
             None => {
-                // A failed insertion leaves an older page, which the next one mends.
+                // After a failed insertion the next update repairs the page.
                 let _ = old.insert_before(&new_node, at.as_ref());
             }
         }
@@ -59,7 +59,7 @@ fn remove(parent: &Node, gone: Option<&Node>) {
     }
 }
 
-/// The old node that becomes the new one: the next of its kind, or the one with its key further on.
+/// Returns the old node to reuse for the new one: the next one of its kind, or a later one with its key.
 fn matching(from: Option<&Node>, new: &Node) -> Option<Node> {
     let first = from?;
     let key = key(new);

@@ -1,4 +1,4 @@
-//! The page as a whole: its colours, and asking for it to be read again.
+//! The page as a whole: theme, navigation and reload requests.
 
 use leptos::prelude::document;
 #[cfg(feature = "hydrate")]
@@ -10,15 +10,15 @@ use web_sys::HtmlDocument;
 
 use crate::theme::Theme;
 
-/// Name of the event that asks for the page to be read again.
+/// Name of the event that requests a reload of the page.
 #[cfg(feature = "hydrate")]
 pub(super) const REFRESH: &str = "nightshift:refresh";
 
-/// Shows these colours from now on, and on the pages that come.
+/// Applies this theme to the page and to later pages.
 pub(crate) fn show_theme(theme: Theme) {
     let document = document();
     if let Some(root) = document.document_element() {
-        // What cannot be set stays as it was.
+        // On an error the old theme stays.
         let _ = root.set_attribute("data-theme", theme.as_str());
     }
     if let Some(document) = document.dyn_ref::<HtmlDocument>() {
@@ -26,14 +26,14 @@ pub(crate) fn show_theme(theme: Theme) {
     }
 }
 
-/// Goes to another page of ours.
+/// Opens another page of this server.
 #[cfg(feature = "hydrate")]
 pub(super) fn go(address: &str) {
-    // Where that is refused, the visitor stays where they are.
+    // On an error the visitor stays on this page.
     let _ = window().location().assign(address);
 }
 
-/// What stands behind `#` in the address, and takes it away: it shall not stay in the history.
+/// Returns the fragment of the address and removes it, so that it does not stay in the history.
 #[cfg(feature = "hydrate")]
 pub(super) fn take_fragment() -> Option<String> {
     let hash = window().location().hash().ok()?;
@@ -44,7 +44,7 @@ pub(super) fn take_fragment() -> Option<String> {
     Some(fragment)
 }
 
-/// Asks for the page to be read again soon: something was done that changes it.
+/// Requests a reload of the page after an action that changes it.
 #[cfg(feature = "hydrate")]
 pub(super) fn ask_refresh() {
     if let Ok(event) = CustomEvent::new(REFRESH) {

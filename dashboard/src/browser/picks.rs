@@ -1,5 +1,4 @@
-//! Attempts that are chosen to be compared: each choice stands in the address at once, and the links of the page that lead
-//! to the same list keep it.
+//! Attempts that are selected for comparison. The address holds the selection, and links to the same list keep it.
 
 use leptos::prelude::{document, window, window_event_listener_untyped};
 use wasm_bindgen::{JsCast as _, JsValue};
@@ -8,10 +7,10 @@ use web_sys::{Element, Event, HtmlFormElement, HtmlInputElement};
 use super::form::say;
 use super::query;
 
-/// What chooses an attempt.
+/// Selector of the boxes that select attempts.
 const BOXES: &str = "main input[type=checkbox][name=a]";
 
-/// Listens to every box.
+/// Installs the handler of the boxes.
 pub(super) fn listen() {
     let _ = window_event_listener_untyped("change", |event| {
         if is_of_box(&event) {
@@ -21,12 +20,12 @@ pub(super) fn listen() {
             tell();
         }
     });
-    // A page that the browser had put aside comes back with its boxes.
+    // A page from the browser's back-forward cache keeps its ticked boxes.
     let _ = window_event_listener_untyped("pageshow", |_| tell());
     tell();
 }
 
-/// Brings the address and the links in line with the boxes. What is chosen and has no box here stays chosen.
+/// Updates the address and the links from the boxes. Selected attempts without a box on this page stay selected.
 pub(super) fn tell() {
     let (Some(form), Some(here)) = (form(), here()) else { return };
     let picks = chosen(&form, query::picks(&here));
@@ -34,14 +33,14 @@ pub(super) fn tell() {
     if there != here
         && let Ok(history) = window().history()
     {
-        // Where that is refused, the boxes are all that is known of the choice.
+        // On an error only the boxes hold the selection.
         let _ = history.replace_state_with_url(&history.state().unwrap_or(JsValue::NULL), "", Some(&there));
     }
     keep_in_links(&there, &picks);
     keep_in_forms(&picks);
 }
 
-/// What was chosen before with what the boxes say; those that are too many are taken back, which is said.
+/// Merges the earlier selection with the boxes. Boxes beyond the maximum are unticked with a message.
 fn chosen(form: &HtmlFormElement, before: Vec<String>) -> Vec<String> {
     let most = form.get_attribute("data-compare").and_then(|most| most.parse().ok()).unwrap_or(usize::MAX);
     let boxes: Vec<HtmlInputElement> = all(BOXES);
@@ -67,7 +66,7 @@ fn chosen(form: &HtmlFormElement, before: Vec<String>) -> Vec<String> {
     picks
 }
 
-/// Links to the list that is shown, and to others of which the page says so.
+/// Updates the links to this list, and other links that the page marks.
 fn keep_in_links(here: &str, picks: &[String]) {
     let path = path_of(here);
     for link in all::<Element>("main a[href]:not([data-unpick])") {
@@ -79,7 +78,7 @@ fn keep_in_links(here: &str, picks: &[String]) {
     }
     let (rest, _) = here.split_once('#').unwrap_or((here, ""));
     let (_, query) = rest.split_once('?').unwrap_or((rest, ""));
-    // A view is saved with what is chosen in it.
+    // A saved view includes the selection.
     for link in all::<Element>("main .keep a[href]") {
         let href = link.get_attribute("href").unwrap_or_default();
         let escaped: String = js_sys::encode_uri_component(query).into();
@@ -103,7 +102,7 @@ fn path_of(address: &str) -> &str {
     address.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// Path, query and fragment of the page.
+/// Returns path, query and fragment of the page.
 fn here() -> Option<String> {
     let location = window().location();
     Some(location.pathname().ok()? + &location.search().ok()? + &location.hash().ok()?)

@@ -1,9 +1,9 @@
-//! Addresses as texts: what is chosen is read from them and written into them.
+//! Reads the selected attempts from addresses, and writes them into addresses.
 
-/// The name under which an address says what is chosen; the server has the same (`page/attempts/picks.rs`).
+/// Query parameter of the selected attempts, the same as on the server (`page/attempts/picks.rs`).
 pub(super) const PICK: &str = "pick";
 
-/// What an address says is chosen, as `RUN/NUMBER`.
+/// Returns the selected attempts of an address, as `RUN/NUMBER`.
 pub(super) fn picks(address: &str) -> Vec<String> {
     let (query, _) = address.split_once('#').unwrap_or((address, ""));
     let (_, query) = query.split_once('?').unwrap_or((query, ""));
@@ -16,12 +16,12 @@ pub(super) fn picks(address: &str) -> Vec<String> {
     value.split(',').filter(is_name).map(str::to_owned).collect()
 }
 
-/// The same address with this choice, at the end of its query.
+/// Returns the address with this selection at the end of its query.
 pub(super) fn with_picks(address: &str, picks: &[String]) -> String {
     with(address, PICK, &picks.join("%2C").replace('/', "%2F"))
 }
 
-/// The same address with another value, which is escaped already; an empty one takes it away.
+/// Returns the address with another value, which must be escaped. An empty value removes the parameter.
 pub(super) fn with(address: &str, name: &str, value: &str) -> String {
     let (rest, hash) = address.find('#').map_or((address, ""), |at| address.split_at(at));
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));

@@ -1,11 +1,11 @@
-//! The beginning: called once by `boot.js`, before islands are woken.
+//! The entry point: `boot.js` calls it once, before it starts islands.
 
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{copy, form, keyboard, live, picks, times};
 
-/// Makes the page alive; islands follow one by one.
+/// Installs all handlers of the page. `boot.js` starts the islands afterwards.
 #[wasm_bindgen]
 pub fn start() {
     std::panic::set_hook(Box::new(|info| web_sys::console::error_1(&JsValue::from_str(&info.to_string()))));

@@ -1,4 +1,4 @@
-//! How long ago something was, kept current. The server writes when it was.
+//! Keeps relative times current. The server renders the absolute time.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use leptos::prelude::{document, set_interval};
 use wasm_bindgen::JsCast as _;
 use web_sys::Element;
 
-/// How often the words are looked at.
+/// Interval of the updates.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Keeps all of them current.
+/// Starts updating all relative times.
 pub(super) fn keep() {
     tell();
     set_interval(tell, EVERY);
 }
 
-/// Writes them now.
+/// Updates all relative times now.
 pub(super) fn tell() {
     let Ok(found) = document().query_selector_all(".ago[data-ms]") else { return };
     let now_ms = js_sys::Date::now();
@@ -29,7 +29,7 @@ pub(super) fn tell() {
     }
 }
 
-/// In the largest unit that is full; a clock that is a little behind sees no future.
+/// Formats a duration in its largest full unit. Times in the future, from clock differences, count as now.
 fn ago(ms: f64) -> String {
     const UNITS: [(f64, &str); 4] = [(86_400e3, "d"), (3_600e3, "h"), (60e3, "min"), (1e3, "s")];
     for (unit_ms, unit) in UNITS {

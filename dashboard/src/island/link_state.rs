@@ -1,13 +1,13 @@
-//! Whether what a page shows is what the server knows.
+//! The connection indicator.
 
 use leptos::prelude::*;
 
 use crate::browser::link::{self, Link};
 
-/// A word about the connection, where a page is about something that changes.
+/// Shows the state of the connection on pages with data that changes.
 #[island]
 pub(crate) fn LinkState(
-    /// Whether the page is such a page.
+    /// Whether the page shows data that changes.
     live: bool,
 ) -> impl IntoView {
     let state = RwSignal::new(if live { Link::Connecting } else { Link::Still });

@@ -1,4 +1,4 @@
-//! Every attempt as a dot, however many there are: packed numbers from the API, drawn into one picture.
+//! The chart of all attempts: packed numbers from the API, drawn into one canvas.
 
 use leptos::html::Canvas;
 use leptos::prelude::*;
@@ -6,19 +6,19 @@ use leptos::task::spawn_local;
 
 use crate::browser::cloud::{self, Cloud};
 
-/// The values of the points, and the baseline that each compares with. The first one is drawn until the reader chooses.
+/// The values that can be drawn, and the baseline of each. The first one is the default.
 const BASELINES: [(&str, &str); 2] = [("speedup_over_fastest", "the fastest baseline"), ("speedup", "the reference")];
 
-/// What is seen of the points.
+/// State of the chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Loading,
-    /// How many are drawn.
+    /// Number of points drawn.
     Drawn(usize),
     Failed,
 }
 
-/// The picture.
+/// Renders the chart.
 #[island]
 pub(crate) fn PointCloud(
     /// The filter, as in the address of the list.
@@ -37,7 +37,7 @@ pub(crate) fn PointCloud(
         let address = format!("/api/v1/attempts/points?value={asked}&{query}");
         spawn_local(async move {
             let cloud = Cloud::read(&address).await;
-            // The reader may have chosen the other baseline while these points were on their way.
+            // The reader may have selected another baseline while these points were loading.
             if value.get_untracked() != asked {
                 return;
             }

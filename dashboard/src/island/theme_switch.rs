@@ -1,14 +1,14 @@
-//! Dark, light or as the system has it. Without its program it is a form that the server answers.
+//! The theme switch: dark, light or the system's theme. Without scripts it is a form that the server answers.
 
 use leptos::prelude::*;
 
 use crate::browser::page;
 use crate::theme::Theme;
 
-/// The switch.
+/// Renders the switch.
 #[island]
 pub(crate) fn ThemeSwitch(
-    /// The choice that the page was rendered with.
+    /// Theme that the page was rendered with.
     chosen: String,
     /// Path and query of the page.
     back: String,
