@@ -47,7 +47,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::offers::fewer_contexts_by_memory;
 use crate::reference_cache::ReferenceCache;
 use crate::scratch::Scratch;
-use crate::trace::Telling;
+use crate::trace::StepSpan;
 
 /// Everything that steps need.
 #[derive(Debug)]
@@ -283,14 +283,14 @@ fn ran_out(output: &StepOutput) -> bool {
 
 impl Work for Workbench {
     fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure> {
-        let telling = Telling::begin(step);
+        let step_span = StepSpan::begin(step);
         let result = self.execute_in_trace(&step.input, step.device, step.traceparent.as_deref(), cancel);
         if let (Err(failure), Ok(cuda)) = (&result, &self.cuda)
             && failure.code.starts_with("gpu.")
         {
             cuda.doubt();
         }
-        telling.end(&result);
+        step_span.end(&result);
         result
     }
 }

@@ -5,6 +5,7 @@
 //! that there is none, and why, is a value. Nothing here starts a kernel or holds a context in the worker's process.
 
 mod choice;
+mod device_health;
 mod discovery;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -18,7 +19,6 @@ mod processes;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
-mod ward;
 mod watch;
 mod xid;
 
@@ -26,8 +26,9 @@ mod xid;
 pub(crate) const PROBE_ARGUMENT: &str = "__probe_gpu";
 
 pub use self::choice::{DeviceChoice, InvalidChoice};
+pub use self::device_health::{DeviceHealthMonitor, RETEST_INTERVAL, SURVIVOR_LIMIT};
 pub use self::discovery::{Absence, FIRST_DEVICE, Gpu, Gpus, Hidden};
-pub use self::health::{ChildProber, Health, Illness, LOST, PROBE_LIMIT, Prober, UNPROBED, WEDGED};
+pub use self::health::{ChildProber, DeviceFault, Health, LOST, PROBE_LIMIT, Prober, UNPROBED, WEDGED};
 pub use self::management::{
     FoundGpu, GpuEvent, GpuEventKind, Management, ManagementError, Reading, Unreadable, Versions,
 };
@@ -35,5 +36,4 @@ pub use self::nvml::Nvml;
 pub use self::probe::CudaFacts;
 pub(crate) use self::probe::probe_main;
 pub use self::processes::{Kin, ProcessTable, Processes};
-pub use self::ward::{RETEST_INTERVAL, SURVIVOR_LIMIT, Ward};
 pub use self::watch::{Conditions, Watch};

@@ -1,7 +1,7 @@
-//! A worker's life: register, claim steps, carry them out, report; heartbeats apart from the work.
+//! A worker's session: register, claim steps, carry them out, report; heartbeats apart from the work.
 //!
 //! The worker fences itself: when heartbeats fail until a lease could have run out by its own monotonic clock, it kills
-//! that work. A server that does not know the worker any more gets a new registration, and nothing of the old life
+//! that work. A server that does not know the worker any more gets a new registration, and nothing of the old session
 //! survives it. When it is asked to drain, it claims nothing more and finishes what it holds; when it is asked to end, it
 //! kills what runs: killing is safe, since every step can be leased again.
 
@@ -11,8 +11,8 @@ mod claim;
 mod device;
 mod device_care;
 mod held;
-mod life;
 mod readings;
+mod session;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -31,12 +31,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use self::backoff::Backoff;
-use self::life::{End, Life};
+use self::session::{End, WorkerSession};
 use crate::artifacts::ServerArtifacts;
 use crate::execute::{Workbench, WorkbenchError};
-use crate::gpu::{ChildProber, Gpus, Ward};
+use crate::gpu::{ChildProber, DeviceHealthMonitor, Gpus};
 use crate::offers::{InvalidOffer, offers};
-use crate::port::{Port, PortError};
+use crate::server_api::{ServerApi, ServerApiError};
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::nvcc::NvccChoice;
 
@@ -57,7 +57,7 @@ pub struct WorkerConfig {
     pub name: String,
     /// Whether it lives in the server's process.
     pub embedded: bool,
-    /// Where steps work. Removed at the end; what a killed life left there is removed at the start.
+    /// Where steps work. Removed at the end; what a killed session left there is removed at the start.
     pub scratch_dir: PathBuf,
     /// Where builds and artifacts are kept between lives. Several workers may share it.
     pub cache_dir: PathBuf,
@@ -129,7 +129,7 @@ pub enum WorkerError {
     Offer(#[from] InvalidOffer),
     /// The server refuses this worker.
     #[error("the server refuses this worker: {0}")]
-    Refused(PortError),
+    Refused(ServerApiError),
     /// The examination of the machine broke down.
     #[error("the machine could not be examined")]
     Examination(#[source] tokio::task::JoinError),
@@ -165,28 +165,28 @@ pub async fn run(config: WorkerConfig, stop: impl Into<Stop>) -> Result<(), Work
         // Children die with the thread that starts them: the examination stays on one thread until it is done.
         tokio::task::spawn_blocking(move || {
             let prober = ChildProber::new(config.executable.clone());
-            let (gpus, ward) = Ward::open(config.gpus, Arc::new(prober));
+            let (gpus, monitor) = DeviceHealthMonitor::open(config.gpus, Arc::new(prober));
             config.gpus = gpus;
             let workbench = Workbench::open(&config, Box::new(artifacts))?;
             let offers = offers(&config, workbench.machine().clone())?;
-            Ok::<_, WorkerError>((workbench, offers, ward, config.gpus))
+            Ok::<_, WorkerError>((workbench, offers, monitor, config.gpus))
         })
         .await
     };
-    let (workbench, offers, ward, gpus) = opened.map_err(WorkerError::Examination)??;
+    let (workbench, offers, monitor, gpus) = opened.map_err(WorkerError::Examination)??;
     let introduction = RegisterWorker {
         name: config.name,
         embedded: config.embedded,
         offers,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let _night_watch = device::keep_watch(&ward, gpus)?;
-    let ward = Some(ward);
-    work(Arc::new(client), Arc::new(workbench), introduction, ward, stop.into(), config.drain_timeout).await
+    let _event_watch = device::watch_events(&monitor, gpus)?;
+    let monitor = Some(monitor);
+    work(Arc::new(client), Arc::new(workbench), introduction, monitor, stop.into(), config.drain_timeout).await
 }
 
 /// Registers and works, again and again while the server forgets, until it is told to stop.
-pub async fn serve<P: Port, W: Work>(
+pub async fn serve<P: ServerApi, W: Work>(
     port: Arc<P>,
     work: Arc<W>,
     introduction: RegisterWorker,
@@ -196,30 +196,36 @@ pub async fn serve<P: Port, W: Work>(
 }
 
 /// Like [`serve`], with GPUs that are watched over.
-pub async fn serve_with_gpus<P: Port, W: Work>(
+pub async fn serve_with_gpus<P: ServerApi, W: Work>(
     port: Arc<P>,
     work: Arc<W>,
     introduction: RegisterWorker,
-    ward: Arc<Ward>,
+    monitor: Arc<DeviceHealthMonitor>,
     stop: impl Into<Stop>,
 ) -> Result<(), WorkerError> {
-    self::work(port, work, introduction, Some(ward), stop.into(), DRAIN_TIMEOUT).await
+    self::work(port, work, introduction, Some(monitor), stop.into(), DRAIN_TIMEOUT).await
 }
 
-async fn work<P: Port, W: Work>(
+async fn work<P: ServerApi, W: Work>(
     port: Arc<P>,
     work: Arc<W>,
     mut introduction: RegisterWorker,
-    ward: Option<Arc<Ward>>,
+    monitor: Option<Arc<DeviceHealthMonitor>>,
     stop: Stop,
     drain_timeout: Duration,
 ) -> Result<(), WorkerError> {
     loop {
-        device::mark_quarantined(&mut introduction.offers, ward.as_deref());
+        device::mark_quarantined(&mut introduction.offers, monitor.as_deref());
         let Some(registered) = register(port.as_ref(), &introduction, &stop).await? else { return Ok(()) };
         tracing::info!(worker.id = %registered.worker, worker.name = %introduction.name, "the worker is registered");
-        let life = Arc::new(Life::new(Arc::clone(&port), Arc::clone(&work), &introduction, registered, ward.clone()));
-        match life.run(&stop, drain_timeout).await {
+        let session = Arc::new(WorkerSession::new(
+            Arc::clone(&port),
+            Arc::clone(&work),
+            &introduction,
+            registered,
+            monitor.clone(),
+        ));
+        match session.run(&stop, drain_timeout).await {
             End::ShutDown => return Ok(()),
             End::Drained { by_server: false } => {
                 tracing::info!("the worker has drained and ends");
@@ -235,7 +241,7 @@ async fn work<P: Port, W: Work>(
     }
 }
 
-async fn register<P: Port>(
+async fn register<P: ServerApi>(
     port: &P,
     introduction: &RegisterWorker,
     stop: &Stop,

@@ -11,9 +11,9 @@ pub mod gpu;
 pub mod lease;
 mod memory_budget;
 pub mod offers;
-pub mod port;
 mod reference_cache;
 pub mod scratch;
+pub mod server_api;
 mod trace;
 mod tune;
 

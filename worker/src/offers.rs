@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(slots(8), [1, 1], "one step at a time in any case");
         let asked = gpu_offers(&gpus, Some(48), 8 << 30).unwrap();
         assert_eq!(asked[0].shared_slots, 8, "who says how many knows better");
-        // And is told what the memory is good for.
+        // The capabilities state how many processes fit into the memory.
         let fewer = |allowed, memory_gib: u64| fewer_contexts_by_memory(allowed, memory_gib << 30);
         assert_eq!((fewer(Some(36), 125), fewer(Some(27), 125), fewer(None, 125)), (Some(27), None, None));
         assert_eq!((fewer(Some(9), 1), fewer(Some(9), 0)), (Some(CONTEXTS_PER_STEP), None), "none is known of nothing");

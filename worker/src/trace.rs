@@ -34,9 +34,9 @@ impl std::fmt::Debug for Spans {
 
 /// A span that is told when what it is about has ended, within the try that the server sees from claim to report: what
 /// lies between the two is the way to this machine and back.
-pub(crate) struct Telling<'a>(Option<(&'static Spans, &'a LeasedStep, TraceParent, TimestampMs)>);
+pub(crate) struct StepSpan<'a>(Option<(&'static Spans, &'a LeasedStep, TraceParent, TimestampMs)>);
 
-impl<'a> Telling<'a> {
+impl<'a> StepSpan<'a> {
     /// Begins the span of a step. A step without a trace records nothing.
     pub(crate) fn begin(step: &'a LeasedStep) -> Self {
         let place = step.traceparent.as_deref().and_then(TraceParent::parse);

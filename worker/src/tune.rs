@@ -1,7 +1,7 @@
 //! The search over the variants of a program: which are built, how often each is timed, and which one wins.
 //!
 //! Successive halving: every variant is timed briefly, the faster half is timed twice as long, and so on. The program as
-//! it was written stays in the race for as long as it stands, because a winner has to beat it. The search ends early when
+//! it was written stays in the search for as long as it stands, because a winner has to beat it. The search ends early when
 //! the leader lies above all others with its whole interval, and in any case when its budget is used up. Where no leader is
 //! clear, the best few are timed in turns while nothing else runs on the machine. Before a variant wins it is checked like any
 //! program; one that fails makes way for the next.
@@ -95,22 +95,22 @@ pub(crate) fn search(
         |values| TunedVariant { values, outcome: VariantOutcome::NotReached, rounds: 0, speedup: None, message: None };
     let most = usize::try_from(budget.max_variants).unwrap_or(usize::MAX).max(1);
     let variants: Vec<TunedVariant> = variants.into_iter().take(most).map(not_reached).collect();
-    let mut race = Race { trials, variants, wall_ms: budget.wall_ms, rounds: 0 };
-    let standing = race.build_all()?;
-    let (standing, end) = race.time_all(standing)?;
-    let standing = if end == TuneEnd::Settled { race.compare(standing)? } else { standing };
-    let winner = race.choose(&standing)?;
-    Ok(Searched { variants: race.variants, rounds: race.rounds, end, winner })
+    let mut search = VariantSearch { trials, variants, wall_ms: budget.wall_ms, rounds: 0 };
+    let standing = search.build_all()?;
+    let (standing, end) = search.time_all(standing)?;
+    let standing = if end == TuneEnd::Settled { search.compare(standing)? } else { standing };
+    let winner = search.choose(&standing)?;
+    Ok(Searched { variants: search.variants, rounds: search.rounds, end, winner })
 }
 
-struct Race<'a, T> {
+struct VariantSearch<'a, T> {
     trials: &'a mut T,
     variants: Vec<TunedVariant>,
     wall_ms: u64,
     rounds: u32,
 }
 
-impl<T: Trials> Race<'_, T> {
+impl<T: Trials> VariantSearch<'_, T> {
     /// Builds as many as the time allows, the program as it was written in any case; gives those that compiled.
     fn build_all(&mut self) -> Result<Vec<usize>, StepFailure> {
         let mut standing = Vec::new();

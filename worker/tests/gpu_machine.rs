@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::{result, sys};
 use libtest_mimic::{Arguments, Trial};
 use nightshift_evaluator::context::DeviceMonitor as _;
-use nightshift_worker::gpu::{ChildProber, GpuEvent, GpuEventKind, Gpus, Health, Prober, Ward};
+use nightshift_worker::gpu::{ChildProber, DeviceHealthMonitor, GpuEvent, GpuEventKind, Gpus, Health, Prober};
 
 /// Starts and restarts of this very file as another program.
 const HOLD: &str = "hold-a-context";
@@ -78,7 +78,7 @@ fn prober() -> ChildProber {
 }
 
 fn each_gpu_is_described_whole(gpus: &Gpus) {
-    let (gpus, _) = Ward::open(gpus.clone(), Arc::new(prober()));
+    let (gpus, _) = DeviceHealthMonitor::open(gpus.clone(), Arc::new(prober()));
     for facts in gpus.facts() {
         eprintln!("{facts:#?}");
         assert!(facts.uuid.starts_with("GPU-") || facts.uuid.starts_with("MIG-"));
@@ -94,7 +94,7 @@ fn each_gpu_passes_its_test(gpus: &Gpus) {
         let began = Instant::now();
         let health = prober().probe(gpu);
         eprintln!("{}: {health:?} after {:?}", gpu.facts.uuid, began.elapsed());
-        assert!(matches!(health, Health::Well(_)));
+        assert!(matches!(health, Health::Healthy(_)));
     }
 }
 
@@ -157,9 +157,9 @@ fn a_crash_of_a_program_is_told_and_leaves_the_gpu_well(gpus: &Gpus) {
             assert!(matches!(event.kind, GpuEventKind::Xid(13 | 31 | 43 | 45)), "{event:?}");
         }
     });
-    let (_, ward) = Ward::open(gpus.clone(), Arc::new(prober()));
-    ward.told(&GpuEvent { uuid: Some(gpu.card_uuid().to_owned()), kind: GpuEventKind::Xid(31) });
-    assert!(ward.quarantined().is_empty(), "a program's own crash: {:?}", ward.quarantined());
+    let (_, monitor) = DeviceHealthMonitor::open(gpus.clone(), Arc::new(prober()));
+    monitor.record_event(&GpuEvent { uuid: Some(gpu.card_uuid().to_owned()), kind: GpuEventKind::Xid(31) });
+    assert!(monitor.quarantined().is_empty(), "a program's own crash: {:?}", monitor.quarantined());
 }
 
 fn start(what: &str, gpu: &nightshift_worker::gpu::Gpu) -> Child {

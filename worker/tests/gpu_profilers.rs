@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use cuda::{Gpu, Workshop, gpu, host, program, run_all, task};
 use nightshift_evaluator::runner::ReplayRequest;
 use nightshift_evaluator::seeds::SecretSeeds;
-use nightshift_profilers::{Checks, MissingTool, Profilers, Replay, Subject, profile, sanitize};
+use nightshift_profilers::{Checks, MissingTool, ProfiledProgram, Profilers, Replay, profile, sanitize};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome};
@@ -101,7 +101,8 @@ impl<'a> Place<'a> {
     fn profile(&self, name: &str, source: &str) -> Profile {
         let compiler = CompilerReport::default();
         let gpu = Some(&self.gpu.facts);
-        let subject = Subject { compiler: &compiler, cuda: None, gpu, flops: None, bytes: None, median_ns: None };
+        let subject =
+            ProfiledProgram { compiler: &compiler, cuda: None, gpu, flops: None, bytes: None, median_ns: None };
         self.replayed(name, source, |replay| profile(&self.tools, replay, &subject)).unwrap()
     }
 

@@ -8,7 +8,7 @@ mod workshop;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nightshift_profilers::{Checks, Profilers, Replay, Subject, TimeLimits, profile, sanitize};
+use nightshift_profilers::{Checks, ProfiledProgram, Profilers, Replay, TimeLimits, profile, sanitize};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizerOutcome, SanitizerTool};
@@ -80,8 +80,14 @@ impl Tools {
 
     fn profile(&self, limit_ms: u64) -> Profile {
         let compiler = CompilerReport::default();
-        let subject =
-            Subject { compiler: &compiler, cuda: None, gpu: None, flops: None, bytes: None, median_ns: Some(1e6) };
+        let subject = ProfiledProgram {
+            compiler: &compiler,
+            cuda: None,
+            gpu: None,
+            flops: None,
+            bytes: None,
+            median_ns: Some(1e6),
+        };
         self.with_replay(|replay| profile(&self.found(limit_ms), replay, &subject)).unwrap()
     }
 }

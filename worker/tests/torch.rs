@@ -1,4 +1,4 @@
-//! Models of `PyTorch` as references and as candidates, on the host. Each test needs a Python with `PyTorch`: the one that
+//! Models of `PyTorch` as references and as candidates, on the host. Each test needs a Python installation with `PyTorch`: the one that
 //! `NIGHTSHIFT_TEST_PYTHON` names, or the first of the search path that has it. Without one all are reported as skipped,
 //! with the reason.
 #![expect(clippy::unwrap_used, reason = "tests")]

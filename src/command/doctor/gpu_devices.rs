@@ -196,10 +196,10 @@ fn missing_nodes(root: &Path, gpu: &Gpu) -> Option<Check> {
 fn tested(gpu: &Gpu, health: Health) -> Check {
     let name = format!("{} test", name(&gpu.facts));
     match health {
-        Health::Well(_) => Check::ok(&name, "a fresh process made a context, filled memory and read it back"),
-        Health::Ill(illness) => Check::warning(
+        Health::Healthy(_) => Check::ok(&name, "a fresh process made a context, filled memory and read it back"),
+        Health::Faulty(fault) => Check::warning(
             &name,
-            format!("{}: {}", illness.code, illness.reason),
+            format!("{}: {}", fault.code, fault.reason),
             "a worker would quarantine it; look at `dmesg` for Xid errors, reset it (`nvidia-smi --gpu-reset`) or reboot",
         ),
         Health::Unclear(reason) => Check::warning(

@@ -52,7 +52,7 @@ pub struct Recording {
 
 /// What is said of a recording in the file.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct StoredRecording {
     seed: u64,
     /// The reference's error for each answer; none where there is no finite one.
     errors: Vec<Option<f64>>,
@@ -91,9 +91,9 @@ pub fn write(
             }
         }
     }
-    let told: Vec<Told> = recordings
+    let stored: Vec<StoredRecording> = recordings
         .iter()
-        .map(|recording| Told {
+        .map(|recording| StoredRecording {
             seed: recording.seed,
             errors: recording
                 .answers
@@ -110,7 +110,7 @@ pub fn write(
             ("torch", torch.to_owned()),
             ("init", arguments.to_owned()),
             ("given", if given_too { "stored" } else { "drawn anew from the seeds" }.to_owned()),
-            ("recordings", serde_json::to_string(&told).unwrap_or_default()),
+            ("recordings", serde_json::to_string(&stored).unwrap_or_default()),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
     );
@@ -131,9 +131,9 @@ fn recordings(bytes: &[u8], shapes: &ConcreteShapes) -> Result<Vec<Recording>, S
     if said("form") != FORM {
         return Err(format!("they are of the form `{}`, and this release reads `{FORM}`", said("form")));
     }
-    let told: Vec<Told> = serde_json::from_str(&said("recordings")).map_err(|error| error.to_string())?;
-    let mut found = Vec::with_capacity(told.len());
-    for (number, Told { seed, errors }) in told.into_iter().enumerate() {
+    let stored: Vec<StoredRecording> = serde_json::from_str(&said("recordings")).map_err(|error| error.to_string())?;
+    let mut found = Vec::with_capacity(stored.len());
+    for (number, StoredRecording { seed, errors }) in stored.into_iter().enumerate() {
         let (_, inputs) = first_call(shapes, seed);
         let stored = |name: &str| file.tensors.get(name).map(|stored| &stored.data);
         // Where they are there, they have to be what is drawn here.

@@ -18,12 +18,12 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether this thread holds a guard. Then it must wait for no one who may want one.
+/// Returns whether this thread holds a guard. Such a thread must not wait for a thread that may need one.
 pub(crate) fn holds_guard() -> bool {
     HELD.get() > 0
 }
 
-/// How a device is used.
+/// The kind of use that a lock is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceMode {
     /// A call of a program, or kernels of the evaluator, next to others.
@@ -32,31 +32,31 @@ pub enum DeviceMode {
     Tool,
     /// The start or the end of a process on the device: the driver is busy, and hardly the device.
     Driver,
-    /// Nothing else computes.
+    /// No other computation on the device.
     Exclusive,
-    /// Nothing else computes, and the driver is idle.
-    Quiet,
+    /// No other computation on the device, and an idle driver.
+    Isolated,
 }
 
 impl DeviceMode {
     fn is_alone(self) -> bool {
-        matches!(self, Self::Exclusive | Self::Quiet)
+        matches!(self, Self::Exclusive | Self::Isolated)
     }
 
     fn conflicts_with(self, other: Self) -> bool {
         match (self, other) {
-            (Self::Driver, mode) | (mode, Self::Driver) => mode == Self::Quiet,
+            (Self::Driver, mode) | (mode, Self::Driver) => mode == Self::Isolated,
             (left, right) => left.is_alone() || right.is_alone(),
         }
     }
 }
 
-/// Keeps uses of one device apart that would disturb each other.
+/// A lock that separates uses of one device that would disturb each other's measurements.
 #[derive(Debug, Default)]
 pub struct DeviceLock {
     state: Mutex<State>,
     changed: Condvar,
-    /// Keeps other processes of ours apart, too.
+    /// Lock files shared with other processes of this worker.
     files: Option<LockFiles>,
 }
 
@@ -170,16 +170,16 @@ mod tests {
 
     #[test]
     fn modes_conflict_as_they_say() {
-        use DeviceMode::{Driver, Exclusive, Quiet, Tool, Work};
+        use DeviceMode::{Driver, Exclusive, Isolated, Tool, Work};
         for (left, right, conflict) in [
             (Work, Work, false),
             (Work, Tool, false),
             (Work, Driver, false),
             (Work, Exclusive, true),
-            (Tool, Quiet, true),
+            (Tool, Isolated, true),
             (Driver, Exclusive, false),
-            (Driver, Quiet, true),
-            (Exclusive, Quiet, true),
+            (Driver, Isolated, true),
+            (Exclusive, Isolated, true),
             (Exclusive, Exclusive, true),
         ] {
             assert_eq!(left.conflicts_with(right), conflict, "{left:?} {right:?}");
@@ -211,7 +211,7 @@ mod tests {
             let exclusive = lock.lock(DeviceMode::Exclusive);
             let driver = lock.lock(DeviceMode::Driver);
             drop(exclusive);
-            let (quiet, leave) = locks(scope, &lock, DeviceMode::Quiet);
+            let (quiet, leave) = locks(scope, &lock, DeviceMode::Isolated);
             let (late, late_leaves) = locks(scope, &lock, DeviceMode::Driver);
             assert_eq!(waiting(&lock), 2);
             drop(driver);

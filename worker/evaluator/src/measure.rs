@@ -294,15 +294,15 @@ impl<M: Memory> Round<'_, M> {
         timer: &mut PhaseTimer,
     ) -> Result<TimedPair, Failed> {
         let (context, options) = (self.context, self.options);
-        let mode = if options.quiet { DeviceMode::Quiet } else { DeviceMode::Exclusive };
+        let mode = if options.quiet { DeviceMode::Isolated } else { DeviceMode::Exclusive };
         let mut setup = Setup::open(self, basis, timer)?;
         let timed = setup.solo(mode, timer).and_then(|()| setup.load_candidate(findings, timer)).and_then(|()| {
             let times = time_alone(&mut setup, mode, options, is_first, findings, timer)?;
             // Where other processes may have begun or ended meanwhile, a correction of times is looked for again.
-            if mode == DeviceMode::Quiet || context.device().is_none() || times.corrections().is_empty() {
+            if mode == DeviceMode::Isolated || context.device().is_none() || times.corrections().is_empty() {
                 return Ok(times);
             }
-            let mut again = time_alone(&mut setup, DeviceMode::Quiet, options, is_first, findings, timer)?;
+            let mut again = time_alone(&mut setup, DeviceMode::Isolated, options, is_first, findings, timer)?;
             again.replaces(
                 &times,
                 "calls seemed to take more time than they showed while other processes began or ended",

@@ -9,7 +9,7 @@ use nightshift_protocol::step::StepFailure;
 
 use super::activity::{Activity, ApiCall, Kernel, Span, Transfer, direction, without_version};
 use super::replay::{Replay, read_plain_file};
-use super::tier::{self, Trouble};
+use super::tier::{self, ToolFailure};
 use super::tools::Profilers;
 use super::traced::{CALLS, Traced, WARMUPS, caution};
 use crate::cupti_tracer::DeviceTrace;
@@ -53,7 +53,7 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
     let mut report = tier::used(TierPurpose::Timeline, "cupti", &tool.version);
     let result = match replay.run_tool(&program, args, folder.path(), limits)? {
         Ok(result) => result,
-        Err(reason) => return Ok((tier::failed(report, Trouble::plain(reason)), None)),
+        Err(reason) => return Ok((tier::failed(report, ToolFailure::plain(reason)), None)),
     };
     report.wall_ms = Some(result.wall_ms);
     let text = read_plain_file(&path, MAX_TRACE_BYTES);
@@ -68,7 +68,7 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
             report.reason = caution(&result, traced.marked, (dropped > 0).then_some(kept));
             Ok((report, Some(traced)))
         }
-        Err(reason) => Ok((tier::failed(report, Trouble::plain(reason)), None)),
+        Err(reason) => Ok((tier::failed(report, ToolFailure::plain(reason)), None)),
     }
 }
 

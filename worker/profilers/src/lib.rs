@@ -38,7 +38,7 @@ use self::tier::unused;
 pub use self::provenance::mark_own;
 pub use self::replay::{REPLAY_ARGUMENT, Replay};
 pub use self::replay_main::replay_main;
-pub use self::subject::{Checks, Subject};
+pub use self::subject::{Checks, ProfiledProgram};
 pub use self::tool::{MissingTool, Tool};
 pub use self::tools::{Profilers, TimeLimits};
 
@@ -59,7 +59,11 @@ pub fn nothing_sanitized(checks: &Checks<'_>) -> SanitizeReport {
 }
 
 /// Profiles a program at its default shape, by the best tools that can be had.
-pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>) -> Result<Profile, StepFailure> {
+pub fn profile(
+    profilers: &Profilers,
+    replay: &Replay<'_>,
+    subject: &ProfiledProgram<'_>,
+) -> Result<Profile, StepFailure> {
     let (nsys_tier, traced) = nsys::trace(profilers, replay)?;
     let (cupti_tier, mut traced) = if traced.is_some() {
         (None, traced)
@@ -89,7 +93,7 @@ pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>
     Ok(profile)
 }
 
-fn compiler_tier(subject: &Subject<'_>) -> TierReport {
+fn compiler_tier(subject: &ProfiledProgram<'_>) -> TierReport {
     let tier = unused(TierPurpose::Code, "compiler_report");
     match subject.cuda {
         Some(cuda) if !cuda.kernels.is_empty() => TierReport { used: true, reason: cuda.uncounted.clone(), ..tier },

@@ -14,7 +14,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 
 use self::csv::Launch;
 use super::replay::{Replay, read_plain_file};
-use super::tier::{self, Trouble};
+use super::tier::{self, ToolFailure};
 use super::tools::Profilers;
 use super::traced::Traced;
 use nightshift_sandbox::process::{Limits, ProcessResult};
@@ -70,12 +70,12 @@ pub(super) fn count(
     let mut report = tier::used(TierPurpose::Kernels, "ncu", &tool.version);
     if replay.in_python {
         let reason = "files of Python are not profiled by it: PyTorch takes minutes to load under its eyes";
-        return Ok((tier::failed(report, Trouble::plain(reason)), Vec::new()));
+        return Ok((tier::failed(report, ToolFailure::plain(reason)), Vec::new()));
     }
     let selection = match traced {
         Some(traced) if traced.timeline.kernels.is_empty() => {
             let reason = "the program started no kernels on the device";
-            return Ok((tier::failed(report, Trouble::plain(reason)), Vec::new()));
+            return Ok((tier::failed(report, ToolFailure::plain(reason)), Vec::new()));
         }
         Some(traced) => select(traced),
         None => Selection { names: Vec::new(), launches: MAX_LAUNCHES },
@@ -88,7 +88,7 @@ pub(super) fn count(
         let args = arguments(folder.path(), replay, &selection, &list);
         let result = match replay.run_tool(tool, args, folder.path(), limits)? {
             Ok(result) => result,
-            Err(reason) => return Ok((tier::failed(report, Trouble::plain(reason)), Vec::new())),
+            Err(reason) => return Ok((tier::failed(report, ToolFailure::plain(reason)), Vec::new())),
         };
         wall_ms = result.wall_ms.saturating_add(wall_ms);
         report.wall_ms = Some(wall_ms);
@@ -104,7 +104,7 @@ pub(super) fn count(
         report.reason = caution(&result, &selection, &launches);
         return Ok((report, kernels::profiles(&launches, traced.map(|traced| &traced.timeline))));
     }
-    Ok((tier::failed(report, Trouble::plain("it knows none of the metrics that were asked for")), Vec::new()))
+    Ok((tier::failed(report, ToolFailure::plain("it knows none of the metrics that were asked for")), Vec::new()))
 }
 
 /// What is profiled.
@@ -193,9 +193,9 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn trouble(result: &ProcessResult, printed: &str) -> Trouble {
+fn trouble(result: &ProcessResult, printed: &str) -> ToolFailure {
     if printed.contains("No kernels were profiled") && tier::known_trouble(printed).is_none() {
-        return Trouble::plain(format!(
+        return ToolFailure::plain(format!(
             "no kernel ran in the call that was to be profiled ({})",
             result.end.describe()
         ));

@@ -9,7 +9,7 @@ use nightshift_protocol::profile::{TierPurpose, TierReport};
 use nightshift_protocol::step::StepFailure;
 
 use super::replay::{Replay, is_plain_file};
-use super::tier::{self, Trouble};
+use super::tier::{self, ToolFailure};
 use super::tools::{Profilers, missing_library};
 use super::traced::{CALLS, Traced, WARMUPS, caution};
 use nightshift_sandbox::process::{Limits, ProcessResult};
@@ -24,7 +24,7 @@ const LIMITS: Limits = Limits {
     output_bytes: 1 << 20,
 };
 
-/// A Python that loads `PyTorch` may take so many times the limit.
+/// A Python process that loads `PyTorch` may take so many times the limit.
 const PYTHON_PATIENCE: u64 = 4;
 
 /// Name of the report, without an ending.
@@ -43,7 +43,7 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
     let mut report = tier::used(TierPurpose::Timeline, "nsys", &tool.version);
     let result = match ended {
         Ok(result) => result,
-        Err(reason) => return Ok((tier::failed(report, Trouble::plain(reason)), None)),
+        Err(reason) => return Ok((tier::failed(report, ToolFailure::plain(reason)), None)),
     };
     report.wall_ms = Some(result.wall_ms);
     let export = folder.path().join(format!("{REPORT}.sqlite"));
@@ -61,7 +61,7 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
                     return Ok((tier::failed(report, no_report(&exported, folder.path())), None));
                 }
             }
-            Err(reason) => return Ok((tier::failed(report, Trouble::plain(reason)), None)),
+            Err(reason) => return Ok((tier::failed(report, ToolFailure::plain(reason)), None)),
         }
     }
     match export::read(&export) {
@@ -70,7 +70,9 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
             report.reason = caution(&result, traced.marked, activity.cut.then_some(export::MAX_EVENTS));
             Ok((report, Some(traced)))
         }
-        Err(error) => Ok((tier::failed(report, Trouble::plain(format!("the export cannot be used: {error}"))), None)),
+        Err(error) => {
+            Ok((tier::failed(report, ToolFailure::plain(format!("the export cannot be used: {error}"))), None))
+        }
     }
 }
 
@@ -100,11 +102,11 @@ fn export_arguments(folder: &Path) -> Vec<OsString> {
 }
 
 /// Why there is no report.
-fn no_report(result: &ProcessResult, folder: &Path) -> Trouble {
+fn no_report(result: &ProcessResult, folder: &Path) -> ToolFailure {
     let printed = [result.stderr.as_slice(), result.stdout.as_slice()].concat();
     let printed = String::from_utf8_lossy(&printed);
     if let Some(library) = missing_library(&printed) {
-        return Trouble {
+        return ToolFailure {
             code: "profile.library_missing",
             reason: format!("nsys needs the library {library} to make its report"),
             remedy: Some(
@@ -114,7 +116,7 @@ fn no_report(result: &ProcessResult, folder: &Path) -> Trouble {
         };
     }
     if is_plain_file(&folder.join(format!("{REPORT}.qdstrm"))) {
-        return Trouble {
+        return ToolFailure {
             code: "profile.library_missing",
             reason: "nsys traced the program and could not make a report of it".to_owned(),
             remedy: Some(

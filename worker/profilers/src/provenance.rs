@@ -14,7 +14,7 @@ const OTHERS: [&str; 12] = [
 ];
 
 /// What a program brings along.
-struct Own {
+struct OwnCode {
     /// Names of functions that its text defines, which is what kernels of Triton are called.
     functions: BTreeSet<String>,
     /// Libraries that were compiled from its text.
@@ -24,13 +24,13 @@ struct Own {
 /// Notes of each kernel whether it comes from the program. What `torch.compile` generates does not: the program did not
 /// write it.
 pub fn mark_own(profile: &mut Profile, program: &[u8]) {
-    let own = Own::of(&String::from_utf8_lossy(program));
+    let own = OwnCode::of(&String::from_utf8_lossy(program));
     for kernel in profile.timeline.iter_mut().flat_map(|timeline| &mut timeline.kernels) {
         kernel.own = Some(own.has(kernel));
     }
 }
 
-impl Own {
+impl OwnCode {
     fn of(program: &str) -> Self {
         let (extensions, text): (Vec<&str>, Vec<&str>) =
             program.lines().partition(|line| line.starts_with(EXTENSION_MARKER));

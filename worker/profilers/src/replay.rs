@@ -40,7 +40,7 @@ pub struct Replay<'a> {
     pub executable: &'a Path,
     /// The plan of the call.
     pub plan: &'a Path,
-    /// Whether a Python takes the replay's place: the program is a file of Python.
+    /// Whether a Python process replays the program, because the program is a Python file.
     pub in_python: bool,
     /// What the replay reads beside its system: the folders of the plan, the inputs and the library.
     pub readable: &'a [PathBuf],

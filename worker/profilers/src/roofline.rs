@@ -4,13 +4,13 @@ use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::profile::{Arithmetic, KernelProfile, Profile, TierPurpose, TierReport};
 
 use super::tier::unused;
-use crate::subject::Subject;
+use crate::subject::ProfiledProgram;
 
 /// Activity of the tensor pipe from which a kernel is one that uses it.
 const TENSOR_SHARE: f64 = 0.01;
 
 /// Puts the program under the roofline, and says whether that was possible.
-pub(super) fn place(profile: &mut Profile, subject: &Subject<'_>) -> TierReport {
+pub(super) fn place(profile: &mut Profile, subject: &ProfiledProgram<'_>) -> TierReport {
     let tier = unused(TierPurpose::Roofline, "analytic_roofline");
     let without = |reason: &str| TierReport { reason: Some(reason.to_owned()), ..tier.clone() };
     "unknown".clone_into(&mut profile.roofline_bound);
@@ -53,7 +53,7 @@ pub(super) fn place(profile: &mut Profile, subject: &Subject<'_>) -> TierReport 
 }
 
 /// Whether its kernels use the tensor cores: by the counters, else by their instructions. None where neither is known.
-fn uses_tensor_cores(profile: &Profile, subject: &Subject<'_>) -> Option<bool> {
+fn uses_tensor_cores(profile: &Profile, subject: &ProfiledProgram<'_>) -> Option<bool> {
     let counted = |kernel: &KernelProfile| {
         !kernel.tensor_ops.is_empty() || kernel.tensor_share.is_some_and(|s| s >= TENSOR_SHARE)
     };

@@ -12,7 +12,7 @@ use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use self::text::Said;
 use super::replay::{Replay, read_plain_file};
-use super::tier::{self, Trouble};
+use super::tier::{self, ToolFailure};
 use super::tools::Profilers;
 use crate::subject::Checks;
 use crate::tool::{MissingTool, Tool};
@@ -81,7 +81,7 @@ pub(super) fn sanitize(
 
 /// That nothing was looked at, because there is no library to be repeated.
 pub(super) fn nothing(wanted: &[SanitizerTool]) -> SanitizeReport {
-    let trouble = || Trouble {
+    let trouble = || ToolFailure {
         code: "profile.tool_missing",
         reason: "programs of PyTorch are not repeated under this tool".to_owned(),
         remedy: None,
@@ -112,7 +112,7 @@ fn check(
     let ended = replay.run_tool(program, arguments(tool, folder.path(), replay), folder.path(), limits)?;
     let result = match ended {
         Ok(result) => result,
-        Err(reason) => return Ok((without_answer(tool, Trouble::plain(reason), 0), String::new())),
+        Err(reason) => return Ok((without_answer(tool, ToolFailure::plain(reason), 0), String::new())),
     };
     let log = read_plain_file(&folder.path().join(LOG), MAX_LOG_BYTES);
     let printed = [result.stderr.as_slice(), result.stdout.as_slice()].concat();
@@ -166,9 +166,9 @@ fn judge(tool: SanitizerTool, said: &Said, result: &ProcessResult, printed: &str
     let trouble = match &said.failure {
         Some(failure) => tier::known_trouble(printed).unwrap_or_else(|| {
             let replay = printed.lines().find_map(|line| line.strip_prefix("replay: "));
-            Trouble::plain(replay.map_or_else(|| failure.clone(), |said| format!("{failure}: {said}")))
+            ToolFailure::plain(replay.map_or_else(|| failure.clone(), |said| format!("{failure}: {said}")))
         }),
-        None if looked_to_the_end => Trouble {
+        None if looked_to_the_end => ToolFailure {
             code: "profile.program_failed",
             reason: format!("the program did not end well under the tool: {}", result.end.describe()),
             remedy: None,
@@ -195,8 +195,8 @@ fn is_own(file: Option<&str>) -> bool {
     file.is_some_and(|file| file.ends_with(SOURCE_ENDING))
 }
 
-/// Why a check is not begun: it would be at it when its time is over, and meanwhile keep the device from everybody else.
-fn not_begun(tool: SanitizerTool, checks: &Checks<'_>, limit_ms: u64) -> Option<Trouble> {
+/// Explains why a check is skipped: it would exceed its time limit, and block the device for other steps meanwhile.
+fn not_begun(tool: SanitizerTool, checks: &Checks<'_>, limit_ms: u64) -> Option<ToolFailure> {
     if checks.without.contains(&tool) {
         return Some(too_slow("it was too slow for an earlier program of the run".to_owned()));
     }
@@ -212,18 +212,21 @@ fn not_begun(tool: SanitizerTool, checks: &Checks<'_>, limit_ms: u64) -> Option<
     })
 }
 
-fn too_slow(reason: String) -> Trouble {
+fn too_slow(reason: String) -> ToolFailure {
     let remedy = "name a smaller shape in the task, as one of its `variants`".to_owned();
-    Trouble { code: "profile.tool_too_slow", reason, remedy: Some(remedy) }
+    ToolFailure { code: "profile.tool_too_slow", reason, remedy: Some(remedy) }
 }
 
 fn missing_run(tool: SanitizerTool, missing: &MissingTool) -> SanitizerRun {
-    let trouble =
-        Trouble { code: "profile.tool_missing", reason: missing.reason.clone(), remedy: Some(missing.remedy.clone()) };
+    let trouble = ToolFailure {
+        code: "profile.tool_missing",
+        reason: missing.reason.clone(),
+        remedy: Some(missing.remedy.clone()),
+    };
     without_answer(tool, trouble, 0)
 }
 
-fn without_answer(tool: SanitizerTool, trouble: Trouble, wall_ms: u64) -> SanitizerRun {
+fn without_answer(tool: SanitizerTool, trouble: ToolFailure, wall_ms: u64) -> SanitizerRun {
     SanitizerRun {
         tool,
         outcome: SanitizerOutcome::Unavailable,

@@ -7,7 +7,7 @@ use nightshift_protocol::profile::SanitizerTool;
 
 /// What is known of the program that is profiled.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub struct ProfiledProgram<'a> {
     /// The compiler's report.
     pub compiler: &'a CompilerReport,
     /// What nvcc and the disassembly of its kernels tell.

@@ -126,8 +126,15 @@ fn h200() -> GpuFacts {
     .unwrap()
 }
 
-fn subject<'a>(compiler: &'a CompilerReport, gpu: &'a GpuFacts) -> Subject<'a> {
-    Subject { compiler, cuda: None, gpu: Some(gpu), flops: Some(1.7e10), bytes: Some(5e7), median_ns: Some(2.8e6) }
+fn subject<'a>(compiler: &'a CompilerReport, gpu: &'a GpuFacts) -> ProfiledProgram<'a> {
+    ProfiledProgram {
+        compiler,
+        cuda: None,
+        gpu: Some(gpu),
+        flops: Some(1.7e10),
+        bytes: Some(5e7),
+        median_ns: Some(2.8e6),
+    }
 }
 
 #[test]
@@ -186,7 +193,8 @@ fn the_end_of_the_step_ends_the_profile() {
 #[test]
 fn an_unknown_device_has_no_roof() {
     let (setup, compiler) = (Setup::new(), CompilerReport::default());
-    let subject = Subject { compiler: &compiler, cuda: None, gpu: None, flops: None, bytes: None, median_ns: None };
+    let subject =
+        ProfiledProgram { compiler: &compiler, cuda: None, gpu: None, flops: None, bytes: None, median_ns: None };
     let profile = profile(&no_tools(), &setup.replay(&real), &subject).unwrap();
     assert_eq!((profile.tier.as_str(), profile.roofline_bound.as_str()), ("none", "unknown"));
 }

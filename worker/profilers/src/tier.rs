@@ -13,7 +13,7 @@ const MAX_QUOTED_LINES: usize = 4;
 
 /// Why a tool gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct ToolFailure {
     /// Stable code.
     pub(super) code: &'static str,
     /// What happened.
@@ -22,7 +22,7 @@ pub(super) struct Trouble {
     pub(super) remedy: Option<String>,
 }
 
-impl Trouble {
+impl ToolFailure {
     pub(super) fn plain(reason: impl Into<String>) -> Self {
         Self { code: "profile.tool_failed", reason: reason.into(), remedy: None }
     }
@@ -55,7 +55,7 @@ pub(super) fn unused(purpose: TierPurpose, tool: &str) -> TierReport {
     }
 }
 
-pub(super) fn failed(report: TierReport, trouble: Trouble) -> TierReport {
+pub(super) fn failed(report: TierReport, trouble: ToolFailure) -> TierReport {
     TierReport {
         used: false,
         code: Some(trouble.code.to_owned()),
@@ -66,21 +66,21 @@ pub(super) fn failed(report: TierReport, trouble: Trouble) -> TierReport {
 }
 
 /// What went wrong with a tool, by how it ended and what it printed.
-pub(super) fn trouble(result: &ProcessResult, printed: &str) -> Trouble {
+pub(super) fn trouble(result: &ProcessResult, printed: &str) -> ToolFailure {
     if let Some(known) = known_trouble(printed) {
         return known;
     }
     match &result.end {
-        ProcessEnd::TimedOut { limit_ms } => Trouble {
+        ProcessEnd::TimedOut { limit_ms } => ToolFailure {
             code: "profile.tool_too_slow",
             reason: format!("it was still running after {limit_ms} ms, which is its limit, and was ended"),
             remedy: None,
         },
-        ProcessEnd::Finished => Trouble::plain(match said(printed) {
+        ProcessEnd::Finished => ToolFailure::plain(match said(printed) {
             Some(line) => format!("it gave no result: {line}"),
             None => "it gave no result and said nothing".to_owned(),
         }),
-        end => Trouble::plain(match said(printed) {
+        end => ToolFailure::plain(match said(printed) {
             Some(line) => format!("{}: {line}", end.describe()),
             None => end.describe(),
         }),
@@ -88,9 +88,12 @@ pub(super) fn trouble(result: &ProcessResult, printed: &str) -> Trouble {
 }
 
 /// Troubles that tools name and an operator can end.
-pub(super) fn known_trouble(printed: &str) -> Option<Trouble> {
-    let trouble =
-        |code, reason: &str, remedy: &str| Trouble { code, reason: reason.to_owned(), remedy: Some(remedy.to_owned()) };
+pub(super) fn known_trouble(printed: &str) -> Option<ToolFailure> {
+    let trouble = |code, reason: &str, remedy: &str| ToolFailure {
+        code,
+        reason: reason.to_owned(),
+        remedy: Some(remedy.to_owned()),
+    };
     if printed.contains("ERR_NVGPUCTRPERM") {
         return Some(trouble(
             "profile.counters_not_permitted",

@@ -69,13 +69,13 @@ impl Default for TimeLimits {
 
 /// One of the three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum ToolKind {
     Nsys,
     Ncu,
     ComputeSanitizer,
 }
 
-impl Wanted {
+impl ToolKind {
     pub(super) fn program(self) -> &'static str {
         match self {
             Self::Nsys => "nsys",
@@ -132,10 +132,10 @@ impl Profilers {
     ) -> Self {
         let search = Search { root, programs: search_path, libraries: library_path, scratch, run };
         Self {
-            nsys: search.find(Wanted::Nsys),
+            nsys: search.find(ToolKind::Nsys),
             cupti: cupti_library::find(root, library_path),
-            ncu: search.find(Wanted::Ncu),
-            compute_sanitizer: search.find(Wanted::ComputeSanitizer),
+            ncu: search.find(ToolKind::Ncu),
+            compute_sanitizer: search.find(ToolKind::ComputeSanitizer),
             limits: TimeLimits::default(),
         }
     }
@@ -152,7 +152,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The first program that answers; else what is wrong with those that do not.
-    fn find(&self, wanted: Wanted) -> Result<Tool, MissingTool> {
+    fn find(&self, wanted: ToolKind) -> Result<Tool, MissingTool> {
         let mut failed: Vec<MissingTool> = Vec::new();
         for program in candidates(self.root, wanted, self.programs) {
             match self.ask(wanted, &program) {
@@ -174,7 +174,7 @@ impl Search<'_> {
         Err(MissingTool { reason, ..first })
     }
 
-    fn ask(&self, wanted: Wanted, program: &Path) -> Result<Tool, MissingTool> {
+    fn ask(&self, wanted: ToolKind, program: &Path) -> Result<Tool, MissingTool> {
         let missing = |reason: String| MissingTool {
             reason: format!("`{}` does not answer: {reason}", program.display()),
             remedy: wanted.remedy().to_owned(),
@@ -188,7 +188,7 @@ impl Search<'_> {
             library_path: Vec::new(),
         };
         // Only the part that makes the report needs it: its absence would be noticed after the program ran.
-        let needs_library = wanted == Wanted::Nsys && is_carried_by_compute(program);
+        let needs_library = wanted == ToolKind::Nsys && is_carried_by_compute(program);
         let libraries = if needs_library { self.library_folders(&tool, LIBDW) } else { Some(Vec::new()) };
         tool.library_path = libraries.clone().unwrap_or_default();
         let own = program.parent().unwrap_or(program).to_path_buf();
@@ -234,12 +234,12 @@ impl Search<'_> {
 }
 
 /// The programs of that name, in the order in which they are tried.
-fn candidates(root: &Path, wanted: Wanted, search_path: &[PathBuf]) -> Vec<PathBuf> {
+fn candidates(root: &Path, wanted: ToolKind, search_path: &[PathBuf]) -> Vec<PathBuf> {
     let name = wanted.program();
     let mut found: Vec<PathBuf> = search_path.iter().map(|folder| folder.join(name)).collect();
     let toolkits = children(&root.join("usr/local"), "cuda");
     match wanted {
-        Wanted::Nsys => {
+        ToolKind::Nsys => {
             for version in children(&root.join("opt/nvidia/nsight-systems"), "") {
                 found.push(version.join("bin/nsys"));
                 found.extend(children(&version, "target-linux").into_iter().map(|folder| folder.join(name)));
@@ -252,11 +252,11 @@ fn candidates(root: &Path, wanted: Wanted, search_path: &[PathBuf]) -> Vec<PathB
                 );
             }
         }
-        Wanted::Ncu => {
+        ToolKind::Ncu => {
             found.extend(compute_installations(root, &toolkits).into_iter().map(|folder| folder.join(name)));
             found.extend(toolkits.iter().map(|toolkit| toolkit.join("bin/ncu")));
         }
-        Wanted::ComputeSanitizer => {
+        ToolKind::ComputeSanitizer => {
             for toolkit in &toolkits {
                 found.push(toolkit.join("bin/compute-sanitizer"));
                 found.push(toolkit.join("compute-sanitizer/compute-sanitizer"));

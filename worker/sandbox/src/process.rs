@@ -25,7 +25,7 @@ pub use self::command::{
 };
 pub use self::helper_process::{HelperEnd, run_helper_process};
 pub use self::jail::{Jail, Resident};
-pub use self::running::{Quiet, RunningJails};
+pub use self::running::{JailPause, RunningJails};
 pub use self::survivors::{Survivor, adopt_survivors, run_in_parallel, take_survivors};
 pub use self::trusted::run_trusted;
 pub use crate::end::{EndLimits, RawEnd, classify};

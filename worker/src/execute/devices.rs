@@ -24,7 +24,7 @@ use crate::gpu::{Gpu, Gpus, Watch};
 use crate::memory_budget::{MemoryBudget, MemoryShare};
 use crate::offers::contexts_of_each;
 
-/// Processes that a context's share of the memory is good for: a Python counts as two.
+/// Processes that a context's share of the memory is good for: a Python process counts as two.
 const PROCESSES_PER_CONTEXT: usize = 2;
 
 /// Memory of the machine that a process with a context takes, in bytes: with `PyTorch`, and without.

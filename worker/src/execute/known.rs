@@ -30,7 +30,7 @@ impl Step<'_> {
         device: &StepDevice<'_>,
         (build, facts): (&BuildReport, &ReferenceFacts),
     ) -> Result<Profile, StepFailure> {
-        let key = self.reference_key(Known::Profile, task, device);
+        let key = self.reference_key(CachedKind::Profile, task, device);
         if let Some(KnownProfile { profile }) = self.recall(&self.bench.references, key.as_deref())? {
             return Ok(*profile);
         }
@@ -53,7 +53,7 @@ impl Step<'_> {
         measured: &[BaselineKind],
     ) -> Result<Option<KnownBaselines>, StepFailure> {
         let kinds = baseline_kinds(task);
-        let key = self.reference_key(Known::Baselines, task, device);
+        let key = self.reference_key(CachedKind::Baselines, task, device);
         let mut known: KnownBaselines = self.recall(&self.bench.references, key.as_deref())?.unwrap_or_default();
         let mut faults = Vec::new();
         for kind in kinds.iter().copied().filter(|kind| measured.contains(kind)) {
@@ -139,7 +139,7 @@ impl Step<'_> {
     }
 
     /// Names what is found out about a reference: its source, shapes and limits, `PyTorch` or the compiler, the device and the tools.
-    fn reference_key(&self, what: Known, task: &TaskBundle, device: &StepDevice<'_>) -> Option<String> {
+    fn reference_key(&self, what: CachedKind, task: &TaskBundle, device: &StepDevice<'_>) -> Option<String> {
         let cuda = self.cuda().ok()?;
         let python = if Role::Reference.is_python(&task.spec) {
             Some(&self.bench.host.python().ok()?.toolchain().fingerprint)
@@ -153,14 +153,14 @@ impl Step<'_> {
             "bytes": task.spec.bytes, "python": python, "nvcc": cuda.nvcc.toolchain().fingerprint, "device": device.facts,
             "tolerance": task.spec.tolerance, "limits": task.spec.limits,
             // Baselines do not depend on the profiler.
-            "nsys": cuda.profilers().nsys.as_ref().ok().filter(|_| what == Known::Profile).map(|tool| &tool.version),
+            "nsys": cuda.profilers().nsys.as_ref().ok().filter(|_| what == CachedKind::Profile).map(|tool| &tool.version),
         })))
     }
 }
 
 /// A kind of result that the cache keeps of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-enum Known {
+enum CachedKind {
     Profile,
     Baselines,
 }

@@ -9,7 +9,7 @@ use nightshift_evaluator::lock::DeviceMode;
 use nightshift_evaluator::measure::{MeasureOptions, Programs, add_floor, floor_ns, measure};
 use nightshift_evaluator::prepare::{ReferenceFacts, ReferenceLibraries};
 use nightshift_evaluator::runner::ReplayRequest;
-use nightshift_profilers::{self as profilers, Checks, Profilers, Replay, Subject, mark_own};
+use nightshift_profilers::{self as profilers, Checks, ProfiledProgram, Profilers, Replay, mark_own};
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::Profile;
@@ -118,7 +118,7 @@ impl Step<'_> {
     ) -> Result<StepOutput, StepFailure> {
         let device = self.device(task, &[library])?.ok_or_else(|| no_device(task))?;
         let median_ns = Some(measurement.candidate_median_ns);
-        let profile = self.profiled(task, library, &device, build, median_ns, DeviceMode::Quiet)?;
+        let profile = self.profiled(task, library, &device, build, median_ns, DeviceMode::Isolated)?;
         Ok(StepOutput::Profiled { profile: Box::new(profile) })
     }
 
@@ -144,7 +144,7 @@ impl Step<'_> {
         mode: DeviceMode,
     ) -> Result<Profile, StepFailure> {
         let shapes = task.spec.default_shapes().map_err(|error| not_usable(&error))?;
-        let subject = Subject {
+        let subject = ProfiledProgram {
             compiler: &build.report,
             cuda: build.cuda.as_ref(),
             gpu: Some(device.facts),

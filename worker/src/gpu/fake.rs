@@ -174,7 +174,7 @@ impl Prober for FakeProber {
         lock(&self.asked).push(uuid.clone());
         let next = lock(&self.answers).get_mut(&uuid).and_then(VecDeque::pop_front);
         let always = lock(&self.always).get(&uuid).cloned();
-        next.or(always).unwrap_or(Health::Well(FACTS))
+        next.or(always).unwrap_or(Health::Healthy(FACTS))
     }
 }
 

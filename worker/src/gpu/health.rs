@@ -22,16 +22,16 @@ const GONE: [u32; 5] = [46, 79, 100, 101, 802];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// It works.
-    Well(CudaFacts),
+    Healthy(CudaFacts),
     /// It does not work.
-    Ill(Illness),
+    Faulty(DeviceFault),
     /// It could not be found out, for reasons that need not lie with the device.
     Unclear(String),
 }
 
 /// What is wrong with a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Illness {
+pub struct DeviceFault {
     /// `gpu.lost` or `gpu.wedged`.
     pub code: &'static str,
     /// What was seen.
@@ -94,18 +94,20 @@ fn judge(end: &HelperEnd, limit: Duration) -> Health {
         Line::Well(_) => None,
     });
     match lines.last() {
-        Some(Line::Well(facts)) if !end.timed_out => Health::Well(*facts),
+        Some(Line::Well(facts)) if !end.timed_out => Health::Healthy(*facts),
         Some(Line::Failed { stage, code, name }) if !end.timed_out => failed(*stage, *code, name),
-        _ if end.survived_kill => Health::Ill(Illness {
+        _ if end.survived_kill => Health::Faulty(DeviceFault {
             code: WEDGED,
             reason: format!("a test process hangs while {} and cannot be killed", doing(at)),
         }),
-        _ if end.timed_out => Health::Ill(Illness {
+        _ if end.timed_out => Health::Faulty(DeviceFault {
             code: WEDGED,
             reason: format!("a test process was still {} after {} s", doing(at), limit.as_secs()),
         }),
         // A driver that takes its own process down: seen with broken devices, and with broken installations.
-        Some(_) => Health::Ill(Illness { code: WEDGED, reason: format!("a test process died while {}", doing(at)) }),
+        Some(_) => {
+            Health::Faulty(DeviceFault { code: WEDGED, reason: format!("a test process died while {}", doing(at)) })
+        }
         None => Health::Unclear("the probe ended without a word".to_owned()),
     }
 }
@@ -120,7 +122,7 @@ fn failed(stage: Stage, code: u32, name: &str) -> Health {
         return Health::Unclear(seen);
     }
     let code = if GONE.contains(&code) { LOST } else { WEDGED };
-    Health::Ill(Illness { code, reason: format!("a fresh process gets {seen}") })
+    Health::Faulty(DeviceFault { code, reason: format!("a fresh process gets {seen}") })
 }
 
 #[cfg(test)]
@@ -134,8 +136,8 @@ mod tests {
 
     fn code(health: &Health) -> &str {
         match health {
-            Health::Well(_) => "well",
-            Health::Ill(illness) => illness.code,
+            Health::Healthy(_) => "well",
+            Health::Faulty(fault) => fault.code,
             Health::Unclear(_) => "unclear",
         }
     }
@@ -145,7 +147,7 @@ mod tests {
     #[test]
     fn a_probe_that_came_through_gives_facts() {
         let well = r#"{"line":"well","multiprocessors":132,"l2_bytes":62914560,"memory_clock_khz":null,"memory_bus_bits":6144}"#;
-        let Health::Well(facts) = judge(&end(&[r#"{"line":"at","stage":"release"}"#, well]), LIMIT) else {
+        let Health::Healthy(facts) = judge(&end(&[r#"{"line":"at","stage":"release"}"#, well]), LIMIT) else {
             panic!("it is well");
         };
         assert_eq!((facts.multiprocessors, facts.l2_bytes), (Some(132), Some(62_914_560)));
@@ -172,10 +174,10 @@ mod tests {
     fn one_that_hangs_is_wedged_and_it_is_said_where() {
         let mut hanging = end(&[r#"{"line":"at","stage":"context"}"#]);
         hanging.timed_out = true;
-        let Health::Ill(illness) = judge(&hanging, LIMIT) else { panic!("it is ill") };
-        assert_eq!((illness.code, illness.reason.contains("creating a context")), (WEDGED, true), "{}", illness.reason);
+        let Health::Faulty(fault) = judge(&hanging, LIMIT) else { panic!("it is ill") };
+        assert_eq!((fault.code, fault.reason.contains("creating a context")), (WEDGED, true), "{}", fault.reason);
         hanging.survived_kill = true;
-        let Health::Ill(illness) = judge(&hanging, LIMIT) else { panic!("it is ill") };
-        assert!(illness.reason.contains("cannot be killed"), "{}", illness.reason);
+        let Health::Faulty(fault) = judge(&hanging, LIMIT) else { panic!("it is ill") };
+        assert!(fault.reason.contains("cannot be killed"), "{}", fault.reason);
     }
 }

@@ -95,25 +95,25 @@ pub(crate) fn probe_main() -> i32 {
     let mut stage = Stage::Load;
     let line = match examine(&mut stage) {
         Ok(facts) => Line::Well(facts),
-        Err(Trouble::Driver(error)) => Line::Failed { stage, code: number(error.0), name: name(error) },
-        Err(Trouble::Seen(what)) => Line::Failed { stage, code: 0, name: what.to_owned() },
+        Err(ProbeError::Driver(error)) => Line::Failed { stage, code: number(error.0), name: name(error) },
+        Err(ProbeError::Seen(what)) => Line::Failed { stage, code: 0, name: what.to_owned() },
     };
     say(&line);
     i32::from(!matches!(line, Line::Well(_)))
 }
 
-enum Trouble {
+enum ProbeError {
     Driver(DriverError),
     Seen(&'static str),
 }
 
-impl From<DriverError> for Trouble {
+impl From<DriverError> for ProbeError {
     fn from(error: DriverError) -> Self {
         Self::Driver(error)
     }
 }
 
-fn examine(stage: &mut Stage) -> Result<CudaFacts, Trouble> {
+fn examine(stage: &mut Stage) -> Result<CudaFacts, ProbeError> {
     let mut enter = |next: Stage| {
         *stage = next;
         say(&Line::At { stage: next });
@@ -121,7 +121,7 @@ fn examine(stage: &mut Stage) -> Result<CudaFacts, Trouble> {
     enter(Stage::Load);
     // SAFETY: loads the driver's own library, as every CUDA program does.
     if !unsafe { sys::is_culib_present() } {
-        return Err(Trouble::Seen("libcuda.so.1 cannot be loaded"));
+        return Err(ProbeError::Seen("libcuda.so.1 cannot be loaded"));
     }
     enter(Stage::Initialize);
     result::init()?;
@@ -153,7 +153,7 @@ fn examine(stage: &mut Stage) -> Result<CudaFacts, Trouble> {
     // SAFETY: both sides are of this size.
     unsafe { result::memcpy_dtoh_sync(&mut back, memory)? };
     if back.iter().any(|byte| *byte != FILL) {
-        return Err(Trouble::Seen("memory of the device gave back what was not written to it"));
+        return Err(ProbeError::Seen("memory of the device gave back what was not written to it"));
     }
     enter(Stage::Release);
     // SAFETY: allocated above, and not used any more; so is the context.

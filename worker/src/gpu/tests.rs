@@ -21,16 +21,16 @@ fn uuids(gpus: &Gpus) -> Vec<&str> {
 }
 
 fn ill(code: &'static str) -> Health {
-    Health::Ill(Illness { code, reason: "a test process hangs".to_owned() })
+    Health::Faulty(DeviceFault { code, reason: "a test process hangs".to_owned() })
 }
 
-fn ward(driver: &Arc<FakeDriver>, prober: &Arc<FakeProber>) -> (Gpus, Arc<Ward>) {
+fn monitor(driver: &Arc<FakeDriver>, prober: &Arc<FakeProber>) -> (Gpus, Arc<DeviceHealthMonitor>) {
     let prober: Arc<dyn Prober> = prober.clone();
-    Ward::open_within(driver.gpus(), prober, Duration::from_millis(50))
+    DeviceHealthMonitor::open_within(driver.gpus(), prober, Duration::from_millis(50))
 }
 
-fn quarantined(ward: &Ward) -> Vec<(u32, String)> {
-    ward.quarantined().into_iter().map(|ill| (ill.device, ill.quarantine.code)).collect()
+fn quarantined(monitor: &DeviceHealthMonitor) -> Vec<(u32, String)> {
+    monitor.quarantined().into_iter().map(|ill| (ill.device, ill.quarantine.code)).collect()
 }
 
 #[track_caller]
@@ -46,7 +46,7 @@ fn until(what: impl Fn() -> bool) {
 
 #[test]
 fn a_gpu_is_described_by_the_driver_and_completed_by_cuda() {
-    let (gpus, _) = ward(&FakeDriver::with_whole(1), &Arc::default());
+    let (gpus, _) = monitor(&FakeDriver::with_whole(1), &Arc::default());
     let facts = &gpus.facts()[0];
     assert_eq!((facts.index, facts.uuid.as_str(), facts.name.as_str()), (0, "GPU-0000", "NVIDIA H200"));
     assert_eq!((facts.driver_version.as_str(), facts.cuda_driver_version.as_str()), ("580.65.06", "13.0"));
@@ -239,37 +239,37 @@ fn descendants_are_ours_and_everybody_else_is_not() {
 fn a_gpu_that_fails_its_test_at_the_start_is_quarantined_and_the_others_are_not() {
     let prober = Arc::new(FakeProber::default());
     prober.next("GPU-1000", ill(WEDGED));
-    let (gpus, ward) = ward(&FakeDriver::with_whole(3), &prober);
+    let (gpus, monitor) = monitor(&FakeDriver::with_whole(3), &prober);
     assert_eq!(gpus.usable().len(), 3, "it is there");
-    assert_eq!(quarantined(&ward), [(2, WEDGED.to_owned())]);
+    assert_eq!(quarantined(&monitor), [(2, WEDGED.to_owned())]);
 }
 
 #[test]
 fn a_candidate_s_own_crash_quarantines_nothing() {
     let prober = Arc::new(FakeProber::default());
-    let (_, ward) = ward(&FakeDriver::with_whole(1), &prober);
-    assert_eq!(ward.after_step(1, Some("CUDA_ERROR_ILLEGAL_ADDRESS"), &[]), Ok(()));
+    let (_, monitor) = monitor(&FakeDriver::with_whole(1), &prober);
+    assert_eq!(monitor.after_step(1, Some("CUDA_ERROR_ILLEGAL_ADDRESS"), &[]), Ok(()));
     assert_eq!(prober.asked().len(), 2, "but a fresh process has looked");
-    ward.told(&GpuEvent { uuid: Some("GPU-0000".to_owned()), kind: GpuEventKind::Xid(31) });
+    monitor.record_event(&GpuEvent { uuid: Some("GPU-0000".to_owned()), kind: GpuEventKind::Xid(31) });
     assert_eq!(prober.asked().len(), 2, "a program's fault is looked at when its step is over");
-    assert_eq!(ward.after_step(1, None, &[]), Ok(()));
-    assert_eq!((prober.asked().len(), quarantined(&ward).len()), (3, 0));
-    assert_eq!(ward.after_step(1, None, &[]), Ok(()));
+    assert_eq!(monitor.after_step(1, None, &[]), Ok(()));
+    assert_eq!((prober.asked().len(), quarantined(&monitor).len()), (3, 0));
+    assert_eq!(monitor.after_step(1, None, &[]), Ok(()));
     assert_eq!(prober.asked().len(), 3, "and once only");
 }
 
 #[test]
 fn one_bad_test_is_repeated_and_two_are_believed() {
     let prober = Arc::new(FakeProber::default());
-    let (_, ward) = ward(&FakeDriver::with_whole(2), &prober);
+    let (_, monitor) = monitor(&FakeDriver::with_whole(2), &prober);
     prober.next("GPU-0000", ill(WEDGED));
-    assert_eq!(ward.after_step(1, Some("it hung"), &[]), Ok(()));
+    assert_eq!(monitor.after_step(1, Some("it hung"), &[]), Ok(()));
     prober.always("GPU-0000", ill(LOST));
-    let failure = ward.after_step(1, Some("it hung"), &[]).unwrap_err();
+    let failure = monitor.after_step(1, Some("it hung"), &[]).unwrap_err();
     assert_eq!(failure.code, LOST);
     assert!(failure.message.contains("GPU-0000") && failure.message.contains("elsewhere"), "{failure}");
-    assert_eq!(quarantined(&ward), [(1, LOST.to_owned())]);
-    assert_eq!(ward.after_step(2, None, &[]), Ok(()), "its neighbour is well");
+    assert_eq!(quarantined(&monitor), [(1, LOST.to_owned())]);
+    assert_eq!(monitor.after_step(2, None, &[]), Ok(()), "its neighbour is well");
 }
 
 #[test]
@@ -277,38 +277,38 @@ fn what_cannot_be_tested_stays_in_use_and_is_not_used_when_it_never_was() {
     let prober = Arc::new(FakeProber::default());
     let unclear = Health::Unclear("CUDA_ERROR_OUT_OF_MEMORY while allocating memory".to_owned());
     prober.next("GPU-1000", unclear.clone());
-    let (_, ward) = ward(&FakeDriver::with_whole(2), &prober);
-    assert_eq!(quarantined(&ward), [(2, UNPROBED.to_owned())]);
+    let (_, monitor) = monitor(&FakeDriver::with_whole(2), &prober);
+    assert_eq!(quarantined(&monitor), [(2, UNPROBED.to_owned())]);
     prober.next("GPU-0000", unclear.clone());
-    assert_eq!(ward.after_step(1, Some("it crashed"), &[]), Ok(()), "others may hold its memory");
-    let before = ward.quarantined();
+    assert_eq!(monitor.after_step(1, Some("it crashed"), &[]), Ok(()), "others may hold its memory");
+    let before = monitor.quarantined();
     prober.next("GPU-1000", unclear);
-    ward.retest_unclear();
-    assert_eq!(ward.quarantined(), before, "no news");
-    ward.retest_unclear();
-    assert_eq!(quarantined(&ward), []);
+    monitor.retest_unclear();
+    assert_eq!(monitor.quarantined(), before, "nothing changed");
+    monitor.retest_unclear();
+    assert_eq!(quarantined(&monitor), []);
 }
 
 #[test]
 fn errors_of_the_hardware_quarantine_at_once_and_doubtful_ones_after_a_test() {
     let prober = Arc::new(FakeProber::default());
-    let (_, ward) = ward(&FakeDriver::with_whole(3), &prober);
+    let (_, monitor) = monitor(&FakeDriver::with_whole(3), &prober);
     let xid = |index: u32, number| {
-        ward.told(&GpuEvent { uuid: Some(format!("GPU-{index}000")), kind: GpuEventKind::Xid(number) });
+        monitor.record_event(&GpuEvent { uuid: Some(format!("GPU-{index}000")), kind: GpuEventKind::Xid(number) });
     };
     xid(0, 79);
-    assert_eq!(quarantined(&ward), [(1, LOST.to_owned())]);
+    assert_eq!(quarantined(&monitor), [(1, LOST.to_owned())]);
     xid(1, 119);
-    assert_eq!(quarantined(&ward), [(1, LOST.to_owned()), (2, WEDGED.to_owned())]);
+    assert_eq!(quarantined(&monitor), [(1, LOST.to_owned()), (2, WEDGED.to_owned())]);
     xid(2, 109);
-    assert_eq!(quarantined(&ward).len(), 2, "it passed");
+    assert_eq!(quarantined(&monitor).len(), 2, "it passed");
     prober.always("GPU-2000", ill(WEDGED));
     xid(2, 109);
-    assert_eq!(quarantined(&ward).len(), 3);
-    let first = ward.quarantine_of(1).unwrap();
+    assert_eq!(quarantined(&monitor).len(), 3);
+    let first = monitor.quarantine_of(1).unwrap();
     assert!(first.reason.contains("Xid 79") && first.reason.contains("bus"), "{}", first.reason);
     xid(0, 119);
-    assert_eq!(ward.quarantine_of(1), Some(first), "the first reason counts");
+    assert_eq!(monitor.quarantine_of(1), Some(first), "the first reason counts");
 }
 
 #[test]
@@ -316,56 +316,56 @@ fn an_error_of_a_card_concerns_all_its_instances() {
     let mut parent = whole(0);
     parent.mig = Some(Mig::Parent);
     let driver = FakeDriver::with(vec![Ok(parent), Ok(instance(0, 0)), Ok(instance(0, 1)), Ok(whole(1))]);
-    let (_, ward) = ward(&driver, &Arc::default());
-    ward.told(&GpuEvent { uuid: Some("GPU-0000".to_owned()), kind: GpuEventKind::Xid(95) });
-    assert_eq!(quarantined(&ward), [(1, WEDGED.to_owned()), (2, WEDGED.to_owned())]);
+    let (_, monitor) = monitor(&driver, &Arc::default());
+    monitor.record_event(&GpuEvent { uuid: Some("GPU-0000".to_owned()), kind: GpuEventKind::Xid(95) });
+    assert_eq!(quarantined(&monitor), [(1, WEDGED.to_owned()), (2, WEDGED.to_owned())]);
 }
 
 #[test]
 fn a_released_gpu_is_used_again_when_it_passes_and_quarantined_anew_when_it_does_not() {
     let prober = Arc::new(FakeProber::default());
-    let (_, ward) = ward(&FakeDriver::with_whole(1), &prober);
+    let (_, monitor) = monitor(&FakeDriver::with_whole(1), &prober);
     prober.always("GPU-0000", ill(WEDGED));
-    ward.after_step(1, Some("it hung"), &[]).unwrap_err();
-    let first = ward.quarantine_of(1).unwrap();
-    ward.release(&[1]);
-    let second = ward.quarantine_of(1).unwrap();
+    monitor.after_step(1, Some("it hung"), &[]).unwrap_err();
+    let first = monitor.quarantine_of(1).unwrap();
+    monitor.release(&[1]);
+    let second = monitor.quarantine_of(1).unwrap();
     assert!(second.incident > first.incident, "a failed release opens a new incident");
-    prober.always("GPU-0000", Health::Well(FACTS));
-    ward.release(&[1, 9]);
-    assert_eq!(ward.quarantined(), []);
+    prober.always("GPU-0000", Health::Healthy(FACTS));
+    monitor.release(&[1, 9]);
+    assert_eq!(monitor.quarantined(), []);
 }
 
 #[test]
 fn every_change_is_told() {
     let prober = Arc::new(FakeProber::default());
-    let (_, ward) = ward(&FakeDriver::with_whole(1), &prober);
-    let mut changes = ward.subscribe();
+    let (_, monitor) = monitor(&FakeDriver::with_whole(1), &prober);
+    let mut changes = monitor.subscribe();
     changes.mark_unchanged();
     prober.always("GPU-0000", ill(WEDGED));
-    ward.after_step(1, Some("it hung"), &[]).unwrap_err();
+    monitor.after_step(1, Some("it hung"), &[]).unwrap_err();
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
-    ward.never_ends(1);
-    assert!(!changes.has_changed().unwrap(), "no news");
-    prober.always("GPU-0000", Health::Well(FACTS));
-    ward.release(&[1]);
+    monitor.record_hang(1);
+    assert!(!changes.has_changed().unwrap(), "nothing changed");
+    prober.always("GPU-0000", Health::Healthy(FACTS));
+    monitor.release(&[1]);
     assert!(changes.has_changed().unwrap());
 }
 
 #[test]
 fn the_driver_is_listened_to_until_the_worker_ends() {
     let driver = FakeDriver::with_whole(2);
-    let (gpus, ward) = ward(&driver, &Arc::default());
+    let (gpus, monitor) = monitor(&driver, &Arc::default());
     let stop = CancellationToken::new();
     let watch = {
-        let (ward, stop) = (Arc::clone(&ward), stop.clone());
-        std::thread::spawn(move || ward.keep_watch(&gpus, &stop))
+        let (monitor, stop) = (Arc::clone(&monitor), stop.clone());
+        std::thread::spawn(move || monitor.watch_events(&gpus, &stop))
     };
     driver.tells(GpuEvent { uuid: Some("GPU-1000".to_owned()), kind: GpuEventKind::Xid(79) });
-    until(|| quarantined(&ward) == [(2, LOST.to_owned())]);
+    until(|| quarantined(&monitor) == [(2, LOST.to_owned())]);
     driver.tells(GpuEvent { uuid: None, kind: GpuEventKind::UncorrectedMemory });
-    until(|| quarantined(&ward).len() == 2);
+    until(|| quarantined(&monitor).len() == 2);
     stop.cancel();
     watch.join().unwrap();
 }
@@ -386,7 +386,7 @@ fn a_probe_that_hangs_is_killed_and_its_gpu_wedged() {
     write_executable(&program, "#!/bin/sh\necho '{\"line\":\"at\",\"stage\":\"context\"}'\nwhile :; do :; done\n");
     let gpus = FakeDriver::with_whole(1).gpus();
     let health = ChildProber::new(program).within(Duration::from_millis(300)).probe(&gpus.usable()[0]);
-    let Health::Ill(illness) = health else { panic!("{health:?}") };
-    assert_eq!(illness.code, WEDGED);
-    assert!(illness.reason.contains("creating a context"), "{}", illness.reason);
+    let Health::Faulty(fault) = health else { panic!("{health:?}") };
+    assert_eq!(fault.code, WEDGED);
+    assert!(fault.reason.contains("creating a context"), "{}", fault.reason);
 }

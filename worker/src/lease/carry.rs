@@ -11,11 +11,11 @@ use tracing::Instrument as _;
 
 use super::backoff::Backoff;
 use super::device::is_of_a_device;
-use super::held::{Hold, StopCause};
-use super::life::Life;
+use super::held::{HeldStep, StopCause};
+use super::session::WorkerSession;
 use super::slots::{Place, Slot, Statement};
 use super::{KILL_GRACE, Work};
-use crate::port::Port;
+use crate::server_api::ServerApi;
 use crate::trace::step_span;
 use nightshift_sandbox::process::{Survivor, take_survivors};
 
@@ -25,10 +25,16 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// What the thread of a step gave; nothing when it did not end in time after it was stopped.
 pub(super) type Ended = Option<Result<StepOutput, StepFailure>>;
 
-impl<P: Port, W: Work> Life<P, W> {
+impl<P: ServerApi, W: Work> WorkerSession<P, W> {
     /// Carries a step out and reports it. Its place is free as soon as its processes are gone, and the report says so:
     /// what is ready for it comes with the answer.
-    pub(super) async fn carry(self: Arc<Self>, step: LeasedStep, hold: Arc<Hold>, place: Place, slot: Option<Slot>) {
+    pub(super) async fn carry(
+        self: Arc<Self>,
+        step: LeasedStep,
+        hold: Arc<HeldStep>,
+        place: Place,
+        slot: Option<Slot>,
+    ) {
         let span = step_span(&step);
         async {
             let slot = match slot {
@@ -53,15 +59,15 @@ impl<P: Port, W: Work> Life<P, W> {
     }
 
     /// Reports a step that cannot even begin.
-    pub(super) async fn refuse(self: Arc<Self>, step: LeasedStep, hold: Arc<Hold>, outcome: TryOutcome) {
+    pub(super) async fn refuse(self: Arc<Self>, step: LeasedStep, hold: Arc<HeldStep>, outcome: TryOutcome) {
         self.report(&step, &hold, outcome, None).instrument(step_span(&step)).await;
         self.held.remove(&step.step, step.epoch);
     }
 
     /// Gives a step back that was not begun.
-    pub(super) async fn give_back(self: Arc<Self>, step: LeasedStep, hold: Arc<Hold>) {
+    pub(super) async fn give_back(self: Arc<Self>, step: LeasedStep, hold: Arc<HeldStep>) {
         if self.embedded {
-            // The server ends too, and frees the leases of this life at its next start.
+            // The server ends too, and frees the leases of this session at its next start.
             self.held.remove(&step.step, step.epoch);
             return;
         }
@@ -69,7 +75,7 @@ impl<P: Port, W: Work> Life<P, W> {
     }
 
     /// Waits for a slot for a step beyond the reported capacity. Returns `None` when this machine has no such slot.
-    async fn room(self: &Arc<Self>, place: Place, hold: &Hold) -> Option<Slot> {
+    async fn room(self: &Arc<Self>, place: Place, hold: &HeldStep) -> Option<Slot> {
         tracing::warn!("the server leased a step beyond what was stated to be free: it waits for its place");
         tokio::select! {
             slot = self.slots.wait_for(place) => slot,
@@ -79,7 +85,7 @@ impl<P: Port, W: Work> Life<P, W> {
 
     /// Runs the step on a thread of its own: children die with the thread that starts them, and a thread that the
     /// runtime shares would outlive its step or end before it.
-    pub(super) async fn on_a_thread(&self, step: &LeasedStep, hold: &Arc<Hold>) -> (Ended, Vec<Survivor>) {
+    pub(super) async fn on_a_thread(&self, step: &LeasedStep, hold: &Arc<HeldStep>) -> (Ended, Vec<Survivor>) {
         let (sender, mut receiver) = oneshot::channel();
         let thread = {
             let (work, step, hold) = (Arc::clone(&self.work), step.clone(), Arc::clone(hold));
@@ -142,7 +148,7 @@ impl<P: Port, W: Work> Life<P, W> {
     async fn report(
         self: &Arc<Self>,
         step: &LeasedStep,
-        hold: &Hold,
+        hold: &HeldStep,
         outcome: TryOutcome,
         mut statement: Option<Statement>,
     ) {

@@ -12,10 +12,10 @@ use nightshift_protocol::api::{Claim, LeasedStep, TryOutcome};
 use nightshift_protocol::step::StepFailure;
 
 use super::backoff::Backoff;
-use super::life::Life;
+use super::session::WorkerSession;
 use super::slots::{Place, Statement};
 use super::{CLAIM_WAIT, Work};
-use crate::port::Port;
+use crate::server_api::ServerApi;
 
 /// Shortest time between two claims that gave nothing: a server that does not hold them is not flooded.
 const MIN_CLAIM_INTERVAL: Duration = Duration::from_millis(100);
@@ -23,8 +23,8 @@ const MIN_CLAIM_INTERVAL: Duration = Duration::from_millis(100);
 /// which can begin only once this claim is over.
 const SHARED_CLAIM_WAIT: Duration = Duration::from_millis(250);
 
-impl<P: Port, W: Work> Life<P, W> {
-    /// States whatever is free, again and again, until the worker drains or this life is over.
+impl<P: ServerApi, W: Work> WorkerSession<P, W> {
+    /// States whatever is free, again and again, until the worker drains or this session is over.
     pub(super) async fn claim(self: Arc<Self>) {
         let mut together_until = Instant::now();
         loop {

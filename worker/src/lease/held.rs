@@ -28,7 +28,7 @@ pub(crate) enum StopCause {
 
 /// One step in this worker's hands.
 #[derive(Debug, Default)]
-pub(crate) struct Hold {
+pub(crate) struct HeldStep {
     /// Kills the processes of the step.
     pub(crate) work: CancelFlag,
     /// Set with the first cause to stop.
@@ -40,7 +40,7 @@ pub(crate) struct Hold {
     cause: Mutex<Option<StopCause>>,
 }
 
-impl Hold {
+impl HeldStep {
     /// Stops the work. The first cause counts, except that a lost lease overrides every other.
     pub(crate) fn stop(&self, cause: StopCause) {
         {
@@ -70,18 +70,18 @@ impl Hold {
 
 /// All steps in this worker's hands.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldSteps {
     lease: Duration,
     leases: Mutex<HashMap<(StepId, u64), Lease>>,
 }
 
 #[derive(Debug)]
 struct Lease {
-    hold: Arc<Hold>,
+    hold: Arc<HeldStep>,
     valid_until: Instant,
 }
 
-impl Held {
+impl HeldSteps {
     /// Leases last this long from the moment at which a heartbeat that names them was sent. A tenth is held back for
     /// the time that killing takes.
     pub(crate) fn new(lease: Duration) -> Self {
@@ -89,8 +89,8 @@ impl Held {
     }
 
     /// Takes a claimed step into its hands. Earlier leases of the same step are over.
-    pub(crate) fn add(&self, step: &StepId, epoch: u64, now: Instant) -> Arc<Hold> {
-        let hold = Arc::new(Hold::default());
+    pub(crate) fn add(&self, step: &StepId, epoch: u64, now: Instant) -> Arc<HeldStep> {
+        let hold = Arc::new(HeldStep::default());
         let mut leases = self.leases();
         for ((held, _), earlier) in leases.iter() {
             if held == step {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn without_heartbeats_a_lease_is_given_up_before_it_runs_out() {
-        let table = Held::new(LEASE);
+        let table = HeldSteps::new(LEASE);
         let begin = Instant::now();
         let hold = table.add(&step(1), 1, begin);
         assert!(table.fence(begin + after(8)).is_empty());
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_heartbeat_extends_from_the_moment_it_was_sent() {
-        let table = Held::new(LEASE);
+        let table = HeldSteps::new(LEASE);
         let begin = Instant::now();
         let hold = table.add(&step(1), 1, begin);
         table.renewed(&table.to_renew(), begin + after(5), &reply(&[], &[]));
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_was_claimed_after_the_heartbeat_was_sent_is_not_touched_by_its_answer() {
-        let table = Held::new(LEASE);
+        let table = HeldSteps::new(LEASE);
         let begin = Instant::now();
         let named = table.to_renew();
         let hold = table.add(&step(1), 1, begin);
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn cancelled_work_keeps_its_lease_until_it_is_reported() {
-        let table = Held::new(LEASE);
+        let table = HeldSteps::new(LEASE);
         let begin = Instant::now();
         let hold = table.add(&step(1), 1, begin);
         table.renewed(&table.to_renew(), begin, &reply(&[], &[step(1)]));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_heartbeat_that_overtakes_the_answer_to_a_report_does_not_end_it() {
-        let table = Held::new(LEASE);
+        let table = HeldSteps::new(LEASE);
         let begin = Instant::now();
         let hold = table.add(&step(1), 1, begin);
         hold.reports(true);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_step_that_comes_back_under_a_new_epoch_ends_the_old_work() {
-        let table = Held::new(LEASE);
+        let table = HeldSteps::new(LEASE);
         let begin = Instant::now();
         let old = table.add(&step(1), 1, begin);
         let new = table.add(&step(1), 2, begin);

@@ -11,7 +11,7 @@ use nightshift_protocol::machine::Offers;
 use nightshift_protocol::task::Target;
 
 use super::slots::Slots;
-use crate::gpu::Ward;
+use crate::gpu::DeviceHealthMonitor;
 
 /// How often devices are looked at.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
@@ -55,8 +55,8 @@ impl Readings {
 }
 
 /// In degrees Celsius, by the numbers of devices; those that are not known are left out. Blocks.
-pub(super) fn temperatures(ward: Option<&Ward>, processors: &[u32]) -> BTreeMap<u32, u32> {
-    let mut temperatures = ward.map(Ward::temperatures).unwrap_or_default();
+pub(super) fn temperatures(monitor: Option<&DeviceHealthMonitor>, processors: &[u32]) -> BTreeMap<u32, u32> {
+    let mut temperatures = monitor.map(DeviceHealthMonitor::temperatures).unwrap_or_default();
     if let Some(of_processor) = of_processor(Path::new(THERMAL_ZONES)) {
         temperatures.extend(processors.iter().map(|device| (*device, of_processor)));
     }

@@ -66,7 +66,7 @@ struct Table {
 struct Device {
     index: u32,
     places: u32,
-    held: Held,
+    held: Occupancy,
     /// Whether a call that is on its way says something of it to be free: one at a time, or else an exclusive step
     /// could wait for ever behind calls that each keep a shared place.
     stated: bool,
@@ -76,14 +76,14 @@ struct Device {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum Occupancy {
     Shared(u32),
     Exclusive,
 }
 
 impl Device {
     fn free(&self) -> Option<FreeDevice> {
-        let Held::Shared(held) = self.held else { return None };
+        let Occupancy::Shared(held) = self.held else { return None };
         if self.withdrawn {
             return None;
         }
@@ -91,13 +91,13 @@ impl Device {
         (free.exclusive || free.shared > 0).then_some(free)
     }
 
-    fn put(&mut self, held: Held) {
+    fn put(&mut self, held: Occupancy) {
         self.held = held;
         self.usage.set(!self.is_idle(), Instant::now());
     }
 
     fn is_idle(&self) -> bool {
-        self.held == Held::Shared(0)
+        self.held == Occupancy::Shared(0)
     }
 }
 
@@ -128,8 +128,8 @@ impl Table {
             Place::Shared(index) => {
                 let Some(device) = self.device(index) else { return false };
                 match device.held {
-                    Held::Shared(held) if held < device.places && !device.withdrawn => {
-                        device.put(Held::Shared(held + 1));
+                    Occupancy::Shared(held) if held < device.places && !device.withdrawn => {
+                        device.put(Occupancy::Shared(held + 1));
                     }
                     _ => return false,
                 }
@@ -139,7 +139,7 @@ impl Table {
                 let Some(device) = self.device(index).filter(|device| device.is_idle() && !device.withdrawn) else {
                     return false;
                 };
-                device.put(Held::Exclusive);
+                device.put(Occupancy::Exclusive);
                 true
             }
         }
@@ -151,8 +151,8 @@ impl Table {
             Place::Shared(index) | Place::Exclusive(index) => {
                 if let Some(device) = self.device(index) {
                     device.put(match device.held {
-                        Held::Shared(held) => Held::Shared(held.saturating_sub(1)),
-                        Held::Exclusive => Held::Shared(0),
+                        Occupancy::Shared(held) => Occupancy::Shared(held.saturating_sub(1)),
+                        Occupancy::Exclusive => Occupancy::Shared(0),
                     });
                 }
             }
@@ -167,7 +167,7 @@ impl Slots {
         let device = |offer: &nightshift_protocol::machine::DeviceOffer| Device {
             index: offer.index,
             places: offer.shared_slots,
-            held: Held::Shared(0),
+            held: Occupancy::Shared(0),
             stated: false,
             withdrawn: offer.quarantine.is_some(),
             usage: Usage::new(begin),

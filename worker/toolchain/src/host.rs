@@ -7,7 +7,7 @@ use nightshift_sandbox::process::JailHost;
 
 use crate::python::{Python, PythonSearch};
 
-/// The binary of sandboxed processes, the Python of this machine, and a folder.
+/// The binary of sandboxed processes, the Python interpreter of this machine, and a folder.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// Starts sandboxed processes.
@@ -19,7 +19,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host without a Python.
+    /// A host without a Python interpreter.
     #[must_use]
     pub fn without_python(jail: JailHost, scratch: PathBuf) -> Self {
         Self { jail, python: None, scratch }

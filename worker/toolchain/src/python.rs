@@ -18,7 +18,7 @@ pub const ARGUMENTS: &str = include_str!("arguments.py");
 /// What is looked for in the search path.
 const NAMES: [&str; 2] = ["python3", "python"];
 
-/// Prints what is asked of a Python, without loading `PyTorch`: that would take seconds.
+/// Prints what is asked of a Python interpreter, without loading `PyTorch`: that would take seconds.
 const QUESTION: &str = "\
 import importlib.metadata, importlib.util, json, os, sys
 found = importlib.util.find_spec('torch')
@@ -45,7 +45,7 @@ for name in ('torch', 'torch.export', 'torch.utils.cpp_extension', 'torch._dynam
         pass
 ";
 
-/// A Python that has `PyTorch`.
+/// A Python installation with `PyTorch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Python {
     /// The program.
@@ -106,7 +106,7 @@ impl Python {
         Ok(self)
     }
 
-    /// What every Python in a jail is started with.
+    /// What every Python process in a jail is started with.
     #[must_use]
     pub fn flags(&self) -> Vec<OsString> {
         flags(self.bytecode.as_deref())
@@ -143,7 +143,7 @@ pub enum PythonError {
         looked_at: String,
     },
     /// The one that was named cannot be used.
-    #[error("{} cannot be used: {reason}; name a Python that has PyTorch", program.display())]
+    #[error("{} cannot be used: {reason}; name a Python interpreter that has PyTorch", program.display())]
     Unusable {
         /// The program.
         program: PathBuf,
@@ -192,7 +192,7 @@ impl PythonError {
     }
 }
 
-/// A Python that is looked for when it is first needed: looking for it takes a while, and most steps need none.
+/// A Python installation that is searched for at its first use, because the search is slow and most steps need none.
 #[derive(Debug, Default)]
 pub struct PythonSearch {
     configured: Option<PathBuf>,
@@ -219,7 +219,7 @@ impl PythonSearch {
         Self { scratch: Some(scratch), ..self }
     }
 
-    /// The same, with a folder for the bytecode of a Python that was installed without.
+    /// The same, with a folder for the bytecode of a Python installation that was installed without.
     #[must_use]
     pub fn with_bytecode(self, bytecode: PathBuf) -> Self {
         Self { bytecode: Some(bytecode), ..self }
@@ -300,7 +300,7 @@ fn without_detours(program: &Path) -> PathBuf {
     folder.zip(program.file_name()).map_or_else(|| program.to_path_buf(), |(folder, name)| folder.join(name))
 }
 
-/// A Python with `PyTorch`, or the version of one without; an error for what is no Python.
+/// Returns a Python installation with `PyTorch`, or the version of one without it. Fails for other programs.
 fn ask(program: &Path) -> Result<Result<Python, String>, String> {
     let program = &without_detours(program);
     let output =
@@ -309,8 +309,8 @@ fn ask(program: &Path) -> Result<Result<Python, String>, String> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("it failed: {}", said.lines().last().unwrap_or("it said nothing").trim()));
     }
-    let answer: Answer =
-        serde_json::from_slice(&output.stdout).map_err(|_| "it does not answer as a Python does".to_owned())?;
+    let answer: Answer = serde_json::from_slice(&output.stdout)
+        .map_err(|_| "it does not answer as a Python interpreter does".to_owned())?;
     let Some(torch) = answer.torch else { return Ok(Err(answer.version)) };
     let folders = outermost(answer.folders);
     let Answer { program, version, compiled, .. } = answer;
@@ -330,7 +330,7 @@ fn outermost(folders: Vec<PathBuf>) -> Vec<PathBuf> {
     existing.iter().filter(|folder| !within_another(folder)).cloned().collect()
 }
 
-/// What every Python in a jail is given: libraries that keep files do so in its own folder, and one thread is enough.
+/// What every Python process in a jail is given: libraries that keep files do so in its own folder, and one thread is enough.
 /// What was fetched of models before is looked for in `models`.
 #[must_use]
 pub fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String, String)> {
@@ -367,7 +367,7 @@ mod tests {
 
     use super::*;
 
-    /// A program that answers like a Python of this kind.
+    /// A program that answers like a Python interpreter of this kind.
     fn stand_in(folder: &Path, name: &str, torch: &str) -> PathBuf {
         std::fs::create_dir_all(folder).unwrap();
         let (program, folder) = (folder.join(name), folder.display());

@@ -6,7 +6,7 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor};
 use super::cases::Check;
 use super::judge::{Limits, all_finite, compare_outputs, fingerprint};
 use super::oracle::{Oracle, OracleError};
-use super::test_case::{Material, Seen, Stop, TestCase};
+use super::test_case::{Material, ShapeHistory, Stop, TestCase};
 use crate::breach::{note, violation};
 use crate::compare::Comparison;
 use crate::draw::{Draw, InputKind};
@@ -26,7 +26,7 @@ impl<M: Memory> Check<'_, M> {
         candidate: &mut Program<M>,
         oracle: &mut Oracle<M>,
         weights: &Material,
-        seen: &Seen,
+        seen: &ShapeHistory,
     ) -> Result<(), Stop> {
         let output_bytes: u64 = shapes.outputs.iter().map(ConcreteTensor::size_bytes).sum();
         if self.context.device().is_none() || candidate.process.kind.python || output_bytes > MAX_COPIED_BYTES {
@@ -98,7 +98,7 @@ impl<M: Memory> Check<'_, M> {
         candidate: &mut Program<M>,
         oracle: &mut Oracle<M>,
         weights: &Material,
-        seen: &Seen,
+        seen: &ShapeHistory,
     ) -> Result<(), Stop> {
         if self.calls < 2 {
             return Ok(());

@@ -9,7 +9,7 @@ use nightshift_protocol::verdict::CheckCase;
 
 use super::judge::{Limits, ReferenceError, compare_outputs, fingerprint, is_like_reference};
 use super::oracle::{LaunchedOracle, Oracle, OracleError, with_reason};
-use super::test_case::{Change, Material, Mattered, Seen, Stop, TestCase, mostly_zero};
+use super::test_case::{Change, Material, Mattered, ShapeHistory, Stop, TestCase, mostly_zero};
 use super::{launch, open};
 use crate::breach::{note, violation, warning};
 use crate::compare::Comparison;
@@ -105,7 +105,7 @@ impl<M: Memory> Check<'_, M> {
             Answers::Recorded(_) => None,
         };
         let mut trusted: Vec<&mut Launched> = oracle.iter_mut().flat_map(LaunchedOracle::processes).collect();
-        // Pythons load for seconds, and use no device meanwhile.
+        // Python processes load for seconds, and use no device meanwhile.
         for process in &mut trusted {
             process.load_runtime().map_err(OracleError::from)?;
         }
@@ -151,7 +151,7 @@ impl<M: Memory> Check<'_, M> {
             Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared),
             on_host,
         );
-        let mut seen = Seen::default();
+        let mut seen = ShapeHistory::default();
         let mut scaled = if on_host { Vec::new() } else { self.chosen_weights(shapes.params.len()) };
         // One weight of the program's first call has a size that the program cannot expect.
         let before_first_call = usize::from(self.is_first && number == 0);
@@ -251,7 +251,7 @@ impl<M: Memory> Check<'_, M> {
         candidate: &mut Program<M>,
         expected: &mut Expected<'_, M>,
         inputs: &Material,
-        seen: &mut Seen,
+        seen: &mut ShapeHistory,
         record: Option<&mut Vec<Option<Recorded>>>,
     ) -> Result<(), Stop> {
         let (memory, tolerance) = (self.memory, &case.tolerance(&self.spec.effective_tolerance()));
@@ -330,7 +330,7 @@ impl<M: Memory> Check<'_, M> {
     }
 
     /// Says what it means when outputs are those of an earlier call.
-    fn explain(&mut self, case: TestCase, (print, passed): (u64, bool), seen: &mut Seen) {
+    fn explain(&mut self, case: TestCase, (print, passed): (u64, bool), seen: &mut ShapeHistory) {
         let like_previous = seen.previous == Some(print) && !passed;
         match case {
             TestCase::Declared => {

@@ -10,7 +10,7 @@ use super::cases::Check;
 use super::judge::{Limits, ReferenceError, compare_outputs, fingerprint};
 use super::oracle::rounding_error;
 use super::oracle::{Oracle, OracleError};
-use super::test_case::{Change, Material, Seen, Stop, TestCase};
+use super::test_case::{Change, Material, ShapeHistory, Stop, TestCase};
 use crate::breach::{note, violation};
 use crate::draw::{Draw, Few};
 use crate::lock::DeviceMode;
@@ -101,7 +101,7 @@ impl<M: Memory> Check<'_, M> {
         candidate: &mut Program<M>,
         oracle: &mut Oracle<M>,
         (weights, inputs): (&Material, &Material),
-        seen: &Seen,
+        seen: &ShapeHistory,
     ) -> Result<(), Stop> {
         let numbers = self.chosen_inputs(shapes.inputs.len());
         if numbers.is_empty() {
@@ -141,7 +141,7 @@ impl<M: Memory> Check<'_, M> {
         oracle: &mut Oracle<M>,
         (weights, inputs): (&Material, &Material),
         (numbers, change): (&[usize], Change),
-        seen: &mut Seen,
+        seen: &mut ShapeHistory,
     ) -> Result<(), Stop> {
         if numbers.is_empty() {
             return Ok(());

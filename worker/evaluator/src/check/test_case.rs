@@ -165,7 +165,7 @@ pub(super) fn mostly_zero(count: usize, seeds: &mut SecretSeeds) -> (Vec<Draw>, 
 
 /// Facts about the cases of a shape that later cases need.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ShapeHistory {
     /// Fingerprint of the program's outputs to the declared inputs.
     pub(super) first: Option<u64>,
     /// The same of the call before.

@@ -30,7 +30,7 @@ pub enum Exported {
 /// Memory of a device that several processes map.
 #[derive(Debug)]
 pub struct SharedMemory {
-    held: Held,
+    held: Backing,
     /// Where this process maps it.
     pub(crate) address: CUdeviceptr,
     /// Size of the mapping in bytes: at least what was asked for.
@@ -39,7 +39,7 @@ pub struct SharedMemory {
 
 /// How this process obtained the memory.
 #[derive(Debug, Clone, Copy)]
-enum Held {
+enum Backing {
     /// Mapped by the virtual memory interface.
     Mapped(CUmemGenericAllocationHandle),
     /// Allocated, to be shared by a handle.
@@ -56,7 +56,7 @@ impl SharedMemory {
             let mut address = 0;
             // SAFETY: a context is current, and the pointer is valid for the call.
             checked(unsafe { sys::cuMemAlloc_v2(&raw mut address, size) }, "allocating memory of the device")?;
-            return Ok(Self { held: Held::Allocated, address, size });
+            return Ok(Self { held: Backing::Allocated, address, size });
         }
         let properties = CUmemAllocationProp {
             type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -103,7 +103,7 @@ impl SharedMemory {
                 // SAFETY: a context is current, and the pointer is valid for the call.
                 let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&raw mut address, handle, flags) };
                 checked(opened, "opening memory of the device")?;
-                Ok(Self { held: Held::Opened, address, size })
+                Ok(Self { held: Backing::Opened, address, size })
             }
         }
     }
@@ -123,7 +123,7 @@ impl SharedMemory {
                 let _ = sys::cuMemRelease(handle);
                 return Err(error);
             }
-            let mapped = Self { held: Held::Mapped(handle), address, size };
+            let mapped = Self { held: Backing::Mapped(handle), address, size };
             checked(sys::cuMemMap(address, size, 0, handle, 0), "mapping memory of the device")?;
             checked(sys::cuMemSetAccess(address, size, &raw const access, 1), "opening memory of the device")?;
             Ok(mapped)
@@ -134,7 +134,7 @@ impl SharedMemory {
     pub(crate) fn export(&self) -> Outcome<Exported> {
         // SAFETY: the pointers are valid for their calls, and the driver writes a descriptor or a handle to them.
         unsafe {
-            if let Held::Mapped(handle) = self.held {
+            if let Backing::Mapped(handle) = self.held {
                 let mut descriptor = -1_i32;
                 let kind = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
                 let place = (&raw mut descriptor).cast::<c_void>();
@@ -154,15 +154,15 @@ impl Drop for SharedMemory {
         // was opened by a handle is closed there before this process frees it.
         unsafe {
             match self.held {
-                Held::Mapped(handle) => {
+                Backing::Mapped(handle) => {
                     let _ = sys::cuMemUnmap(self.address, self.size);
                     let _ = sys::cuMemAddressFree(self.address, self.size);
                     let _ = sys::cuMemRelease(handle);
                 }
-                Held::Allocated => {
+                Backing::Allocated => {
                     let _ = sys::cuMemFree_v2(self.address);
                 }
-                Held::Opened => {
+                Backing::Opened => {
                     let _ = sys::cuIpcCloseMemHandle(self.address);
                 }
             }

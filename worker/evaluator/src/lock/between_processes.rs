@@ -65,7 +65,7 @@ impl LockFiles {
             DeviceMode::Work | DeviceMode::Tool => self.computing.pass(false).map(|file| vec![file]),
             DeviceMode::Driver => self.driver.pass(false).map(|file| vec![file]),
             DeviceMode::Exclusive => self.computing.pass(true).map(|file| vec![file]),
-            DeviceMode::Quiet => self.computing.pass(true).and_then(|file| Ok(vec![file, self.driver.pass(true)?])),
+            DeviceMode::Isolated => self.computing.pass(true).and_then(|file| Ok(vec![file, self.driver.pass(true)?])),
         };
         match locked {
             Ok(files) => Locked { _files: files },
@@ -128,10 +128,15 @@ mod tests {
 
     #[test]
     fn a_confirmation_of_one_process_waits_for_another_process() {
-        use DeviceMode::{Driver, Exclusive, Quiet, Tool, Work};
-        for (first, second) in
-            [(Work, Quiet), (Driver, Quiet), (Quiet, Work), (Quiet, Driver), (Exclusive, Tool), (Quiet, Quiet)]
-        {
+        use DeviceMode::{Driver, Exclusive, Isolated, Tool, Work};
+        for (first, second) in [
+            (Work, Isolated),
+            (Driver, Isolated),
+            (Isolated, Work),
+            (Isolated, Driver),
+            (Exclusive, Tool),
+            (Isolated, Isolated),
+        ] {
             let (_folder, one, other) = two();
             let held = one.lock(first);
             let (entered, has_entered) = channel();

@@ -141,7 +141,7 @@ impl<'a, M: Memory> Setup<'a, M> {
         let truth_file = ProgramFile { path: programs.truth, trusted: true, double: true, strict: false };
         let of_candidate =
             ProgramOptions { spec, shapes: all, calls: 1, core, require_sandbox, may_be_resident: false };
-        // A Python is slow to start, and the process of a first measurement's baseline may have served before: a number is
+        // A Python process is slow to start, and the process of a first measurement's baseline may have served before: a number is
         // published only after a confirmation.
         let may_be_resident = !options.confirms && baseline_file.is_python();
         let of_baseline = ProgramOptions { require_sandbox: false, may_be_resident, ..of_candidate };

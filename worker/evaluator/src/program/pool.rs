@@ -27,7 +27,7 @@ const SPARE_PYTHON: usize = 2;
 /// How often the pool looks for idle processes to end.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Parts of the capacity that a process takes: a Python with `PyTorch` takes twice the memory of others.
+/// Parts of the capacity that a process takes: a Python process with `PyTorch` takes twice the memory of others.
 fn weight(kind: &ProcessKind) -> usize {
     if kind.python { 2 } else { 1 }
 }
@@ -212,7 +212,7 @@ impl Shared {
         let limits = ProcessLimits { memory_bytes: u64::MAX, shared_bytes: 0, core: None };
         let open = |mut process: Process| process.make_ready().map(|()| process);
         if kind.python {
-            // A Python loads for seconds before it opens the device.
+            // A Python process loads for seconds before it opens the device.
             let mut process = Process::launch(&self.host, kind.clone(), limits, cancel)?;
             process.load_runtime()?;
             let _guard = self.lock.lock(DeviceMode::Driver);
@@ -225,7 +225,7 @@ impl Shared {
 }
 
 impl ProcessPool {
-    /// Keeps processes of one device, with so much capacity: a process of libraries takes one part, a Python two. Without a demand,
+    /// Keeps processes of one device, with so much capacity: a process of libraries takes one part, a Python process two. Without a demand,
     /// more programs may always come.
     #[must_use]
     pub fn new(host: Host, lock: Arc<DeviceLock>, capacity: usize, demand: Option<ProcessDemand>) -> Self {

@@ -25,10 +25,10 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// How long opening a device may take, in milliseconds: a machine with many devices takes its time.
 const OPEN_LIMIT_MS: u64 = 30_000;
 
-/// How long a Python may take to load `PyTorch`, in milliseconds: from a cold disk it takes its time.
+/// How long a Python process may take to load `PyTorch`, in milliseconds: from a cold disk it takes its time.
 const PYTHON_LIMIT_MS: u64 = 180_000;
 
-/// Processes and threads of a Python with `PyTorch`.
+/// Processes and threads of a Python process with `PyTorch`.
 const PYTHON_THREADS: u64 = 64;
 
 /// Captured output of a process in bytes; more ends it.
@@ -43,7 +43,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// What kind of process a program needs. Processes of the same kind are exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessKind {
-    /// Whether a Python runs the program.
+    /// Whether a Python process runs the program.
     pub(crate) python: bool,
     /// How it gets to its device; none on the host.
     pub(crate) device: Option<DeviceAccess>,
@@ -170,7 +170,7 @@ impl Process {
         })
     }
 
-    /// Waits until the process is restricted and a Python has loaded `PyTorch`. It has not opened its device then, unless it
+    /// Waits until the process is restricted and a Python process has loaded `PyTorch`. It has not opened its device then, unless it
     /// runs libraries.
     pub(crate) fn load_runtime(&mut self) -> Result<(), ProgramError> {
         if self.state >= State::Restricted {
@@ -430,7 +430,7 @@ impl Process {
     }
 }
 
-/// What a Python needs to start: its plan, its folder, and the folders that it reads.
+/// What a Python process needs to start: its plan, its folder, and the folders that it reads.
 type PythonStart = (Option<PythonPlan>, Option<TempDir>, Vec<PathBuf>);
 
 fn python_plan(host: &Host, kind: &ProcessKind) -> Result<PythonStart, ProgramError> {

@@ -134,7 +134,7 @@ impl Launched {
         Ok(Self { process, slot: Some(slot), is_loaded: false, resident: trusted })
     }
 
-    /// Waits until a Python has loaded `PyTorch`, which concerns no device.
+    /// Waits until a Python process has loaded `PyTorch`, which concerns no device.
     pub(crate) fn load_runtime(&mut self) -> Result<(), ProgramError> {
         if self.process.kind.python { self.process.load_runtime() } else { Ok(()) }
     }

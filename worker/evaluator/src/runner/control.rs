@@ -26,7 +26,7 @@ pub(crate) enum WindowKind {
     Calls,
     /// One call, of whose outputs only what is complete in the order of the stream counts. For libraries on a device.
     CallInOrder,
-    /// The same without the program: the smallest operation, and for a Python the delivery of a result.
+    /// The same without the program: the smallest operation, and for a Python process the delivery of a result.
     Empty,
     /// The end of the windows.
     Leave,

@@ -60,7 +60,7 @@ pub(crate) struct Message {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Answer: a Python does so once it has loaded `PyTorch`.
+    /// Answer: a Python process does so once it has loaded `PyTorch`.
     Hello {},
     /// Open the device.
     Open {},

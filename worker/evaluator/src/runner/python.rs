@@ -1,4 +1,4 @@
-//! The runner of models of `PyTorch`: this process becomes a Python that answers the same messages on the same descriptors.
+//! The runner of models of `PyTorch`: this process becomes a Python process that answers the same messages on the same descriptors.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,7 +16,7 @@ use super::message::{PythonPlan, StartPlan};
 const EVALUATOR: &str =
     concat!(include_str!("python/program.py"), include_str!("python/memory.py"), include_str!("python/serve.py"));
 
-/// Executes a Python in the place of this process. Returns only when that fails, with the reason. Of the descriptors the first
+/// Executes a Python process in the place of this process. Returns only when that fails, with the reason. Of the descriptors the first
 /// is the channel, the second the control page.
 #[must_use]
 pub fn become_python(plan: &str, descriptors: &[OwnedFd]) -> String {
@@ -42,7 +42,7 @@ fn try_to_become_python(plan: &str, descriptors: &[OwnedFd]) -> Result<String, S
     Ok(execute(python, &start, env))
 }
 
-/// Executes a Python that repeats a call of a program between the marks of profilers. Returns only when that fails, with the
+/// Executes a Python process that repeats a call of a program between the marks of profilers. Returns only when that fails, with the
 /// reason. The environment is that of the tool in front of it.
 pub(crate) fn become_replay(python: &PythonPlan, plan: &Value, replay: &Value) -> String {
     let home = std::env::var_os("HOME").unwrap_or_else(|| "/".into());

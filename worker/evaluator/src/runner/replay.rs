@@ -1,6 +1,6 @@
 //! One call of a program, repeated in a process of its own without an evaluator, so that a tool can watch it.
 //!
-//! A file of Python is repeated by a Python that takes the place of the process.
+//! A file of Python is repeated by a Python process that takes the place of the process.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};

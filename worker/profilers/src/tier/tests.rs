@@ -3,7 +3,7 @@
 use super::*;
 use crate::tests::ended;
 
-fn of(end: ProcessEnd, printed: &str) -> Trouble {
+fn of(end: ProcessEnd, printed: &str) -> ToolFailure {
     trouble(&ended(end, "", ""), printed)
 }
 

@@ -76,7 +76,7 @@ fn build(plan: &JailPlan) -> Result<(), String> {
     Ok(())
 }
 
-/// Creates an empty folder in memory that everybody in the jail may write to.
+/// Creates an empty folder in memory that every process in the jail may write to.
 fn make_empty(folder: &Path) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("creating an own {}: {error}", folder.display());
     let target = staged(folder);

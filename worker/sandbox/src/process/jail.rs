@@ -78,7 +78,7 @@ pub struct Jail {
 impl Jail {
     /// Starts a jail. The descriptors go to the hosted process of the plan.
     pub fn start(host: &JailHost, plan: &JailPlan, descriptors: &[BorrowedFd<'_>]) -> Result<Self, ProcessError> {
-        host.running.wait_while_quiet();
+        host.running.wait_while_paused();
         let user = ProgramUser::of_this_process(host.user);
         if let (Some(user), Some(scratch)) = (user.mapped(), &plan.scratch)
             && plan.means != SandboxChoice::None

@@ -212,12 +212,12 @@ fn only_timed_jails_run_while_it_is_quiet() {
     let host = host(SandboxChoice::Best);
     let ((mut timed, of_timed), (mut other, of_other)) = (counting_on(&host), counting_on(&host));
     timed.set_timed(true);
-    let quiet = host.running.quiet();
+    let quiet = host.running.pause_others();
     assert!(counts(&of_timed) && stands_still(&of_other));
     other.freeze().unwrap();
     other.thaw().unwrap();
     assert!(stands_still(&of_other) && !other.is_frozen(), "its owner's thaw does not end the quiet");
-    let second = host.running.quiet();
+    let second = host.running.pause_others();
     drop(quiet);
     assert!(stands_still(&of_other), "another thread still wants quiet");
     timed.set_timed(false);
@@ -235,7 +235,7 @@ fn quiet_without_cgroups_stops_by_signals() {
 
 fn a_jail_that_starts_waits_for_the_end_of_the_quiet() {
     let host = host(SandboxChoice::Best);
-    let quiet = host.running.quiet();
+    let quiet = host.running.pause_others();
     let (started, has_started) = std::sync::mpsc::channel();
     let later = host.clone();
     std::thread::scope(|scope| {
@@ -262,7 +262,7 @@ fn time_for_which_a_jail_is_stopped_does_not_count() {
     std::thread::scope(|scope| {
         let ended = scope.spawn(|| run_jailed(&host, &command, &CancelFlag::default()).unwrap());
         assert!(within(Duration::from_secs(10), || folder.join("running").exists()));
-        let quiet = host.running.quiet();
+        let quiet = host.running.pause_others();
         std::thread::sleep(limit + LOOK);
         drop(quiet);
         std::fs::write(folder.join("over"), "").unwrap();
@@ -283,10 +283,10 @@ fn jails_of_other_processes_stop_too() {
     let ((mut timed, of_timed), (_jail, of_other)) = (counting_on(&one), counting_on(&other));
     timed.set_timed(true);
     for _ in 0..3 {
-        let quiet = one.running.quiet();
+        let quiet = one.running.pause_others();
         assert!(within(Duration::from_secs(10), || stands_still(&of_other)));
         assert!(counts(&of_timed));
-        let second = other.running.quiet();
+        let second = other.running.pause_others();
         assert!(stands_still(&of_other) && counts(&of_timed), "what is timed there runs on");
         drop(quiet);
         assert!(stands_still(&of_other));

@@ -11,15 +11,16 @@ use super::fake::{
     EXCLUSIVE, FakeServer, FakeWork, Running, ServerState, failure_of, introduction_with_devices, start_with_gpus,
 };
 use crate::gpu::fake::{FACTS, FakeDriver, FakeProber};
-use crate::gpu::{GpuEvent, GpuEventKind, Health, Illness, LOST, Prober, Reading, WEDGED, Ward};
+use crate::gpu::{DeviceFault, DeviceHealthMonitor, GpuEvent, GpuEventKind, Health, LOST, Prober, Reading, WEDGED};
 
 /// A worker with three GPUs and nothing else, and how they are found to be.
-fn three_gpus(work: FakeWork) -> (Running, Arc<Ward>, Arc<FakeProber>) {
+fn three_gpus(work: FakeWork) -> (Running, Arc<DeviceHealthMonitor>, Arc<FakeProber>) {
     let prober = Arc::new(FakeProber::default());
     let asked: Arc<dyn Prober> = prober.clone();
-    let (_, ward) = Ward::open_within(FakeDriver::with_whole(3).gpus(), asked, Duration::from_millis(50));
-    let running = start_with_gpus(FakeServer::default(), work, introduction(), Arc::clone(&ward));
-    (running, ward, prober)
+    let (_, monitor) =
+        DeviceHealthMonitor::open_within(FakeDriver::with_whole(3).gpus(), asked, Duration::from_millis(50));
+    let running = start_with_gpus(FakeServer::default(), work, introduction(), Arc::clone(&monitor));
+    (running, monitor, prober)
 }
 
 fn introduction() -> RegisterWorker {
@@ -29,7 +30,7 @@ fn introduction() -> RegisterWorker {
 }
 
 fn ill(code: &'static str) -> Health {
-    Health::Ill(Illness { code, reason: "a test process hangs".to_owned() })
+    Health::Faulty(DeviceFault { code, reason: "a test process hangs".to_owned() })
 }
 
 fn lost(index: u32) -> GpuEvent {
@@ -103,10 +104,10 @@ async fn a_step_on_a_gpu_that_breaks_is_tried_elsewhere_and_the_gpu_is_not_offer
 
 #[tokio::test]
 async fn what_the_driver_tells_in_the_middle_of_a_step_spoils_its_result() -> Outcome {
-    let (running, ward, _) = three_gpus(FakeWork::default());
+    let (running, monitor, _) = three_gpus(FakeWork::default());
     let steps: Vec<StepId> = (1..=3).map(|n| running.server.offer(n, EXCLUSIVE, 60_000)).collect();
     running.work.until("all GPUs are busy", |state| state.running.len() == 3).await;
-    ward.told(&lost(0));
+    monitor.record_event(&lost(0));
     running.server.until("the server is told at once", |state| known(state) == Some(vec![1])).await;
     running.work.change(|state| state.let_go = true);
     running.until_committed(3).await;
@@ -123,9 +124,9 @@ async fn what_the_driver_tells_in_the_middle_of_a_step_spoils_its_result() -> Ou
 
 #[tokio::test]
 async fn a_released_gpu_that_passes_its_test_is_offered_again() -> Outcome {
-    let (running, ward, prober) = three_gpus(FakeWork::free_running());
+    let (running, monitor, prober) = three_gpus(FakeWork::free_running());
     prober.always("GPU-2000", ill(LOST));
-    ward.told(&lost(2));
+    monitor.record_event(&lost(2));
     running.server.until("the server is told", |state| known(state) == Some(vec![3])).await;
     running.server.change(|state| state.released = vec![3]);
     running
@@ -134,7 +135,7 @@ async fn a_released_gpu_that_passes_its_test_is_offered_again() -> Outcome {
             state.told.last().and_then(|told| told.first()).is_some_and(|ill| ill.quarantine.incident > 1)
         })
         .await;
-    prober.always("GPU-2000", Health::Well(FACTS));
+    prober.always("GPU-2000", Health::Healthy(FACTS));
     running.server.until("the server knows that it is well", |state| known(state) == Some(Vec::new())).await;
     running
         .server
@@ -145,13 +146,13 @@ async fn a_released_gpu_that_passes_its_test_is_offered_again() -> Outcome {
 
 #[tokio::test]
 async fn a_step_that_comes_for_a_gpu_that_fell_ill_meanwhile_is_given_back_unbegun() -> Outcome {
-    let (running, ward, _) = three_gpus(FakeWork::free_running());
+    let (running, monitor, _) = three_gpus(FakeWork::free_running());
     running
         .server
         .until("all are stated", |state| state.on_their_way.iter().any(|free| devices(free).len() == 3))
         .await;
     for index in 0..3 {
-        ward.told(&lost(index));
+        monitor.record_event(&lost(index));
     }
     running.server.until("the server is told", |state| known(state) == Some(vec![1, 2, 3])).await;
     let step = running.server.offer(1, EXCLUSIVE, 60_000);
@@ -165,20 +166,20 @@ async fn a_step_that_comes_for_a_gpu_that_fell_ill_meanwhile_is_given_back_unbeg
 async fn a_step_that_does_not_end_when_it_is_killed_wedges_its_gpu() -> Outcome {
     let deaf = FakeWork::default();
     deaf.change(|state| state.deaf = true);
-    let (running, ward, _) = three_gpus(deaf);
+    let (running, monitor, _) = three_gpus(deaf);
     let step = running.server.offer(1, EXCLUSIVE, 50);
     running.until_committed(1).await;
     assert_eq!(failure_of(&outcome(&running, &step)).code, WEDGED);
-    assert_eq!(ward.quarantined().len(), 1);
+    assert_eq!(monitor.quarantined().len(), 1);
     running.work.change(|state| state.let_go = true);
     running.end().await
 }
 
 #[tokio::test]
 async fn a_worker_that_registers_anew_says_which_of_its_gpus_are_ill() -> Outcome {
-    let (running, ward, _) = three_gpus(FakeWork::free_running());
+    let (running, monitor, _) = three_gpus(FakeWork::free_running());
     running.server.until("it is registered", |state| state.registrations == 1).await;
-    ward.told(&lost(1));
+    monitor.record_event(&lost(1));
     running.server.change(|state| state.known = None);
     running.server.until("it is registered anew", |state| state.registrations == 2).await;
     {
@@ -195,8 +196,8 @@ async fn heartbeats_tell_how_hot_each_gpu_is_and_leave_out_what_the_driver_does_
     let driver = FakeDriver::with_whole(2);
     driver.reads("GPU-0000", Ok(Reading { temperature_c: Some(61), ..Reading::default() }));
     let prober: Arc<dyn Prober> = Arc::new(FakeProber::default());
-    let (_, ward) = Ward::open_within(driver.gpus(), prober, Duration::from_millis(50));
-    let running = start_with_gpus(FakeServer::default(), FakeWork::free_running(), introduction(), ward);
+    let (_, monitor) = DeviceHealthMonitor::open_within(driver.gpus(), prober, Duration::from_millis(50));
+    let running = start_with_gpus(FakeServer::default(), FakeWork::free_running(), introduction(), monitor);
     running.server.until("a reading", |state| !state.readings.is_empty()).await;
     let told = running.server.state().readings.clone();
     let temperatures: Vec<_> = told.iter().map(|reading| (reading.device, reading.temperature_c)).collect();

@@ -15,9 +15,9 @@ use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::Target;
 use uuid::Uuid;
 
-use crate::gpu::Ward;
+use crate::gpu::DeviceHealthMonitor;
 use crate::lease::{Stop, Work, WorkerError, work};
-use crate::port::{Port, PortError, UNKNOWN_WORKER};
+use crate::server_api::{ServerApi, ServerApiError, UNKNOWN_WORKER};
 use nightshift_sandbox::process::CancelFlag;
 
 /// Longest time that a test waits for what has to happen.
@@ -69,8 +69,8 @@ pub(super) struct ServerState {
     pub(super) released: Vec<u32>,
 }
 
-pub(super) fn failure(code: &str, transient: bool) -> PortError {
-    PortError { code: code.to_owned(), message: format!("{code} happened"), transient }
+pub(super) fn failure(code: &str, transient: bool) -> ServerApiError {
+    ServerApiError { code: code.to_owned(), message: format!("{code} happened"), transient }
 }
 
 impl FakeServer {
@@ -111,11 +111,11 @@ impl FakeServer {
                 return;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(tokio::time::timeout(left, changed).await.is_ok(), "waited in vain: {what}");
+            assert!(tokio::time::timeout(left, changed).await.is_ok(), "timed out: {what}");
         }
     }
 
-    pub(super) fn check_known(state: &ServerState, worker: &WorkerId) -> Result<(), PortError> {
+    pub(super) fn check_known(state: &ServerState, worker: &WorkerId) -> Result<(), ServerApiError> {
         if state.known.as_ref() == Some(worker) { Ok(()) } else { Err(failure(UNKNOWN_WORKER, false)) }
     }
 
@@ -145,7 +145,7 @@ impl FakeServer {
 }
 
 impl FakeServer {
-    async fn claim_held(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, PortError> {
+    async fn claim_held(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, ServerApiError> {
         let deadline = tokio::time::Instant::now() + Duration::from_millis(claim.wait_ms);
         loop {
             let changed = self.changed.notified();
@@ -166,8 +166,8 @@ impl FakeServer {
     }
 }
 
-impl Port for FakeServer {
-    async fn register(&self, request: &RegisterWorker) -> Result<WorkerRegistered, PortError> {
+impl ServerApi for FakeServer {
+    async fn register(&self, request: &RegisterWorker) -> Result<WorkerRegistered, ServerApiError> {
         self.change(|state| {
             state.offered.clone_from(&request.offers.devices);
             if state.refuse_registration {
@@ -180,7 +180,7 @@ impl Port for FakeServer {
         })
     }
 
-    async fn claim(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, PortError> {
+    async fn claim(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, ServerApiError> {
         self.change(|state| {
             state.asked.push(claim.free.clone());
             state.on_their_way.push(claim.free.clone());
@@ -199,7 +199,7 @@ impl Port for FakeServer {
         worker: &WorkerId,
         heartbeat: &Heartbeat,
         _within: Duration,
-    ) -> Result<HeartbeatReply, PortError> {
+    ) -> Result<HeartbeatReply, ServerApiError> {
         if let Some(told) = &heartbeat.quarantined {
             self.change(|state| state.told.push(told.clone()));
         }
@@ -225,7 +225,7 @@ impl Port for FakeServer {
         })
     }
 
-    async fn report(&self, leased: &LeasedStep, report: &Report) -> Result<ReportReply, PortError> {
+    async fn report(&self, leased: &LeasedStep, report: &Report) -> Result<ReportReply, ServerApiError> {
         let step = &leased.step;
         self.change(|state| {
             state.reports_seen += 1;
@@ -307,7 +307,7 @@ impl FakeWork {
                 Err(_) => false,
             }
         });
-        assert!(waited.await.is_ok_and(|came| came), "waited in vain: {what}");
+        assert!(waited.await.is_ok_and(|came| came), "timed out: {what}");
     }
 }
 
@@ -425,21 +425,21 @@ pub(super) fn start_with_gpus(
     server: FakeServer,
     played: FakeWork,
     introduction: RegisterWorker,
-    ward: Arc<Ward>,
+    monitor: Arc<DeviceHealthMonitor>,
 ) -> Running {
-    start_in(server, played, introduction, Some(ward), PATIENCE)
+    start_in(server, played, introduction, Some(monitor), PATIENCE)
 }
 
 fn start_in(
     server: FakeServer,
     played: FakeWork,
     introduction: RegisterWorker,
-    ward: Option<Arc<Ward>>,
+    monitor: Option<Arc<DeviceHealthMonitor>>,
     drain_timeout: Duration,
 ) -> Running {
     let (server, played, stop) = (Arc::new(server), Arc::new(played), Stop::default());
-    let life = work(Arc::clone(&server), Arc::clone(&played), introduction, ward, stop.clone(), drain_timeout);
-    Running { server, work: played, stop, worker: tokio::spawn(life) }
+    let session = work(Arc::clone(&server), Arc::clone(&played), introduction, monitor, stop.clone(), drain_timeout);
+    Running { server, work: played, stop, worker: tokio::spawn(session) }
 }
 
 impl Running {

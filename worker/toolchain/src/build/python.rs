@@ -2,7 +2,7 @@
 //! made or called first, are built there, once for each content, and kept behind the file. So the process that runs it compiles
 //! nothing.
 //!
-//! Of a program only what is no comment is built and run: whatever a text says in its comments, to whomever reads it in
+//! Of a program only what is no comment is built and run: whatever a text says in its comments, to a model that reads it in
 //! whichever encoding, is no part of what is verified, and texts that differ in them alone are the same program.
 
 use std::path::{Path, PathBuf};

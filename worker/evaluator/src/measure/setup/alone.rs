@@ -2,7 +2,7 @@
 
 use nightshift_protocol::step::StepFailure;
 use nightshift_sandbox::cores::OneCore;
-use nightshift_sandbox::process::Quiet;
+use nightshift_sandbox::process::JailPause;
 
 use super::{Setup, Solo};
 use crate::cores::TimedCores;
@@ -85,7 +85,7 @@ impl<M: Memory> Setup<'_, M> {
             program.process.set_timed(true);
             program.process.move_to(self.program_cores.in_order(), true);
         }
-        let quiet = (mode == DeviceMode::Quiet).then(|| self.context.host.jail.running.quiet());
+        let quiet = (mode == DeviceMode::Isolated).then(|| self.context.host.jail.running.pause_others());
         QuietHost { _core: self.context.cores().and_then(TimedCores::take), _quiet: quiet }
     }
 
@@ -129,7 +129,7 @@ impl<M: Memory> Setup<'_, M> {
 #[derive(Debug, Default)]
 pub(in crate::measure) struct QuietHost {
     _core: Option<OneCore>,
-    _quiet: Option<Quiet>,
+    _quiet: Option<JailPause>,
 }
 
 /// Times of one call of the baseline in windows of so many calls, on a core by itself where one is found.

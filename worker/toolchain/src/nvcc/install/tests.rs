@@ -2,7 +2,7 @@ use nightshift_testbed::executable::write_executable;
 
 use super::*;
 
-/// A Python that makes environments and installs packages without a network: what it does is in `pip`.
+/// A fake Python interpreter that creates environments and installs packages without a network. `pip` holds its script.
 fn python(folder: &Path, pip: &str) -> PathBuf {
     let bin = folder.join("path");
     std::fs::create_dir_all(&bin).unwrap();

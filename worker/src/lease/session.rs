@@ -10,13 +10,13 @@ use nightshift_protocol::id::WorkerId;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::device::Told;
-use super::held::{Held, StopCause};
+use super::device::ReportedQuarantines;
+use super::held::{HeldSteps, StopCause};
 use super::readings::{LOOK_INTERVAL, Readings, temperatures};
 use super::slots::Slots;
 use super::{KILL_GRACE, Stop, Work};
-use crate::gpu::Ward;
-use crate::port::{Port, PortError};
+use crate::gpu::DeviceHealthMonitor;
+use crate::server_api::{ServerApi, ServerApiError};
 
 /// Bounds on what a server may ask for.
 const HEARTBEAT_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_mins(1));
@@ -24,7 +24,7 @@ const HEARTBEAT_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Durat
 /// How long the last word of a worker may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Why a life ended.
+/// Why a session ended.
 #[derive(Debug, Clone)]
 pub(super) enum End {
     /// It was asked to.
@@ -37,23 +37,23 @@ pub(super) enum End {
     /// The server does not know the worker.
     Forgotten,
     /// The server refuses the worker.
-    Refused(PortError),
+    Refused(ServerApiError),
 }
 
 /// One registration and all that is done under it.
-pub(super) struct Life<P, W> {
+pub(super) struct WorkerSession<P, W> {
     pub(super) port: Arc<P>,
     pub(super) work: Arc<W>,
     pub(super) worker: WorkerId,
     pub(super) embedded: bool,
     lease: Duration,
     heartbeat: Duration,
-    pub(super) held: Held,
+    pub(super) held: HeldSteps,
     pub(super) slots: Arc<Slots>,
     /// The GPUs, when there are some.
-    pub(super) ward: Option<Arc<Ward>>,
-    /// What this life told the server of them.
-    told: Told,
+    pub(super) monitor: Option<Arc<DeviceHealthMonitor>>,
+    /// What this session told the server of them.
+    reported: ReportedQuarantines,
     /// What it has to tell of how they are.
     pub(super) readings: Readings,
     /// Steps, until their reports are acknowledged.
@@ -70,13 +70,13 @@ pub(super) struct Life<P, W> {
     end: OnceLock<End>,
 }
 
-impl<P: Port, W: Work> Life<P, W> {
+impl<P: ServerApi, W: Work> WorkerSession<P, W> {
     pub(super) fn new(
         port: Arc<P>,
         work: Arc<W>,
         introduction: &RegisterWorker,
         registered: WorkerRegistered,
-        ward: Option<Arc<Ward>>,
+        monitor: Option<Arc<DeviceHealthMonitor>>,
     ) -> Self {
         let lease = Duration::from_millis(registered.lease_ms.max(1));
         let heartbeat = Duration::from_millis(registered.heartbeat_ms).clamp(HEARTBEAT_BOUNDS.0, HEARTBEAT_BOUNDS.1);
@@ -87,10 +87,10 @@ impl<P: Port, W: Work> Life<P, W> {
             embedded: introduction.embedded,
             lease,
             heartbeat: heartbeat.min(lease / 3),
-            held: Held::new(lease),
+            held: HeldSteps::new(lease),
             slots: Slots::new(&introduction.offers),
-            ward,
-            told: Told::new(&introduction.offers),
+            monitor,
+            reported: ReportedQuarantines::new(&introduction.offers),
             readings: Readings::new(&introduction.offers),
             steps: TaskTracker::new(),
             claims: TaskTracker::new(),
@@ -104,7 +104,7 @@ impl<P: Port, W: Work> Life<P, W> {
 
     pub(super) async fn run(self: Arc<Self>, stop: &Stop, drain_timeout: Duration) -> End {
         let loops = TaskTracker::new();
-        loops.spawn(Arc::clone(&self).beat());
+        loops.spawn(Arc::clone(&self).send_heartbeats());
         loops.spawn(Arc::clone(&self).guard());
         loops.spawn(Arc::clone(&self).claim());
         loops.spawn(Arc::clone(&self).mind_devices());
@@ -167,14 +167,14 @@ impl<P: Port, W: Work> Life<P, W> {
         }
     }
 
-    /// Ends this life; the first reason counts.
+    /// Ends this session; the first reason counts.
     pub(super) fn finish(&self, end: End) {
         let _ = self.end.set(end);
         self.over.cancel();
     }
 
     /// What follows a failed call that is not about one step: whether it may be repeated.
-    pub(super) fn may_repeat(&self, error: &PortError) -> bool {
+    pub(super) fn may_repeat(&self, error: &ServerApiError) -> bool {
         if error.is_unknown_worker() {
             self.finish(End::Forgotten);
         } else if !error.transient {
@@ -184,12 +184,12 @@ impl<P: Port, W: Work> Life<P, W> {
     }
 
     /// Sends heartbeats: one for all leases. Goes on without leases, so that the server knows who is there.
-    async fn beat(self: Arc<Self>) {
+    async fn send_heartbeats(self: Arc<Self>) {
         let mut failing = false;
         loop {
             let named = self.held.to_renew();
             let sent_at = Instant::now();
-            let quarantined = self.told.news(self.ward.as_deref());
+            let quarantined = self.reported.to_report(self.monitor.as_deref());
             let readings = self.readings.take();
             let heartbeat = Heartbeat { leases: named.clone(), quarantined, leaving: false, readings };
             let call = self.port.heartbeat(&self.worker, &heartbeat, self.lease / 2);
@@ -197,7 +197,7 @@ impl<P: Port, W: Work> Life<P, W> {
             match answer {
                 Ok(reply) => {
                     self.held.renewed(&named, sent_at, &reply);
-                    self.told.came_through(heartbeat.quarantined);
+                    self.reported.acknowledge(heartbeat.quarantined);
                     self.release(reply.released);
                     if failing {
                         tracing::info!("heartbeats come through again");
@@ -232,7 +232,7 @@ impl<P: Port, W: Work> Life<P, W> {
         }
     }
 
-    /// The future's output, or none when this life is over first.
+    /// The future's output, or none when this session is over first.
     pub(super) async fn unless_over<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -241,11 +241,11 @@ impl<P: Port, W: Work> Life<P, W> {
         }
     }
 
-    /// Looks at the devices now and then, until this life is over.
+    /// Looks at the devices now and then, until this session is over.
     pub(super) async fn look_at_devices(self: Arc<Self>) {
         loop {
-            let (ward, processors) = (self.ward.clone(), self.readings.processors.clone());
-            let looking = tokio::task::spawn_blocking(move || temperatures(ward.as_deref(), &processors));
+            let (monitor, processors) = (self.monitor.clone(), self.readings.processors.clone());
+            let looking = tokio::task::spawn_blocking(move || temperatures(monitor.as_deref(), &processors));
             let Some(temperatures) = self.unless_over(looking).await else { return };
             self.readings.put(&self.slots, &temperatures.unwrap_or_default());
             if self.unless_over(tokio::time::sleep(LOOK_INTERVAL)).await.is_none() {

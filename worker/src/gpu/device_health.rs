@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::discovery::{Gpu, Gpus};
-use super::health::{Health, Illness, LOST, Prober, UNPROBED, WEDGED};
+use super::health::{DeviceFault, Health, LOST, Prober, UNPROBED, WEDGED};
 use super::management::{GpuEvent, GpuEventKind, Management};
 use super::xid::{self, Meaning};
 use nightshift_sandbox::process::Survivor;
@@ -29,7 +29,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Who asks for a test, which decides what an unclear one means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum ProbeReason {
     /// A doubt about a device in use: what cannot be found out changes nothing.
     InUse,
     /// A person released it: they are to see that it did not help.
@@ -40,8 +40,8 @@ enum Asked {
 
 /// The GPUs of a worker and what is wrong with them.
 #[derive(Debug)]
-pub struct Ward {
-    beds: Vec<Bed>,
+pub struct DeviceHealthMonitor {
+    entries: Vec<DeviceEntry>,
     prober: Arc<dyn Prober>,
     management: Option<Arc<dyn Management>>,
     table: Mutex<Table>,
@@ -51,7 +51,7 @@ pub struct Ward {
 }
 
 #[derive(Debug)]
-struct Bed {
+struct DeviceEntry {
     device: u32,
     gpu: Gpu,
     /// One test at a time: a second one would disturb the first.
@@ -63,10 +63,10 @@ struct Table {
     incidents: u64,
     quarantined: BTreeMap<u32, Quarantine>,
     /// What the driver told of devices since their last test.
-    complaints: BTreeMap<u32, String>,
+    driver_reports: BTreeMap<u32, String>,
 }
 
-impl Ward {
+impl DeviceHealthMonitor {
     /// Tests all GPUs. Gives them back with the facts that only such a test brings. Blocks.
     pub fn open(gpus: Gpus, prober: Arc<dyn Prober>) -> (Gpus, Arc<Self>) {
         Self::open_within(gpus, prober, SURVIVOR_LIMIT)
@@ -82,14 +82,16 @@ impl Ward {
             tests.into_iter().map(|(device, test)| (device, test.join().unwrap_or_else(|_| broken()))).collect()
         });
         for (device, health) in &health {
-            if let Health::Well(facts) = health {
+            if let Health::Healthy(facts) = health {
                 gpus.complete(*device, facts);
             }
         }
-        let beds =
-            gpus.numbered().map(|(device, gpu)| Bed { device, gpu: gpu.clone(), testing: Mutex::new(()) }).collect();
-        let ward = Self {
-            beds,
+        let entries = gpus
+            .numbered()
+            .map(|(device, gpu)| DeviceEntry { device, gpu: gpu.clone(), testing: Mutex::new(()) })
+            .collect();
+        let monitor = Self {
+            entries,
             prober,
             management: gpus.management().cloned(),
             table: Mutex::default(),
@@ -97,9 +99,9 @@ impl Ward {
             survivor_limit,
         };
         for (device, health) in health {
-            ward.take_in(device, health, Asked::Release);
+            monitor.record_probe(device, health, ProbeReason::Release);
         }
-        (gpus, Arc::new(ward))
+        (gpus, Arc::new(monitor))
     }
 
     /// Devices on which nothing may run, by their numbers.
@@ -122,8 +124,9 @@ impl Ward {
     /// hot as their GPU. Blocks.
     pub(crate) fn temperatures(&self) -> BTreeMap<u32, u32> {
         let Some(management) = &self.management else { return BTreeMap::new() };
-        let of = |bed: &Bed| Some((bed.device, management.read(bed.gpu.card_uuid()).ok()?.temperature_c?));
-        self.beds.iter().filter_map(of).collect()
+        let of =
+            |entry: &DeviceEntry| Some((entry.device, management.read(entry.gpu.card_uuid()).ok()?.temperature_c?));
+        self.entries.iter().filter_map(of).collect()
     }
 
     /// Told of every change.
@@ -141,18 +144,18 @@ impl Ward {
         suspicion: Option<&str>,
         survivors: &[Survivor],
     ) -> Result<(), StepFailure> {
-        let Some(bed) = self.bed(device) else { return Ok(()) };
-        if let Some(survivor) = self.outlasts(survivors) {
+        let Some(entry) = self.entry(device) else { return Ok(()) };
+        if let Some(survivor) = self.wait_for_survivors(survivors) {
             let pid = survivor.pid();
-            let reason = format!("process {pid} of a step cannot be killed: the driver does not let go of it");
-            self.quarantine(device, &Illness { code: WEDGED, reason });
+            let reason = format!("process {pid} of a step cannot be killed: the driver does not release it");
+            self.quarantine(device, &DeviceFault { code: WEDGED, reason });
         }
-        let complaint = self.table().complaints.remove(&device);
+        let driver_report = self.table().driver_reports.remove(&device);
         if self.quarantine_of(device).is_none()
-            && let Some(why) = suspicion.or(complaint.as_deref())
+            && let Some(why) = suspicion.or(driver_report.as_deref())
         {
-            tracing::info!(device, gpu.uuid = %bed.gpu.facts.uuid, "a GPU is tested after a step: {why}");
-            self.test(bed, Asked::InUse);
+            tracing::info!(device, gpu.uuid = %entry.gpu.facts.uuid, "a GPU is tested after a step: {why}");
+            self.test(entry, ProbeReason::InUse);
         }
         match self.quarantine_of(device) {
             None => Ok(()),
@@ -160,69 +163,70 @@ impl Ward {
                 quarantine.code,
                 format!(
                     "the GPU {} is out of order ({}): the step is tried again elsewhere",
-                    bed.gpu.facts.uuid, quarantine.reason
+                    entry.gpu.facts.uuid, quarantine.reason
                 ),
             )),
         }
     }
 
     /// The work of a step does not end although it was killed.
-    pub(crate) fn never_ends(&self, device: u32) {
-        if self.bed(device).is_some() {
+    pub(crate) fn record_hang(&self, device: u32) {
+        if self.entry(device).is_some() {
             let reason = "a step on it was killed and does not end".to_owned();
-            self.quarantine(device, &Illness { code: WEDGED, reason });
+            self.quarantine(device, &DeviceFault { code: WEDGED, reason });
         }
     }
 
     /// Takes in what the driver tells. Tests devices that it casts doubt on. Blocks.
-    pub fn told(&self, event: &GpuEvent) {
+    pub fn record_event(&self, event: &GpuEvent) {
         let (meaning, words) = match event.kind {
             GpuEventKind::Xid(number) => (xid::meaning(number), xid::describe(number)),
             GpuEventKind::UncorrectedMemory => (Meaning::Broken, "memory error that cannot be corrected".to_owned()),
         };
-        let concerned = |bed: &&Bed| event.uuid.as_deref().is_none_or(|uuid| uuid == bed.gpu.card_uuid());
-        for bed in self.beds.iter().filter(concerned) {
-            tracing::warn!(device = bed.device, gpu.uuid = %bed.gpu.facts.uuid, "the driver tells of a GPU: {words}");
+        let concerned = |entry: &&DeviceEntry| event.uuid.as_deref().is_none_or(|uuid| uuid == entry.gpu.card_uuid());
+        for entry in self.entries.iter().filter(concerned) {
+            tracing::warn!(device = entry.device, gpu.uuid = %entry.gpu.facts.uuid, "the driver tells of a GPU: {words}");
             match meaning {
                 Meaning::Program => {
-                    self.table().complaints.insert(bed.device, words.clone());
+                    self.table().driver_reports.insert(entry.device, words.clone());
                 }
-                Meaning::Doubtful if self.quarantine_of(bed.device).is_none() => self.test(bed, Asked::InUse),
+                Meaning::Doubtful if self.quarantine_of(entry.device).is_none() => self.test(entry, ProbeReason::InUse),
                 Meaning::Doubtful => {}
-                Meaning::Broken => self.quarantine(bed.device, &Illness { code: WEDGED, reason: words.clone() }),
-                Meaning::Gone => self.quarantine(bed.device, &Illness { code: LOST, reason: words.clone() }),
+                Meaning::Broken => self.quarantine(entry.device, &DeviceFault { code: WEDGED, reason: words.clone() }),
+                Meaning::Gone => self.quarantine(entry.device, &DeviceFault { code: LOST, reason: words.clone() }),
             }
         }
     }
 
     /// Tests quarantined devices again; those that pass are free. Blocks.
     pub fn release(&self, devices: &[u32]) {
-        for bed in self.beds.iter().filter(|bed| devices.contains(&bed.device)) {
-            if self.quarantine_of(bed.device).is_some() {
-                tracing::info!(device = bed.device, gpu.uuid = %bed.gpu.facts.uuid, "a released GPU is tested");
-                self.test(bed, Asked::Release);
+        for entry in self.entries.iter().filter(|entry| devices.contains(&entry.device)) {
+            if self.quarantine_of(entry.device).is_some() {
+                tracing::info!(device = entry.device, gpu.uuid = %entry.gpu.facts.uuid, "a released GPU is tested");
+                self.test(entry, ProbeReason::Release);
             }
         }
     }
 
     /// Tests those devices again of which it could not be found out how they are. Blocks.
     pub fn retest_unclear(&self) {
-        let unclear = |bed: &&Bed| self.quarantine_of(bed.device).is_some_and(|known| known.code == UNPROBED);
-        self.beds.iter().filter(unclear).for_each(|bed| self.test(bed, Asked::Again));
+        let unclear =
+            |entry: &&DeviceEntry| self.quarantine_of(entry.device).is_some_and(|known| known.code == UNPROBED);
+        self.entries.iter().filter(unclear).for_each(|entry| self.test(entry, ProbeReason::Again));
     }
 
     /// Listens to the driver, and looks again at what was unclear, until it is told to stop. Blocks: runs on a thread
     /// of its own.
-    pub fn keep_watch(&self, gpus: &Gpus, stop: &CancellationToken) {
-        let Some(management) = gpus.management().filter(|_| !self.beds.is_empty()) else { return };
-        let mut cards: Vec<String> = self.beds.iter().map(|bed| bed.gpu.card_uuid().to_owned()).collect();
+    pub fn watch_events(&self, gpus: &Gpus, stop: &CancellationToken) {
+        let Some(management) = gpus.management().filter(|_| !self.entries.is_empty()) else { return };
+        let mut cards: Vec<String> = self.entries.iter().map(|entry| entry.gpu.card_uuid().to_owned()).collect();
         cards.sort_unstable();
         cards.dedup();
         let mut tested_at = Instant::now();
         while !stop.is_cancelled() {
             let listened = management.listen(&cards, &mut |event| {
                 if let Some(event) = event {
-                    self.told(&event);
+                    self.record_event(&event);
                 }
                 if tested_at.elapsed() >= RETEST_INTERVAL {
                     self.retest_unclear();
@@ -233,7 +237,7 @@ impl Ward {
             if let Err(error) = listened {
                 tracing::warn!(error = %error, "the driver tells no events of its GPUs: faults are seen with steps only");
                 if error.is_of_the_gpu() {
-                    self.beds.iter().for_each(|bed| self.test(bed, Asked::InUse));
+                    self.entries.iter().for_each(|entry| self.test(entry, ProbeReason::InUse));
                 }
                 while !stop.is_cancelled() && tested_at.elapsed() < RETEST_INTERVAL {
                     std::thread::park_timeout(Duration::from_millis(200));
@@ -245,7 +249,7 @@ impl Ward {
     }
 
     /// One that is still there when the time for being gone is over.
-    fn outlasts<'a>(&self, survivors: &'a [Survivor]) -> Option<&'a Survivor> {
+    fn wait_for_survivors<'a>(&self, survivors: &'a [Survivor]) -> Option<&'a Survivor> {
         let until = Instant::now() + self.survivor_limit;
         loop {
             let there = survivors.iter().find(|survivor| survivor.is_running())?;
@@ -257,35 +261,35 @@ impl Ward {
     }
 
     /// Tests a device, twice before it counts as ill.
-    fn test(&self, bed: &Bed, asked: Asked) {
-        let _one_at_a_time = bed.testing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut health = self.prober.probe(&bed.gpu);
-        if matches!(health, Health::Ill(_)) {
-            health = self.prober.probe(&bed.gpu);
+    fn test(&self, entry: &DeviceEntry, reason: ProbeReason) {
+        let _one_at_a_time = entry.testing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut health = self.prober.probe(&entry.gpu);
+        if matches!(health, Health::Faulty(_)) {
+            health = self.prober.probe(&entry.gpu);
         }
-        self.take_in(bed.device, health, asked);
+        self.record_probe(entry.device, health, reason);
     }
 
-    fn take_in(&self, device: u32, health: Health, asked: Asked) {
-        let illness = match health {
-            Health::Well(_) => return self.lift(device),
-            Health::Ill(illness) => illness,
-            Health::Unclear(reason) if asked == Asked::Release => {
-                Illness { code: UNPROBED, reason: format!("it cannot be tested: {reason}") }
+    fn record_probe(&self, device: u32, health: Health, reason: ProbeReason) {
+        let fault = match health {
+            Health::Healthy(_) => return self.lift_quarantine(device),
+            Health::Faulty(fault) => fault,
+            Health::Unclear(why) if reason == ProbeReason::Release => {
+                DeviceFault { code: UNPROBED, reason: format!("it cannot be tested: {why}") }
             }
             Health::Unclear(reason) => {
                 tracing::warn!(device, "a GPU cannot be tested: {reason}");
                 return;
             }
         };
-        if asked != Asked::InUse {
+        if reason != ProbeReason::InUse {
             self.table().quarantined.remove(&device);
         }
-        self.quarantine(device, &illness);
+        self.quarantine(device, &fault);
     }
 
     /// Keeps steps off a device. The first reason counts: what follows from it is no news.
-    fn quarantine(&self, device: u32, illness: &Illness) {
+    fn quarantine(&self, device: u32, fault: &DeviceFault) {
         let mut table = self.table();
         if table.quarantined.contains_key(&device) {
             return;
@@ -293,19 +297,19 @@ impl Ward {
         table.incidents += 1;
         let quarantine = Quarantine {
             incident: table.incidents,
-            code: illness.code.to_owned(),
-            reason: illness.reason.clone(),
+            code: fault.code.to_owned(),
+            reason: fault.reason.clone(),
             since: None,
         };
         table.quarantined.insert(device, quarantine);
         drop(table);
-        tracing::error!(device, code = illness.code, "a GPU is quarantined: {}", illness.reason);
+        tracing::error!(device, code = fault.code, "a GPU is quarantined: {}", fault.reason);
         self.changed.send_modify(|version| *version += 1);
     }
 
-    fn lift(&self, device: u32) {
+    fn lift_quarantine(&self, device: u32) {
         let mut table = self.table();
-        table.complaints.remove(&device);
+        table.driver_reports.remove(&device);
         let lifted = table.quarantined.remove(&device);
         drop(table);
         if lifted.is_some() {
@@ -314,8 +318,8 @@ impl Ward {
         }
     }
 
-    fn bed(&self, device: u32) -> Option<&Bed> {
-        self.beds.iter().find(|bed| bed.device == device)
+    fn entry(&self, device: u32) -> Option<&DeviceEntry> {
+        self.entries.iter().find(|entry| entry.device == device)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -15,7 +15,7 @@ pub const UNKNOWN_WORKER: &str = "worker.not_found";
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct PortError {
+pub struct ServerApiError {
     /// Stable code.
     pub code: String,
     /// One sentence.
@@ -24,7 +24,7 @@ pub struct PortError {
     pub transient: bool,
 }
 
-impl PortError {
+impl ServerApiError {
     /// Whether the server does not know this worker.
     #[must_use]
     pub fn is_unknown_worker(&self) -> bool {
@@ -32,36 +32,42 @@ impl PortError {
     }
 }
 
-impl From<ClientError> for PortError {
+impl From<ClientError> for ServerApiError {
     fn from(error: ClientError) -> Self {
         Self { code: error.code().to_owned(), message: error.to_string(), transient: error.is_transient() }
     }
 }
 
 /// The four calls of a worker.
-pub trait Port: Send + Sync + 'static {
+pub trait ServerApi: Send + Sync + 'static {
     /// Introduces this worker.
-    fn register(&self, request: &RegisterWorker) -> impl Future<Output = Result<WorkerRegistered, PortError>> + Send;
+    fn register(
+        &self,
+        request: &RegisterWorker,
+    ) -> impl Future<Output = Result<WorkerRegistered, ServerApiError>> + Send;
     /// Asks for steps.
-    fn claim(&self, worker: &WorkerId, claim: &Claim) -> impl Future<Output = Result<Claimed, PortError>> + Send;
+    fn claim(&self, worker: &WorkerId, claim: &Claim) -> impl Future<Output = Result<Claimed, ServerApiError>> + Send;
     /// Extends all leases. An answer that takes longer than `within` is a failure that may pass.
     fn heartbeat(
         &self,
         worker: &WorkerId,
         heartbeat: &Heartbeat,
         within: Duration,
-    ) -> impl Future<Output = Result<HeartbeatReply, PortError>> + Send;
+    ) -> impl Future<Output = Result<HeartbeatReply, ServerApiError>> + Send;
     /// Reports how a try ended. Repeating it is safe.
-    fn report(&self, step: &LeasedStep, report: &Report)
-    -> impl Future<Output = Result<ReportReply, PortError>> + Send;
+    fn report(
+        &self,
+        step: &LeasedStep,
+        report: &Report,
+    ) -> impl Future<Output = Result<ReportReply, ServerApiError>> + Send;
 }
 
-impl Port for Client {
-    async fn register(&self, request: &RegisterWorker) -> Result<WorkerRegistered, PortError> {
+impl ServerApi for Client {
+    async fn register(&self, request: &RegisterWorker) -> Result<WorkerRegistered, ServerApiError> {
         Ok(self.register_worker(request).await?)
     }
 
-    async fn claim(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, PortError> {
+    async fn claim(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, ServerApiError> {
         Ok(Client::claim(self, worker, claim).await?)
     }
 
@@ -70,11 +76,11 @@ impl Port for Client {
         worker: &WorkerId,
         heartbeat: &Heartbeat,
         within: Duration,
-    ) -> Result<HeartbeatReply, PortError> {
+    ) -> Result<HeartbeatReply, ServerApiError> {
         Ok(self.heartbeat_within(worker, heartbeat, within).await?)
     }
 
-    async fn report(&self, step: &LeasedStep, report: &Report) -> Result<ReportReply, PortError> {
+    async fn report(&self, step: &LeasedStep, report: &Report) -> Result<ReportReply, ServerApiError> {
         let client = self.in_trace(step.traceparent.as_deref());
         Ok(Client::report(&client, &step.step, report).await?)
     }
