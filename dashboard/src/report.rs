@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_report_offers_nothing_that_only_a_page_can() {
         let offer =
-            |words: &'static str| crate::page::parts::on_page_only(view! { <a href="/x">{words}</a> }.into_any());
+            |words: &'static str| crate::page::components::on_page_only(view! { <a href="/x">{words}</a> }.into_any());
         let page = Page::new("x", view! { <p>"before "{offer("one")}" between "{offer("two")}" <page-only>after"</p> });
         let html = html(page, None);
         assert!(

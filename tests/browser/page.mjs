@@ -59,7 +59,7 @@ export async function until(what, holds) {
         if (await holds()) {
             return;
         }
-        assert.ok(Date.now() - began < 4 * LIMIT_MS, `in vain: ${what}`);
+        assert.ok(Date.now() - began < 4 * LIMIT_MS, `timed out: ${what}`);
         await new Promise((resolve) => setTimeout(resolve, 100));
     }
 }

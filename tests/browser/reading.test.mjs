@@ -1,4 +1,4 @@
-// Every page: it loads, it says what it is, it fits, everybody can read it, and it does what it must not in no way.
+// Every page: it loads, has a title, fits the window, is accessible, and violates no security rule.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { facts, start, stop, viewing, WIDTHS } from "./page.mjs";

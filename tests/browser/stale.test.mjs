@@ -118,7 +118,7 @@ test("a page whose server hangs is not called live, and is live again when the s
         await link.filter({ hasText: /^live$/ }).waitFor();
         server.child.kill("SIGSTOP");
         try {
-            // Two heartbeats of 15 s are missed before anybody says so.
+            // The page reports an outage after two missed heartbeats of 15 s.
             await link.filter({ hasText: /offline, as of \d\d:\d\d:\d\d UTC/ }).waitFor({ timeout: 6 * LIMIT_MS });
         } finally {
             server.child.kill("SIGCONT");

@@ -48,9 +48,7 @@ impl PageError {
                 format!("The link that you opened shows one thing alone: {words}.")
             }
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some(words)) => {
-                format!(
-                    "You are {words}, and that does not allow this page. Ask an administrator for another token."
-                )
+                format!("You are {words}, and that does not allow this page. Ask an administrator for another token.")
             }
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, None) => "Sign in to see this page.".to_owned(),
             (StatusCode::BAD_REQUEST, _) => {

@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 
-use super::parts::{facts, folded};
+use super::components::{facts, folded};
 
 /// The words with their meaning, folded away.
 pub(crate) fn glossary() -> AnyView {

@@ -7,7 +7,7 @@ use nightshift_protocol::id::{CampaignId, RunId};
 
 use crate::format::moment;
 use crate::markup::visible;
-use crate::page::parts::{Cell, table, words};
+use crate::page::components::{Cell, table, words};
 
 /// Most requests that a page shows.
 const MAX_SHOWN: u32 = 50;

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{Retrieval, Retrieved, RetrievedLesson, RetrievedNote};
 
 use crate::chart::{Unit, show};
-use crate::page::parts::{Cell, folded, sentences, table, verbatim};
+use crate::page::components::{Cell, folded, sentences, table, verbatim};
 
 /// Longest text of a note that is shown, in bytes.
 const MAX_NOTE_BYTES: usize = 8 << 10;

@@ -13,8 +13,8 @@ use nightshift_protocol::id::RunId;
 
 pub(crate) use self::state::stopped;
 use super::campaign_name::campaign_name;
+use super::components::{Section as Part, on_page_only, sections};
 use super::failure::{PageError, Path};
-use super::parts::{Section as Part, on_page_only, sections};
 use super::requests;
 use super::short_id::{self, Kind};
 use crate::markup::visible;

@@ -15,9 +15,9 @@ use crate::chart::{Axis, Caption, Series, Unit, float_u64, lines, since_beginnin
 use crate::form;
 use crate::format::{count, counted, device, when};
 use crate::page::as_of::as_of;
+use crate::page::components::stacked;
 use crate::page::failure::PageError;
 use crate::page::files;
-use crate::page::parts::stacked;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;

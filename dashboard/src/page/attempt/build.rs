@@ -8,7 +8,9 @@ use nightshift_protocol::measurement::{CompilerReport, LoopNote};
 use super::material::{Material, Stored};
 use crate::chart::{Unit, float_u64, show};
 use crate::format::count;
-use crate::page::parts::{Cell, artifact, bytes, facts, folded, isolation, milliseconds, sentences, table, verbatim};
+use crate::page::components::{
+    Cell, artifact, bytes, facts, folded, isolation, milliseconds, sentences, table, verbatim,
+};
 
 /// Longest output of a compiler that is shown, in bytes.
 const MAX_LOG_BYTES: usize = 128 << 10;

@@ -10,7 +10,7 @@ use super::material::{Material, Stored};
 use super::timing::cost;
 use super::verdict::findings;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, precise, significant};
-use crate::page::parts::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim, words};
+use crate::page::components::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim, words};
 
 /// Longest output of a program that is shown, in bytes.
 const MAX_PRINTED_BYTES: usize = 64 << 10;

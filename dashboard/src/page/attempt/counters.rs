@@ -10,7 +10,7 @@ use nightshift_protocol::profile::{KernelProfile, Profile};
 use super::look::Look;
 use super::profile::bound;
 use crate::chart::{Bar, Caption, Operating, Roof, Unit, bars, roofline, shares, show, significant};
-use crate::page::parts::{Cell, facts, folded, table, words};
+use crate::page::components::{Cell, facts, folded, table, words};
 
 /// Most kernels that are shown.
 const MAX_KERNELS: usize = 40;

@@ -7,7 +7,7 @@ use nightshift_protocol::score::AttemptScore;
 
 use crate::chart::{Caption, Ratings, Unit, radar, show, significant};
 use crate::format::{moment, reward as shown_reward};
-use crate::page::parts::{Cell, facts, folded, sentences, table, words};
+use crate::page::components::{Cell, facts, folded, sentences, table, words};
 
 /// The names of the rubric's four directions, as the paper has them.
 const DIRECTIONS: [&str; 4] = ["Anti-Hacking", "CUDA Engineering", "Operator Coverage", "Skill Compliance"];

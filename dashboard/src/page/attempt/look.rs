@@ -1,4 +1,4 @@
-//! How an attempt is looked at: all of it stands in the address, so that a link shows the same to everybody.
+//! The view state of an attempt's page. The address holds all of it, so that a link shows the same to every reader.
 
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;

@@ -7,7 +7,7 @@ use nightshift_protocol::plan::Subtask;
 use nightshift_protocol::tune::{TuneReport, VariantOutcome};
 
 use crate::chart::{Axis, Caption, IntervalMark, Unit, intervals, show};
-use crate::page::parts::{Cell, artifact, facts, folded, milliseconds, sentences, table, words};
+use crate::page::components::{Cell, artifact, facts, folded, milliseconds, sentences, table, words};
 
 /// The section.
 pub(super) fn section(detail: &RunDetail, attempt: &Attempt) -> AnyView {

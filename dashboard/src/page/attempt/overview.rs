@@ -9,7 +9,7 @@ use nightshift_protocol::measurement::Measurement;
 use super::headline::{fastest_baseline, paired_ratios};
 use crate::chart::{Axis, Caption, Group, Unit, histogram, show};
 use crate::format::speedup;
-use crate::page::parts::{Cell, Section, below_each_other, sentences, table};
+use crate::page::components::{Cell, Section, below_each_other, sentences, table};
 
 /// The distribution of the paired ratios, and every measurement; none when it was never timed.
 pub(super) fn result(attempt: &Attempt) -> Option<AnyView> {

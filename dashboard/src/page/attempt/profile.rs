@@ -10,7 +10,7 @@ use super::material::{Material, NoTrace};
 use super::program::chip;
 use crate::chart::{Bar, Caption, Unit, Zoom, bars, float_u64, show, timeline};
 use crate::markup::visible;
-use crate::page::parts::{Cell, bytes, facts, milliseconds, nanoseconds, sentences, table, words};
+use crate::page::components::{Cell, bytes, facts, milliseconds, nanoseconds, sentences, table, words};
 use crate::trace::Trace;
 
 /// What limits the program, with the evidence; none when it is not known.
@@ -127,7 +127,7 @@ fn pieces(trace: &Trace, zoom: Zoom) -> AnyView {
             vec![row.into(), Cell::Code(span.name.clone()), time(span.begin_us), time(span.duration_us)]
         })
         .collect();
-    crate::page::parts::folded("The longest pieces in it", table(&["Row", "What", "Begins at", "Takes"], &rows))
+    crate::page::components::folded("The longest pieces in it", table(&["Row", "What", "Begins at", "Takes"], &rows))
 }
 
 /// Device and host in numbers. The idle share is corrected for the profiler's own time, so it is the only share here.

@@ -11,7 +11,7 @@ use super::look::{Against, Look};
 use super::material::{Material, Stored};
 use super::verdict::severity;
 use crate::markup::visible;
-use crate::page::parts::{artifact_href, bytes, folded};
+use crate::page::components::{artifact_href, bytes, folded};
 use crate::source::{Diff, DiffView, Language, LineNote, diff_view, highlighted, listing};
 
 /// Most attempts that can be chosen from a list.

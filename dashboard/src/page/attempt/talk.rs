@@ -9,7 +9,7 @@ use super::material::{Material, Stored};
 use super::program::chip;
 use crate::chart::float_u64;
 use crate::format::{money, tokens};
-use crate::page::parts::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim};
+use crate::page::components::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim};
 use crate::page::retrieved;
 use crate::shell::model_label;
 

@@ -231,7 +231,7 @@ fn no_text_of_an_attempt_is_left_out() {
     let missing: Vec<_> = found
         .into_iter()
         .filter(|(path, text)| {
-            let shown = crate::page::parts::words(text);
+            let shown = crate::page::components::words(text);
             let is_shown = words.contains(text.as_str()) || words.contains(&shown);
             let is_of_the_compilers = path.contains("machine.cpp_toolchain") || path.contains("machine.cuda_toolchain");
             !is_shown && !said_otherwise.contains(&text.as_str()) && !is_of_the_compilers

@@ -5,7 +5,7 @@ use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::measurement::{CostPart, DeviceMeasurement, Measurement, TimePair};
 
 use crate::chart::{Unit, show};
-use crate::page::parts::{Cell, facts, folded, isolation, machine, milliseconds, table};
+use crate::page::components::{Cell, facts, folded, isolation, machine, milliseconds, table};
 
 /// The section; none when it was never timed.
 pub(super) fn section(attempt: &Attempt) -> Option<AnyView> {

@@ -9,7 +9,7 @@ use nightshift_protocol::verdict::{Answer, Finding, Severity};
 use super::look::Look;
 use crate::chart::{Unit, show, significant};
 use crate::format::{answer, counted};
-use crate::page::parts::{Cell, table};
+use crate::page::components::{Cell, table};
 
 /// The answers and the findings.
 pub(super) fn section(attempt: &Attempt, look: &Look) -> AnyView {

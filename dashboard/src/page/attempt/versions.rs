@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 use nightshift_protocol::attempt::{Attempt, EarlierVersion};
 
-use crate::page::parts::{Cell, artifact, table, words};
+use crate::page::components::{Cell, artifact, table, words};
 
 /// The section; none when the first version was the last one.
 pub(super) fn section(attempt: &Attempt) -> Option<AnyView> {

@@ -7,8 +7,8 @@ use nightshift_protocol::budget::{BudgetLine, Resource};
 use crate::address::Address;
 use crate::format::{count, counted, device as short_name, dollars, milliseconds, percent, tokens, when};
 use crate::meter;
+use crate::page::components::times;
 use crate::page::models::shares;
-use crate::page::parts::times;
 use crate::shell::model_label;
 
 pub(super) fn board(results: &CampaignResults) -> impl IntoView + use<> {

@@ -15,8 +15,8 @@ use crate::chart::{
     Axis, Caption, Dots, Group, Series, Unit, float_u64, histogram, lines, scatter, show, since_beginning,
 };
 use crate::format::{count, counted, words};
+use crate::page::components::on_page_only;
 use crate::page::failure::PageError;
-use crate::page::parts::on_page_only;
 use crate::table;
 
 /// Classes of lines, in their order.

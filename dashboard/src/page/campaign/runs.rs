@@ -12,8 +12,8 @@ use super::outcome::Outcome;
 use crate::address::Address;
 use crate::chart::{Unit, show};
 use crate::format::{when, words};
+use crate::page::components::stacked;
 use crate::page::files;
-use crate::page::parts::stacked;
 use crate::page::run::stopped;
 use crate::table::{self, Column, Sorting};
 

@@ -11,8 +11,8 @@ use crate::format::speedup;
 use crate::page::attempt::{fastest_baseline, speedup_over_fastest};
 use crate::page::attempts::picks::Picks;
 use crate::page::compare::MAX_COMPARED;
+use crate::page::components::words;
 use crate::page::files;
-use crate::page::parts::words;
 
 /// Most attempts in the list.
 const MAX_LISTED: usize = 500;

@@ -7,7 +7,7 @@ use nightshift_protocol::plan_difference::{Change, PlanDifference, SubtaskChange
 
 use crate::markup::visible;
 use crate::page::attempt::subtask_facts;
-use crate::page::parts::{Cell, folded, sentences, table, words};
+use crate::page::components::{Cell, folded, sentences, table, words};
 use crate::page::retrieved;
 
 /// The section.

@@ -13,7 +13,7 @@ use crate::format::{money, sentence, speedup, tokens, when};
 use crate::markup::visible;
 use crate::page::attempt::{baseline_table, fastest_baseline, findings, speedup_over_fastest};
 use crate::page::campaign::resource_name;
-use crate::page::parts::{Cell, artifact, facts, folded, machine, milliseconds, on_page_only, table, words};
+use crate::page::components::{Cell, artifact, facts, folded, machine, milliseconds, on_page_only, table, words};
 use crate::shell::model_label;
 use crate::who::Who;
 

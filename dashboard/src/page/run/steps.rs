@@ -8,8 +8,8 @@ use nightshift_protocol::time::TimestampMs;
 
 use crate::chart::{Caption, Task, float_u64, waterfall};
 use crate::format::moment;
+use crate::page::components::{Cell, folded, milliseconds as duration, table, words};
 use crate::page::files;
-use crate::page::parts::{Cell, folded, milliseconds as duration, table, words};
 
 const KINDS: [(&str, &str); 5] = [
     ("step-agent", "agents"),
