@@ -94,7 +94,7 @@ impl Progress {
                 }
                 for run in summaries {
                     let line = line(run, waits.get(&run.id));
-                    // A wait that only got shorter is no news.
+                    // A shorter remaining wait is not printed again.
                     let news: String = line.chars().filter(|c| !c.is_ascii_digit()).collect();
                     let key = if waits.contains_key(&run.id) { news } else { line.clone() };
                     if said.get(&run.id) != Some(&key) {

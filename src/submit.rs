@@ -17,7 +17,7 @@ use crate::models::Models;
 const MAX_LOOKED_AT: u32 = 100;
 
 /// What is asked for.
-pub(crate) struct Wanted {
+pub(crate) struct SubmitRequest {
     /// Name of the campaign.
     pub(crate) name: String,
     /// Where replies come from.
@@ -82,7 +82,7 @@ pub(crate) async fn submit(client: &Client, prepared: Prepared) -> Result<Submit
 }
 
 /// Writes the request and the artifacts that it names.
-pub(crate) fn prepare(wanted: Wanted) -> Result<Prepared> {
+pub(crate) fn prepare(wanted: SubmitRequest) -> Result<Prepared> {
     let Models { model, plan } = wanted.models;
     let needs_script = plan.needs_script(&model);
     let mut tasks = Vec::with_capacity(wanted.tasks.len());

@@ -29,7 +29,7 @@ pub(crate) use task::load as load_task;
 /// Native programs that are checked and timed at the same time on a GPU: while one is timed alone, others start and end.
 const NATIVE_AT_ONCE: usize = 3;
 
-/// Most programs of `PyTorch` at the same time: each starts Pythons for seconds, on a core of its own.
+/// Most programs of `PyTorch` at the same time: each starts Python processes for seconds, on a core of its own.
 const TORCH_AT_ONCE: usize = 8;
 
 /// How often a program is judged again after a fault of the machine that may pass, and how long `verify` waits before the first time.

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::examples;
 use crate::failure::Result;
 use crate::models::Models;
-use crate::submit::Wanted;
+use crate::submit::SubmitRequest;
 
 pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
     let tasks = if args.tasks.is_empty() {
@@ -18,7 +18,7 @@ pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
     } else {
         args.tasks.iter().map(|name| examples::one(name)).collect::<Result<_>>()?
     };
-    let wanted = Wanted {
+    let wanted = SubmitRequest {
         name: "demo".to_owned(),
         models: Models::scripted(),
         goal: TaskGoal::default(),

@@ -19,7 +19,7 @@ use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::kernelbench::one_file::{self, is_python};
 use crate::limits::Limits;
 use crate::models;
-use crate::submit::Wanted;
+use crate::submit::SubmitRequest;
 
 /// The end of the names of files that are written.
 const SUFFIX: &str = "_optimized";
@@ -40,7 +40,7 @@ pub(super) async fn run(context: &Context, args: Optimize) -> Result<ExitCode> {
     let files = Files::new(&args, &task.bundle.spec);
     files.check(&args.task, args.force)?;
     run::check_models(&context, &models).await?;
-    let wanted = Wanted {
+    let wanted = SubmitRequest {
         name: format!("optimize {}", task.bundle.spec.name),
         models,
         goal: TaskGoal { target_speedup: args.target_speedup, max_attempts: args.max_attempts, ..TaskGoal::default() },

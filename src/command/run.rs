@@ -23,7 +23,7 @@ use crate::follow::{self, Followed, Until};
 use crate::kernelbench::claims;
 use crate::models::{self, Models};
 use crate::server_file;
-use crate::submit::{self, Prepared, Wanted};
+use crate::submit::{self, Prepared, SubmitRequest};
 use crate::{record, results};
 
 /// A free port of this machine, for a server that lives as long as its command.
@@ -32,7 +32,7 @@ pub(super) const OWN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(
 /// A campaign to be carried out and followed.
 pub(super) struct Campaign {
     /// What is asked for.
-    pub(super) wanted: Wanted,
+    pub(super) wanted: SubmitRequest,
     /// How it is followed and what comes after.
     pub(super) follow: Following,
     /// Where replies are stored.
@@ -51,7 +51,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
     unique(&tasks)?;
     check_models(context, &models).await?;
     let names: Vec<&str> = tasks.iter().map(|task| task.bundle.spec.name.as_str()).collect();
-    let wanted = Wanted {
+    let wanted = SubmitRequest {
         name: args.name.unwrap_or_else(|| names.join(", ").chars().take(MAX_NAME_CHARS).collect()),
         models,
         goal: TaskGoal {

@@ -11,7 +11,7 @@ use nightshift_worker::execute::jail_host_of;
 use nightshift_worker::lease::WorkerConfig;
 
 use super::files::{self, ModelFile};
-use super::task::{self, Wish};
+use super::task::{self, ImportOptions};
 use crate::args::{ModelUse, Precision};
 use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::output::Output;
@@ -62,7 +62,7 @@ pub(crate) fn load(
     let file = ModelFile::new(path.to_path_buf())
         .ok_or_else(|| Failure::new("task.not_found", format!("`{}` is no file of Python", path.display())))?;
     let target = model_use.target.unwrap_or(if config.gpus.usable().is_empty() { Target::Cpu } else { Target::Cuda });
-    let wish = Wish {
+    let wish = ImportOptions {
         target,
         form: CandidateForm::Torch,
         half: model_use.precision != Precision::Fp32,

@@ -44,14 +44,14 @@ pub(crate) struct Task {
 
 /// Imported tasks, by level and number.
 #[derive(Debug)]
-pub(crate) struct Stock {
+pub(crate) struct ImportedTasks {
     tasks: BTreeMap<(u32, u32), Task>,
     /// Folders that could not be used.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
 /// Reads the folders of tasks in a folder.
-pub(crate) fn stock(folder: &Path) -> Result<Stock> {
+pub(crate) fn stock(folder: &Path) -> Result<ImportedTasks> {
     let shown = folder.display();
     let unread = |error: std::io::Error| Failure::new("task.not_found", format!("`{shown}` cannot be read: {error}"));
     let mut folders = Vec::new();
@@ -65,7 +65,7 @@ pub(crate) fn stock(folder: &Path) -> Result<Stock> {
         }
     }
     folders.sort();
-    let mut stock = Stock { tasks: BTreeMap::new(), left_out: Vec::new() };
+    let mut stock = ImportedTasks { tasks: BTreeMap::new(), left_out: Vec::new() };
     for folder in folders {
         stock.take(folder);
     }
@@ -80,7 +80,7 @@ pub(crate) fn stock(folder: &Path) -> Result<Stock> {
     Ok(stock)
 }
 
-impl Stock {
+impl ImportedTasks {
     fn take(&mut self, folder: PathBuf) {
         let what = folder.display().to_string();
         let bundle = match load_folder(&folder) {
@@ -116,7 +116,7 @@ pub(crate) struct Written {
 /// Writes a folder for each task that a run has programs of, and names what could not be written.
 pub(crate) fn write_run(
     run: &OtherRun,
-    stock: &Stock,
+    stock: &ImportedTasks,
     times: Option<&Times>,
     out: &Path,
     force: bool,

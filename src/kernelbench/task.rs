@@ -43,7 +43,7 @@ const BUILD_TIMEOUT_MS: u64 = 180_000;
 
 /// What is asked of the tasks.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct ImportOptions {
     /// What programs are written for.
     pub(crate) target: Target,
     /// In which form.
@@ -57,7 +57,7 @@ pub(crate) struct Wish {
 }
 
 /// The specification of a task.
-pub(crate) fn spec(file: &ModelFile, found: &Inspection, wish: &Wish) -> TaskSpec {
+pub(crate) fn spec(file: &ModelFile, found: &Inspection, wish: &ImportOptions) -> TaskSpec {
     let mut problems: Vec<_> = known::problems(file).collect();
     problems.extend(found.problems.iter().cloned());
     let tolerance = if wish.half { 1e-2 } else { 1e-4 };
@@ -115,7 +115,7 @@ pub(crate) fn spec(file: &ModelFile, found: &Inspection, wish: &Wish) -> TaskSpe
 }
 
 /// The text of `task.toml`, which says above it where everything comes from. It is read back before it is given.
-pub(crate) fn text(spec: &TaskSpec, file: &ModelFile, found: &Inspection, wish: &Wish) -> Result<String> {
+pub(crate) fn text(spec: &TaskSpec, file: &ModelFile, found: &Inspection, wish: &ImportOptions) -> Result<String> {
     let mut text = String::new();
     let from = wish.origin.as_ref().map_or_else(String::new, |origin| format!(" of {origin}"));
     let _ = writeln!(text, "# Written by `nightshift import kernelbench` from {}{from},", file.label());
@@ -215,7 +215,7 @@ fn readable(arguments: &Value) -> Value {
 }
 
 /// What a program has to know beside the reference and the tensors.
-fn description(file: &ModelFile, found: &Inspection, wish: &Wish) -> String {
+fn description(file: &ModelFile, found: &Inspection, wish: &ImportOptions) -> String {
     let mut text = format!(
         "The model of `{}`: its class `Model` is built with the arguments {}, and called in {} without gradients.",
         file.label(),
@@ -294,8 +294,8 @@ mod tests {
         .unwrap()
     }
 
-    fn wish(form: CandidateForm) -> Wish {
-        Wish { target: Target::Cuda, form, half: false, training: true, origin: Some("somewhere".to_owned()) }
+    fn wish(form: CandidateForm) -> ImportOptions {
+        ImportOptions { target: Target::Cuda, form, half: false, training: true, origin: Some("somewhere".to_owned()) }
     }
 
     #[test]

@@ -41,8 +41,7 @@ pub(crate) fn gains(attempts: &[Attempt]) -> Vec<String> {
 
 fn gain(attempt: &Attempt) -> Option<String> {
     let gain = attempt.gain?;
-    let expected =
-        gain.expected.map_or_else(|| "no expected gain".to_owned(), |g| format!("expected {g:.2}x"));
+    let expected = gain.expected.map_or_else(|| "no expected gain".to_owned(), |g| format!("expected {g:.2}x"));
     Some(format!("gain over attempt {}: {expected}, measured {:.2}x", gain.over, gain.measured))
 }
 

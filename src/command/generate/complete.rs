@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::material::{Maker, reward};
-use super::run::{Ended, Fate, MadeRun, fate, finish, process_end, unreadable};
+use super::run::{Ended, MadeRun, PlannedAttempt, finish, plan_attempt, process_end, unreadable};
 use crate::failure::Result;
 
 /// Steps of one run: more are a loop.
@@ -44,7 +44,7 @@ pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at
     let mut events = vec![(created_at, created)];
     let mut steps: Vec<MadeStep> = Vec::new();
     let mut open: VecDeque<(StepOrder, u64, TimestampMs)> = VecDeque::new();
-    let mut fates: BTreeMap<u32, Fate> = BTreeMap::new();
+    let mut fates: BTreeMap<u32, PlannedAttempt> = BTreeMap::new();
     let mut at = created_at;
     while steps.len() < MAX_STEPS {
         let mut result = None;
@@ -104,10 +104,10 @@ fn attempt_of(key: &str) -> Option<u32> {
 }
 
 /// What a step gives back.
-fn output(maker: &mut Maker<'_>, order: &StepOrder, fates: &mut BTreeMap<u32, Fate>) -> Value {
+fn output(maker: &mut Maker<'_>, order: &StepOrder, fates: &mut BTreeMap<u32, PlannedAttempt>) -> Value {
     let number = attempt_of(&order.key).unwrap_or(0);
-    let fate = fates.entry(number).or_insert_with(|| fate(maker, number.max(1)));
-    let Fate { outcome, variant, speedup } = *fate;
+    let planned = fates.entry(number).or_insert_with(|| plan_attempt(maker, number.max(1)));
+    let PlannedAttempt { outcome, variant, speedup } = *planned;
     match order.kind.as_str() {
         "prepare_task" => json!({ "step": "task_prepared", "prepared": maker.prepared() }),
         "plan" | "replan" => json!({ "step": "planned", "plan": maker.plan(), "calls": maker.calls("planner", 0) }),

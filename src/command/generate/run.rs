@@ -33,7 +33,7 @@ pub(super) struct MadeRun {
 
 /// What happens to an attempt.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fate {
+pub(super) struct PlannedAttempt {
     pub(super) outcome: &'static str,
     pub(super) variant: u32,
     /// The speedup, when it is right.
@@ -41,14 +41,14 @@ pub(super) struct Fate {
 }
 
 /// What happens to the next attempt: models become better with what they learn, up to what the task has to give.
-pub(super) fn fate(maker: &mut Maker<'_>, number: u32) -> Fate {
+pub(super) fn plan_attempt(maker: &mut Maker<'_>, number: u32) -> PlannedAttempt {
     let weights = outcome_weights(maker.model.skill);
     let values: Vec<f64> = weights.values().copied().collect();
     let outcome = weights.keys().nth(maker.dice.weighted(&values)).copied().unwrap_or("incorrect");
     let variant = u32::try_from(maker.dice.below(u64::from(VARIANTS))).unwrap_or(0);
     let learned = 1.0 - (-f64::from(number) * (0.06 + 0.12 * maker.model.skill)).exp();
     let speedup = (0.55 + maker.task.potential * learned) * maker.dice.between(0.7, 1.1);
-    Fate { outcome, variant, speedup }
+    PlannedAttempt { outcome, variant, speedup }
 }
 
 /// How the process of such an attempt ended.
@@ -92,18 +92,18 @@ pub(super) fn ended(maker: &mut Maker<'_>, input: &RunInput, created_at: Timesta
     let mut last_right: Option<u32> = None;
     let mut begun_as = "draft";
     for number in (1..).take(usize::try_from(ATTEMPTS_PER_RUN).unwrap_or(usize::MAX)) {
-        let fate = fate(maker, number);
-        let beats = best.is_none_or(|(_, best)| fate.speedup > best);
+        let planned = plan_attempt(maker, number);
+        let beats = best.is_none_or(|(_, best)| planned.speedup > best);
         let parent =
             if begun_as == "optimize" { last_right } else { number.checked_sub(1).filter(|parent| *parent > 0) };
-        let attempt = attempt(maker, number, begun_as, parent, &fate, beats);
-        if fate.outcome == "correct" {
+        let attempt = attempt(maker, number, begun_as, parent, &planned, beats);
+        if planned.outcome == "correct" {
             last_right = Some(number);
             if beats {
-                best = Some((number, fate.speedup));
+                best = Some((number, planned.speedup));
             }
         }
-        begun_as = match fate.outcome {
+        begun_as = match planned.outcome {
             "correct" => "optimize",
             "compile_failed" | "no_code" => "repair_compile",
             "not_compliant" => "repair_compliance",
@@ -140,12 +140,19 @@ pub(super) fn finish(maker: &Maker<'_>, id: RunId, input: RunInput, ended: Ended
 }
 
 /// An attempt as the state holds it.
-fn attempt(maker: &mut Maker<'_>, number: u32, stage: &str, parent: Option<u32>, fate: &Fate, beats: bool) -> Value {
-    let right = fate.outcome == "correct";
-    let has_code = fate.outcome != "no_code";
-    let runs = has_code && !matches!(fate.outcome, "compile_failed" | "not_compliant");
-    let mut calls = maker.calls("coder", fate.variant);
-    let finding = match fate.outcome {
+fn attempt(
+    maker: &mut Maker<'_>,
+    number: u32,
+    stage: &str,
+    parent: Option<u32>,
+    planned: &PlannedAttempt,
+    beats: bool,
+) -> Value {
+    let right = planned.outcome == "correct";
+    let has_code = planned.outcome != "no_code";
+    let runs = has_code && !matches!(planned.outcome, "compile_failed" | "not_compliant");
+    let mut calls = maker.calls("coder", planned.variant);
+    let finding = match planned.outcome {
         "no_code" => {
             json!([{ "code": "reply.no_code", "severity": "note", "message": "the reply held no block of code" }])
         }
@@ -153,28 +160,28 @@ fn attempt(maker: &mut Maker<'_>, number: u32, stage: &str, parent: Option<u32>,
                                     "message": "it calls cudaDeviceReset, which no program has an honest use for" }]),
         _ => json!([]),
     };
-    let build = (has_code && fate.outcome != "not_compliant").then(|| maker.build(runs));
-    let check = runs.then(|| maker.check(right, &process_end(fate.outcome)));
-    let measurement = right.then(|| maker.measurement(fate.speedup));
-    let confirmation = (right && beats).then(|| maker.measurement(fate.speedup * 0.995));
+    let build = (has_code && planned.outcome != "not_compliant").then(|| maker.build(runs));
+    let check = runs.then(|| maker.check(right, &process_end(planned.outcome)));
+    let measurement = right.then(|| maker.measurement(planned.speedup));
+    let confirmation = (right && beats).then(|| maker.measurement(planned.speedup * 0.995));
     let is_fast =
         measurement.iter().chain(&confirmation).all(|measured| measured["speedup"]["low"].as_f64() > Some(1.0));
     let (rubric, diagnosis, profile, rewarded) = if right {
         for role in ["verifier", "judge"] {
-            let more = maker.calls(role, fate.variant);
+            let more = maker.calls(role, planned.variant);
             if let (Some(calls), Some(more)) = (calls.as_array_mut(), more.as_array()) {
                 calls.extend(more.iter().cloned());
             }
         }
         let (rubric, total) = maker.rubric(stage == "draft");
-        (rubric, maker.diagnosis(), maker.profile(), reward(fate.speedup, total))
+        (rubric, maker.diagnosis(), maker.profile(), reward(planned.speedup, total))
     } else {
         (Value::Null, Value::Null, Value::Null, no_reward())
     };
     let outcome = match (right, is_fast) {
         (true, true) => "correct_faster",
         (true, false) => "correct_not_faster",
-        _ => fate.outcome,
+        _ => planned.outcome,
     };
     let answer = |yes: bool, no: bool| {
         if yes {
@@ -187,11 +194,11 @@ fn attempt(maker: &mut Maker<'_>, number: u32, stage: &str, parent: Option<u32>,
     };
     json!({
         "number": number, "plan_version": 1, "subtask": 1, "stage": stage, "parent": parent, "outcome": outcome,
-        "source": has_code.then(|| maker.source(fate.variant).cloned()), "findings": finding, "build": build, "check": check,
+        "source": has_code.then(|| maker.source(planned.variant).cloned()), "findings": finding, "build": build, "check": check,
         "verdict": {
             "compiled": answer(runs, build.is_some()),
-            "numerically_correct": answer(right, fate.outcome == "incorrect"),
-            "contract_compliant": answer(right, fate.outcome == "not_compliant"),
+            "numerically_correct": answer(right, planned.outcome == "incorrect"),
+            "contract_compliant": answer(right, planned.outcome == "not_compliant"),
             "fast": answer(right && is_fast, false), "custom_kernel_time_share": right.then_some(0.97),
         },
         "measurement": measurement, "confirmation": confirmation, "profile": profile, "diagnosis": diagnosis,

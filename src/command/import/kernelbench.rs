@@ -16,7 +16,7 @@ use crate::args::{ImportKernelbench, Precision};
 use crate::context::Context;
 use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::kernelbench::files::{self, ModelFile};
-use crate::kernelbench::task::{self, Wish};
+use crate::kernelbench::task::{self, ImportOptions};
 use crate::output::{Output, printable};
 use crate::present;
 
@@ -56,8 +56,8 @@ pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<Ex
     report(output, &rows)
 }
 
-fn wish(args: &ImportKernelbench, origin: Option<String>) -> Wish {
-    Wish {
+fn wish(args: &ImportKernelbench, origin: Option<String>) -> ImportOptions {
+    ImportOptions {
         target: args.target,
         form: if args.torch_form() { CandidateForm::Torch } else { CandidateForm::Native },
         half: args.precision != Precision::Fp32,
@@ -100,7 +100,7 @@ impl From<Failure> for Refusal {
 
 struct Importer {
     args: ImportKernelbench,
-    wish: Wish,
+    wish: ImportOptions,
     python: Python,
     host: JailHost,
     output: Output,

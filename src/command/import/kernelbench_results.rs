@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 use crate::kernelbench::results::figures::{self, Figures};
 use crate::kernelbench::results::times::{self, Times};
 use crate::kernelbench::results::{self, LeftOut, OtherRun};
-use crate::kernelbench::scripted::{self, Stock, Written};
+use crate::kernelbench::scripted::{self, ImportedTasks, Written};
 use crate::output::{Output, printable};
 use crate::present;
 
@@ -100,7 +100,7 @@ impl Found {
         args: &ImportKernelbenchResults,
         run: &OtherRun,
         times: Option<&Times>,
-        stock: Option<&Stock>,
+        stock: Option<&ImportedTasks>,
         alone: bool,
     ) -> Result<()> {
         self.runs.push(figures::of(run, times));

@@ -41,7 +41,7 @@ const LOOK_MS: u64 = 20_000;
 struct Scorer {
     client: Client,
     /// Tasks by name and by id.
-    tasks: BTreeMap<String, Arc<Known>>,
+    tasks: BTreeMap<String, Arc<ServedTask>>,
     formula: RewardFormula,
     /// The judge model and its fallbacks; empty without a judge.
     judge: Vec<ModelChoice>,
@@ -52,7 +52,7 @@ struct Scorer {
     token: Option<SecretString>,
 }
 
-struct Known {
+struct ServedTask {
     bundle: TaskBundle,
     id: ArtifactHash,
 }
@@ -105,7 +105,7 @@ async fn serve(
         let bytes = serde_json::to_vec(&loaded.bundle)
             .map_err(|error| Failure::new("internal.json", format!("the task cannot be written: {error}")))?;
         let id = client.put_artifact(&bytes).await?;
-        let known = Arc::new(Known { bundle: loaded.bundle, id });
+        let known = Arc::new(ServedTask { bundle: loaded.bundle, id });
         tasks.insert(known.id.to_string(), known.clone());
         tasks.insert(known.bundle.spec.name.clone(), known);
     }
@@ -196,7 +196,7 @@ impl Scorer {
         }
     }
 
-    async fn carry_out(&self, known: &Known, item: &RewardItem) -> Result<RewardResult> {
+    async fn carry_out(&self, known: &ServedTask, item: &RewardItem) -> Result<RewardResult> {
         let unwritable = |error: serde_json::Error| Failure::new("internal.json", error.to_string());
         let script = reward_call::script(&known.bundle.spec, &item.completion).map_err(unwritable)?;
         let script = self.client.put_artifact(&serde_json::to_vec(&script).map_err(unwritable)?).await?;
@@ -230,7 +230,7 @@ impl Scorer {
     }
 
     /// One attempt, nothing repaired, nothing tuned, nothing learned.
-    fn campaign(&self, known: &Known, script: ArtifactHash) -> CampaignSpec {
+    fn campaign(&self, known: &ServedTask, script: ArtifactHash) -> CampaignSpec {
         let mut models = ModelPlan::default();
         if let [judge, fallback @ ..] = self.judge.as_slice() {
             let (model, fallback) = (Some(judge.clone()), Some(fallback.to_vec()));
