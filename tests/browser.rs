@@ -122,7 +122,7 @@ fn held(facts: &Value) {
 }
 
 /// Environment variable that names the folder for pictures of the pages.
-#[expect(clippy::disallowed_methods, reason = "who wants pictures says where, in the environment")]
+#[expect(clippy::disallowed_methods, reason = "the environment names the folder for pictures")]
 fn pictures() -> Option<String> {
     std::env::var("NIGHTSHIFT_TEST_PICTURES").ok()
 }

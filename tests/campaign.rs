@@ -20,7 +20,7 @@ use std::path::Path;
 
 use agents::{correction, diagnosis, flattering, forbidden, lying, no_cpp, plan, rating, right, tunable};
 use binary::{expect_exit, json_lines, nightshift};
-use http_campaign::{ROLES, Told, honest, run, run_task};
+use http_campaign::{FinishedCampaign, ROLES, honest, run, run_task};
 use model_server::{Reply, Wire};
 use serde_json::Value;
 
@@ -114,7 +114,7 @@ fn every_route(wire: Wire) {
 }
 
 /// The search took the fastest value, and what it left is the attempt.
-fn assert_tuned(told: &Told, number: usize) {
+fn assert_tuned(told: &FinishedCampaign, number: usize) {
     let tuned = &told.attempts()[number - 1];
     assert_eq!(tuned["tunables"][0]["name"], "PASSES", "{:#}", tuned["tunables"]);
     assert!(tuned["tuning"].is_object(), "its variants were built and timed");
@@ -126,7 +126,7 @@ fn assert_tuned(told: &Told, number: usize) {
 }
 
 /// What models claimed is nowhere, and what speaks to the judge never reached it.
-fn assert_agents_were_not_fooled(told: &Told) {
+fn assert_agents_were_not_fooled(told: &FinishedCampaign) {
     let sixth = &told.attempts()[5];
     assert_eq!(sixth["diagnosis"]["route"], "optimize", "a metric that was made up was sent back");
     let metric = sixth["diagnosis"]["metrics"][0].as_str().unwrap();
@@ -215,7 +215,7 @@ fn forge_takes_turns_of_coder_and_judge() {
     assert_eq!(told.stopped(), "attempt_budget");
     let first = &told.attempts()[0];
     assert_eq!(first["correction"]["minimal_fix"], "Store the value as it is.");
-    assert!(told.server.asked("codes")[1].contains("Store the value as it is."), "the Coder is told what to mend");
+    assert!(told.server.asked("codes")[1].contains("Store the value as it is."), "the Coder gets the correction");
     assert_eq!(told.run["view"]["best_attempt"], 4);
     told.assert_best_is_verified();
     told.assert_costs(&ROLES[1..]);

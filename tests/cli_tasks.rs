@@ -165,7 +165,7 @@ fn an_attempt_is_named_by_its_number() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("error[usage.invalid]"));
 }
 
-/// A program that answers like a Python with `PyTorch`, and tells of every file what is written here.
+/// A program that answers like a Python interpreter with `PyTorch`, and tells of every file what is written here.
 fn python_that_says(folder: &Path, torch: &str, found: &Value) -> PathBuf {
     let folder = folder.canonicalize().unwrap();
     let (program, shown) = (folder.join("python3"), folder.display());
@@ -178,7 +178,7 @@ fn python_that_says(folder: &Path, torch: &str, found: &Value) -> PathBuf {
     program
 }
 
-/// What is told of a model that multiplies by a matrix.
+/// The inspection of a model that multiplies by a matrix.
 fn found_model() -> Value {
     let tensor = |name: &str| {
         serde_json::json!({"name": name, "dtype": "f32", "shape": [4, 4], "origin": "torch.rand",
@@ -327,5 +327,5 @@ fn without_pytorch_an_import_says_what_to_install() {
     let output = expect_exit(command.args(["import", "kernelbench", "x.py", "--json", "--python"]).arg(&python), 6);
     let error = json_lines(&output).pop().unwrap()["error"].clone();
     assert_eq!(error["code"], "toolchain.python_unusable", "{error}");
-    assert!(error["message"].as_str().unwrap().contains("name a Python that has PyTorch"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("name a Python interpreter that has PyTorch"), "{error}");
 }

@@ -302,7 +302,7 @@ fn without_pytorch_a_file_of_pytorch_ends_with_6_and_says_what_to_install() {
     let command = || verify(folder.path(), &["model.py", "new.py", "--target", "cpu"]);
     let (code, message) = refused(command().env("NIGHTSHIFT_WORKER__PYTHON", &python), 6);
     assert_eq!(code, "toolchain.python_unusable");
-    assert!(message.contains("Python 3.9.1 has no PyTorch; name a Python that has PyTorch"), "{message}");
+    assert!(message.contains("Python 3.9.1 has no PyTorch; name a Python interpreter that has PyTorch"), "{message}");
     let (code, message) = refused(command().env("NIGHTSHIFT_WORKER__PYTHON", "/bin/false"), 6);
     assert_eq!(code, "toolchain.python_unusable");
     assert!(message.contains("/bin/false cannot be used"), "{message}");

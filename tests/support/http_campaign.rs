@@ -19,7 +19,7 @@ const INPUT_USD: u64 = 3;
 const OUTPUT_USD: u64 = 20;
 
 /// What a campaign leaves behind.
-pub(crate) struct Told {
+pub(crate) struct FinishedCampaign {
     pub(crate) run: Value,
     pub(crate) server: ModelServer,
     pub(crate) data_dir: PathBuf,
@@ -27,14 +27,14 @@ pub(crate) struct Told {
 }
 
 /// Runs the small task with these replies of each role, and these further arguments.
-pub(crate) fn run(wire: Wire, arguments: &[&str], replies: [Vec<Reply>; 4]) -> Told {
+pub(crate) fn run(wire: Wire, arguments: &[&str], replies: [Vec<Reply>; 4]) -> FinishedCampaign {
     let folder = tempfile::tempdir().unwrap();
     let task = agents::write_task(folder.path(), "gaussian");
     run_task(&task, wire, arguments, replies)
 }
 
 /// The same with another task.
-pub(crate) fn run_task(task: &Path, wire: Wire, arguments: &[&str], replies: [Vec<Reply>; 4]) -> Told {
+pub(crate) fn run_task(task: &Path, wire: Wire, arguments: &[&str], replies: [Vec<Reply>; 4]) -> FinishedCampaign {
     let server = ModelServer::start(wire, ENDPOINTS.into_iter().zip(replies));
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("data");
@@ -68,10 +68,10 @@ pub(crate) fn run_task(task: &Path, wire: Wire, arguments: &[&str], replies: [Ve
     let runs = json_lines(&expect_exit(&mut command(&["list", "runs", "--json"]), 0));
     let id = runs[0]["items"][0]["id"].as_str().expect("a run").to_owned();
     let run = json_lines(&expect_exit(&mut command(&["show", &id, "--json"]), 0)).remove(0);
-    Told { run, server, data_dir, _folder: folder }
+    FinishedCampaign { run, server, data_dir, _folder: folder }
 }
 
-impl Told {
+impl FinishedCampaign {
     pub(crate) fn attempts(&self) -> &Vec<Value> {
         self.run["view"]["attempts"].as_array().unwrap()
     }

@@ -68,7 +68,7 @@ impl From<String> for Reply {
 
 /// A request, by the endpoint that it was for.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedCall {
     /// Name of the endpoint.
     pub(crate) endpoint: String,
     /// The body, with all that the model saw.
@@ -78,7 +78,7 @@ pub(crate) struct Asked {
 /// The models of a test. Its threads end with the process.
 pub(crate) struct ModelServer {
     address: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedCall>>>,
     left: Arc<Mutex<BTreeMap<String, VecDeque<Reply>>>>,
 }
 
@@ -122,7 +122,7 @@ impl ModelServer {
 fn answer(
     mut stream: TcpStream,
     wire: Wire,
-    log: &Mutex<Vec<Asked>>,
+    log: &Mutex<Vec<ReceivedCall>>,
     queues: &Mutex<BTreeMap<String, VecDeque<Reply>>>,
 ) {
     let Some((asked, is_question)) = read(&stream) else { return };
@@ -147,7 +147,7 @@ fn answer(
 }
 
 /// A request, and whether it is one for a reply.
-fn read(stream: &TcpStream) -> Option<(Asked, bool)> {
+fn read(stream: &TcpStream) -> Option<(ReceivedCall, bool)> {
     let mut reader = BufReader::new(stream);
     let mut first = String::new();
     reader.read_line(&mut first).ok()?;
@@ -163,7 +163,7 @@ fn read(stream: &TcpStream) -> Option<(Asked, bool)> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some((Asked { endpoint, body: String::from_utf8(body).ok()? }, first.starts_with("POST ")))
+    Some((ReceivedCall { endpoint, body: String::from_utf8(body).ok()? }, first.starts_with("POST ")))
 }
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";

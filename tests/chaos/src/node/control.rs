@@ -23,7 +23,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Replaces what is told.
+    /// Replaces the control message.
     pub(crate) fn write(self, path: &Path) -> std::io::Result<()> {
         let next = path.with_extension("next");
         std::fs::write(&next, serde_json::to_vec(&self).map_err(std::io::Error::other)?)?;

@@ -20,7 +20,7 @@ pub(super) enum Fault {
     StallWorker { worker: usize, stalled_ms: u64 },
     /// All connections to the database are ended.
     EndBackends,
-    /// `kill -9` of one backend: Postgres throws everybody out and recovers.
+    /// `kill -9` of one backend: Postgres ends all connections and recovers.
     CrashBackend,
     /// Postgres stops as if its machine had lost power.
     CrashPostgres { down_ms: u64 },

@@ -183,7 +183,7 @@ impl Fleet {
         self.restarts.load(Ordering::Relaxed)
     }
 
-    /// Tells everybody to end; who does not is a violation.
+    /// Tells every process to end. A process that does not end is a violation.
     pub(crate) async fn stop(&self) -> Vec<Violation> {
         let mut violations = std::mem::take(&mut *self.violations.lock().unwrap_or_else(PoisonError::into_inner));
         for seats in [&self.workers, &self.servers] {
@@ -195,11 +195,11 @@ impl Fleet {
                 match process.wait(MAX_END).await {
                     Some(status) if status.success() => {}
                     Some(status) => violations.push(Violation::new(
-                        "everybody ends when told",
+                        "every process ends when told",
                         format!("{} ended with {status}: {}", seat.name, seat.last_words()),
                     )),
                     None => violations.push(Violation::new(
-                        "everybody ends when told",
+                        "every process ends when told",
                         format!("{} did not end within {} s", seat.name, MAX_END.as_secs()),
                     )),
                 }

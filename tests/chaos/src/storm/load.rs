@@ -70,7 +70,7 @@ pub(crate) fn spec(name: &str, runs: &[Name], bundle: &ArtifactHash, budget: Bud
 
 /// A campaign that the load requested.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct RequestedCampaign {
     pub(super) budget: BudgetCaps,
     /// Ids that were acknowledged for it: one, or the storm has found something.
     pub(super) ids: BTreeSet<String>,
@@ -81,7 +81,7 @@ pub(super) struct Asked {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Book {
     /// By name, which is its key, too.
-    pub(super) campaigns: BTreeMap<String, Asked>,
+    pub(super) campaigns: BTreeMap<String, RequestedCampaign>,
     /// Advice that was acknowledged: run and text.
     pub(super) hints: Vec<(String, String)>,
     /// Runs whose cancellation was acknowledged.
@@ -174,7 +174,7 @@ impl Load {
             weight: random.random_range(1..4),
             ..spec(&name, &names, &self.bundle, budget)
         };
-        self.book().campaigns.insert(name.clone(), Asked { budget, ids: BTreeSet::new(), runs: names });
+        self.book().campaigns.insert(name.clone(), RequestedCampaign { budget, ids: BTreeSet::new(), runs: names });
         (name, spec)
     }
 

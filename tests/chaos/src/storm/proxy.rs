@@ -1,4 +1,4 @@
-//! A proxy between everybody and one server, which does to single messages what a network does.
+//! A proxy in front of one server, which injects network faults into single messages.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ struct State {
     upstream: SocketAddr,
     http: reqwest::Client,
     armed: Mutex<VecDeque<Armed>>,
-    /// Told when a message has passed.
+    /// Notified when a message has passed.
     passed: Notify,
 }
 

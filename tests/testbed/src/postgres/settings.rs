@@ -17,7 +17,7 @@ pub struct Settings {
     /// How many may be connected at a time.
     pub max_connections: u32,
     /// Where the cluster's folder is made; the folder for temporary files when `None`. Where the tests run as root it
-    /// must be one that everybody may enter.
+    /// must be one that every user may enter.
     pub parent: Option<PathBuf>,
     /// Further lines of `postgresql.conf`: name and value.
     pub options: Vec<(String, String)>,
