@@ -23,7 +23,7 @@ import tempfile
 import traceback
 
 SCRATCH = tempfile.TemporaryDirectory(prefix="read-rollouts-")
-# Before the import of datasets: nothing is fetched, nothing stays in anybody's cache.
+# Before the import of datasets: nothing is fetched, nothing is written to a cache.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_CACHE"] = SCRATCH.name
 
