@@ -1,4 +1,4 @@
-//! Artifacts by hash: a local folder before the server, for the threads that carry out steps.
+//! Artifacts by hash: a local cache in front of the server, for the threads of steps.
 
 mod cache;
 mod memory;
@@ -17,24 +17,24 @@ pub use self::memory::MemoryArtifacts;
 pub use self::server::ServerArtifacts;
 use nightshift_sandbox::process::CancelFlag;
 
-/// For whom a transfer is made.
+/// The step of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub struct Transfer<'a> {
-    /// Ends it.
+    /// Cancels the transfer.
     pub cancel: &'a CancelFlag,
-    /// Where it belongs in the run's trace.
+    /// Trace context of the step.
     pub traceparent: Option<&'a str>,
 }
 
-/// Where artifacts come from and go to. Blocks.
+/// A store of artifacts. Blocks.
 pub trait ArtifactStore: Send + Sync {
     /// Writes the bytes of an artifact into an empty file.
     fn fetch(&self, hash: &ArtifactHash, into: &mut File, transfer: &Transfer<'_>) -> Result<(), ArtifactError>;
-    /// Stores an artifact. Repeating it is safe.
+    /// Stores an artifact. The call is idempotent.
     fn put(&self, bytes: &[u8], transfer: &Transfer<'_>) -> Result<ArtifactHash, ArtifactError>;
 }
 
-/// The artifacts, on behalf of one step.
+/// Access to artifacts for one step.
 #[derive(Debug, Clone, Copy)]
 pub struct StepArtifacts<'a> {
     cache: &'a ArtifactCache,
@@ -42,7 +42,7 @@ pub struct StepArtifacts<'a> {
 }
 
 impl<'a> StepArtifacts<'a> {
-    /// What this step transfers ends with it.
+    /// Cancelled with the step.
     #[must_use]
     pub fn new(cache: &'a ArtifactCache, transfer: Transfer<'a>) -> Self {
         Self { cache, transfer }
@@ -64,32 +64,32 @@ impl<'a> StepArtifacts<'a> {
     }
 }
 
-/// Why an artifact could not be had or stored.
+/// The error of reading or storing an artifact.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
-    /// The server could not give or take it.
+    /// The call to the server failed.
     #[error("{message}")]
     Server {
         /// The server's code.
         code: String,
-        /// What it said.
+        /// The server's message.
         message: String,
         /// Whether the same call may succeed later.
         transient: bool,
     },
-    /// The bytes do not have the hash that they were asked for by.
+    /// The bytes do not have the requested hash.
     #[error("the artifact {} arrived damaged", hash.short())]
     Damaged {
         /// The hash.
         hash: ArtifactHash,
     },
-    /// It is larger than an artifact may be.
+    /// The artifact exceeds the size limit.
     #[error("{size_bytes} bytes are more than an artifact may have ({MAX_ARTIFACT_BYTES})")]
     TooLarge {
         /// Its size.
         size_bytes: usize,
     },
-    /// The step that it was for is over.
+    /// The step was cancelled.
     #[error("the transfer was cancelled")]
     Cancelled,
     /// A local file could not be written.

@@ -1,4 +1,4 @@
-//! What this binary becomes when it is executed again by a worker.
+//! The entry point of this binary as a child process of a worker.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -12,8 +12,8 @@ use crate::gpu;
 /// Entry points of hosted processes.
 const HOSTED: HostedMain = HostedMain { native, python };
 
-/// Carries out the work of a child process and returns its exit status; returns nothing when the arguments are those of no
-/// child. Has to be called first in `main`, before any thread starts.
+/// Runs a child process and returns its exit status. Returns `None` when the arguments name no child. Must be called first
+/// in `main`, before any thread starts.
 #[must_use]
 pub fn child_main(args: &[OsString]) -> Option<i32> {
     let name = args.get(1)?;

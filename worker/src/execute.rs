@@ -1,4 +1,4 @@
-//! What a machine has for carrying out steps, and which part carries out which step.
+//! Carries out steps: dispatches each kind of step to its module.
 
 mod baselines;
 mod devices;
@@ -62,13 +62,13 @@ pub struct Workbench {
     /// Whole tasks.
     prepared: ReferenceCache,
     scratch: Scratch,
-    /// Measured once, by the first profile: they do not change while the process lives.
+    /// Measured once, by the first profile; constant while the process lives.
     peaks: Mutex<Option<Peaks>>,
     /// Memory of the machine.
     memory: Arc<MemoryBudget>,
-    /// Where the evaluator's compiled kernels are kept.
+    /// Folder of the evaluator's compiled kernels.
     kernels: PathBuf,
-    /// What steps on the `cuda` target need, or why they cannot be carried out here.
+    /// Tools of the `cuda` target, or the reason why its steps cannot run here.
     cuda: Result<CudaBench, String>,
 }
 
@@ -78,8 +78,8 @@ impl Workbench {
         Self::open_for(config, store, None)
     }
 
-    /// Opens one that carries out steps of one target only, for programs that need so many processes. It looks for nothing that other
-    /// targets need.
+    /// Opens a workbench for one target only, for programs that need this many processes. It does not search for tools of
+    /// other targets.
     pub fn open_for(
         config: &WorkerConfig,
         store: Box<dyn ArtifactStore>,
@@ -114,7 +114,7 @@ impl Workbench {
         let began = Instant::now();
         let contexts = (config.gpu_contexts, hardware.memory_bytes);
         let demand = only.filter(|(target, _)| *target == Target::Cuda).map(|(_, demand)| demand);
-        // Processes start while compilers are looked for.
+        // Processes start while the search for compilers runs.
         let gpus = SharedGpus::new(&host, &config.gpus, contexts, &config.cache_dir.join("devices"), demand);
         let only = only.map(|(target, _)| target);
         let Found { toolchain, sandbox, cuda } = find_all(jail, config, only, &hardware, scratch.folder())?;
@@ -143,7 +143,7 @@ impl Workbench {
         })
     }
 
-    /// The machine.
+    /// Returns the facts of the machine.
     #[must_use]
     pub fn machine(&self) -> &MachineFacts {
         &self.machine
@@ -252,7 +252,7 @@ impl Workbench {
         self.scratch.step_folder().map_err(|error| disk_failure(self.scratch.folder(), &error))
     }
 
-    /// Refuses code of an unknown author where it is not sufficiently isolated.
+    /// Refuses untrusted code on machines with too little isolation.
     fn admit(&self, sandbox_required: bool) -> Result<(), StepFailure> {
         let sandbox = &self.machine.sandbox;
         match sandbox.insufficiency() {
@@ -270,8 +270,8 @@ impl Workbench {
     }
 }
 
-/// Whether a step found that a program ran out of memory. What a program printed is not kept of measurements: an entry point that fails
-/// after a check that it passed has most likely run out of it.
+/// Returns whether a program ran out of memory in this step. Measurements keep no output of programs: an entry point that
+/// fails after a passed check has most likely run out of memory.
 fn ran_out(output: &StepOutput) -> bool {
     match output {
         StepOutput::Checked { report } => ran_out_of_memory(&report.end, &report.printed),

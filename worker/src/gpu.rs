@@ -1,8 +1,7 @@
-//! The GPUs of this machine: which there are, which of them this worker may use, how they are, and whether they still
-//! work.
+//! The GPUs of this machine: discovery, selection, state and health.
 //!
-//! The driver's management library is loaded when the program runs. A machine without GPU or driver is nothing unusual:
-//! that there is none, and why, is a value. Nothing here starts a kernel or holds a context in the worker's process.
+//! The driver's management library is loaded at run time. On a machine without GPU or driver, the list of GPUs is empty
+//! and holds the reason. This module starts no kernel and holds no context in the worker's process.
 
 mod choice;
 mod device_health;
@@ -22,7 +21,7 @@ mod tests;
 mod watch;
 mod xid;
 
-/// First argument of a process that probes a GPU.
+/// First argument of the child process that tests a GPU.
 pub(crate) const PROBE_ARGUMENT: &str = "__probe_gpu";
 
 pub use self::choice::{DeviceChoice, InvalidChoice};

@@ -1,9 +1,9 @@
-//! A worker's session: register, claim steps, carry them out, report; heartbeats apart from the work.
+//! A worker's session: it registers, claims steps, carries them out and reports. Heartbeats are independent of the work.
 //!
-//! The worker fences itself: when heartbeats fail until a lease could have run out by its own monotonic clock, it kills
-//! that work. A server that does not know the worker any more gets a new registration, and nothing of the old session
-//! survives it. When it is asked to drain, it claims nothing more and finishes what it holds; when it is asked to end, it
-//! kills what runs: killing is safe, since every step can be leased again.
+//! The worker fences itself. When heartbeats fail until a lease may have expired by the worker's monotonic clock, it kills
+//! that work. When the server no longer knows the worker, it starts a new session with a new registration. A draining
+//! worker claims nothing and finishes its steps. A stopping worker kills its steps, which is safe: each can be leased
+//! again.
 
 mod backoff;
 mod carry;
@@ -40,65 +40,65 @@ use crate::server_api::{ServerApi, ServerApiError};
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::nvcc::NvccChoice;
 
-/// How long the server may hold a claim.
+/// Maximum time for which the server may hold a claim.
 pub const CLAIM_WAIT: Duration = Duration::from_secs(10);
-/// How long a worker that drains works on, when the configuration does not say it.
+/// Default time limit of draining.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long killed work may take to end.
+/// Time limit for killed work to end.
 pub const KILL_GRACE: Duration = Duration::from_secs(5);
-/// What a worker is told at its start.
+/// The configuration of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// The server's address, or those of its replicas, separated by commas.
+    /// Address of the server, or addresses of its replicas, separated by commas.
     pub server_url: String,
-    /// The worker's token; empty when the server asks for none.
+    /// The worker's token; empty if the server requires none.
     pub token: SecretString,
-    /// Name for people.
+    /// Display name.
     pub name: String,
-    /// Whether it lives in the server's process.
+    /// Whether the worker runs in the server's process.
     pub embedded: bool,
-    /// Where steps work. Removed at the end; what a killed session left there is removed at the start.
+    /// Scratch folder of steps. It is removed at the end; leftovers of killed workers are removed at the start.
     pub scratch_dir: PathBuf,
-    /// Where builds and artifacts are kept between lives. Several workers may share it.
+    /// Cache folder of builds and artifacts. Several workers may share it.
     pub cache_dir: PathBuf,
-    /// Our own binary, of which children are made.
+    /// This binary, which child processes run.
     pub executable: PathBuf,
-    /// Name or path of the C++ compiler; the first that is found without it.
+    /// Name or path of the C++ compiler; by default the first one found.
     pub cpp_compiler: Option<String>,
-    /// Which CUDA compiler, and what it builds for.
+    /// The CUDA compiler and its target architectures.
     pub nvcc: NvccChoice,
-    /// The Python that runs models of `PyTorch`; the first one of the search path that has it without it.
+    /// The Python interpreter that runs models of `PyTorch`; by default the first one of the search path with `PyTorch`.
     pub python: Option<PathBuf>,
-    /// The cache of Hugging Face that models of `PyTorch` may read; none without it.
+    /// The Hugging Face cache that models of `PyTorch` may read, if any.
     pub hf_home: Option<PathBuf>,
-    /// Builds at once.
+    /// Maximum number of parallel builds.
     pub cpu_slots: u32,
-    /// Labels that steps may ask for.
+    /// Labels that steps can require.
     pub labels: BTreeSet<Label>,
-    /// Folders in which tools are looked for, beside those of the system and of CUDA: the search path of the user.
+    /// Folders to search for tools, in addition to those of the system and of CUDA: the user's search path.
     pub search_path: Vec<PathBuf>,
-    /// How long the worker goes on with what it holds after it was asked to drain.
+    /// Time limit for finishing steps while draining.
     pub drain_timeout: Duration,
-    /// The GPUs that it may use.
+    /// The GPUs that the worker may use.
     pub gpus: Gpus,
-    /// Processes that may hold a context on the GPUs of this machine at once, all together; as many as their memory is
-    /// good for, without it.
+    /// Maximum number of processes with a context on all GPUs of this machine together; by default as many as fit into their
+    /// memory.
     pub gpu_contexts: Option<u32>,
-    /// Whether programs are profiled with the tools that are found. Without, a profile says what compiler and roofline
-    /// tell, in no time: for campaigns that want many verdicts and few reasons.
+    /// Whether programs are profiled with tools. Without them, a profile holds only compiler and roofline data, which takes
+    /// no time. This suits campaigns that need many verdicts.
     pub profilers: bool,
 }
 
-/// How a worker is told to end.
+/// The signals that end a worker.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    /// Claim nothing more, finish what is held, for at most [`WorkerConfig::drain_timeout`], and end.
+    /// Claim nothing more, finish current steps within [`WorkerConfig::drain_timeout`], and end.
     pub drain: CancellationToken,
-    /// Kill what runs, give it back, and end.
+    /// Kill current steps, return them to the server, and end.
     pub shutdown: CancellationToken,
 }
 
-/// Without draining.
+/// Creates signals without draining.
 impl From<CancellationToken> for Stop {
     fn from(shutdown: CancellationToken) -> Self {
         Self { drain: CancellationToken::new(), shutdown }
@@ -106,7 +106,7 @@ impl From<CancellationToken> for Stop {
 }
 
 impl Stop {
-    /// Waits until either is asked for.
+    /// Waits for either signal.
     async fn asked(&self) {
         tokio::select! {
             () = self.drain.cancelled() => {}
@@ -115,22 +115,22 @@ impl Stop {
     }
 }
 
-/// Why a worker ended.
+/// The error that ended a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The address or the token cannot be used.
+    /// The address or the token is invalid.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The machine cannot do the work.
+    /// The machine cannot carry out steps.
     #[error(transparent)]
     Workbench(#[from] WorkbenchError),
-    /// What it is told to offer cannot be offered.
+    /// The configured capabilities are not available.
     #[error(transparent)]
     Offer(#[from] InvalidOffer),
     /// The server refuses this worker.
     #[error("the server refuses this worker: {0}")]
     Refused(ServerApiError),
-    /// The examination of the machine broke down.
+    /// The examination of the machine panicked.
     #[error("the machine could not be examined")]
     Examination(#[source] tokio::task::JoinError),
 }
@@ -149,20 +149,20 @@ impl WorkerError {
     }
 }
 
-/// Carries out a step. Blocks; runs on a thread of its own.
+/// Carries out steps. Blocks; each step has its own thread.
 pub trait Work: Send + Sync + 'static {
-    /// Carries it out until it is done or `cancel` is set.
+    /// Carries out a step until it is done or `cancel` is set.
     fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure>;
 }
 
-/// Runs a worker until it is told to stop, or until it cannot go on.
+/// Runs a worker until a stop signal or a fatal error.
 pub async fn run(config: WorkerConfig, stop: impl Into<Stop>) -> Result<(), WorkerError> {
     let token = (!config.token.expose_secret().is_empty()).then(|| config.token.clone());
     let client = Client::new(&config.server_url, token)?;
     let artifacts = ServerArtifacts::new(client.clone(), tokio::runtime::Handle::current());
     let opened = {
         let mut config = config.clone();
-        // Children die with the thread that starts them: the examination stays on one thread until it is done.
+        // Children die with the thread that starts them, so one thread does the whole examination.
         tokio::task::spawn_blocking(move || {
             let prober = ChildProber::new(config.executable.clone());
             let (gpus, monitor) = DeviceHealthMonitor::open(config.gpus, Arc::new(prober));
@@ -185,7 +185,7 @@ pub async fn run(config: WorkerConfig, stop: impl Into<Stop>) -> Result<(), Work
     work(Arc::new(client), Arc::new(workbench), introduction, monitor, stop.into(), config.drain_timeout).await
 }
 
-/// Registers and works, again and again while the server forgets, until it is told to stop.
+/// Registers and works until a stop signal. Registers again when the server no longer knows the worker.
 pub async fn serve<P: ServerApi, W: Work>(
     port: Arc<P>,
     work: Arc<W>,
@@ -195,7 +195,7 @@ pub async fn serve<P: ServerApi, W: Work>(
     self::work(port, work, introduction, None, stop.into(), DRAIN_TIMEOUT).await
 }
 
-/// Like [`serve`], with GPUs that are watched over.
+/// Like [`serve`], with a health monitor of GPUs.
 pub async fn serve_with_gpus<P: ServerApi, W: Work>(
     port: Arc<P>,
     work: Arc<W>,

@@ -1,5 +1,4 @@
-//! A machine: leases steps from the server, builds programs, runs them in throw-away sandboxed processes, checks and
-//! measures them.
+//! The worker: leases steps from the server, builds programs, runs them in sandboxed processes, checks and measures them.
 //!
 //! It holds no database credentials and no model keys, and speaks only HTTP to the server. Candidate code never runs
 //! in the worker's own process: the same binary is executed again as `__jail` (compilers) and `__runner` (programs).

@@ -1,6 +1,6 @@
-//! Memory of the machine or of a GPU, divided among the steps that run at the same time. How much a step takes follows from its
-//! task's tensors ([`MemoryDemand`](nightshift_protocol::task::MemoryDemand)): a step that does not fit now waits, and one that can
-//! never fit is refused. Processes that name the same folder divide the memory among all their steps.
+//! Divides the memory of the machine or of a GPU among concurrent steps. The demand of a step follows from its task's
+//! tensors ([`MemoryDemand`](nightshift_protocol::task::MemoryDemand)). A step that does not fit now waits; one that can never
+//! fit is refused. Processes that use the same folder share one budget.
 
 mod slots;
 
@@ -17,17 +17,17 @@ use nightshift_sandbox::process::{CancelFlag, ProcessError};
 
 use self::slots::Slots;
 
-/// How often a step that waits looks whether it was cancelled.
+/// Interval at which a waiting step checks whether it was cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A memory that steps take shares of, in the order in which they ask.
+/// A memory budget. Requests are served in FIFO order.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     what: String,
     usable_bytes: u64,
     table: Mutex<Table>,
     changed: Condvar,
-    /// Where the slots of the memory lie, if other processes share it.
+    /// Slots of the memory, if other processes share it.
     slots: Option<PathBuf>,
 }
 
@@ -38,15 +38,15 @@ struct Table {
     waiting: VecDeque<u64>,
 }
 
-/// A share of a memory, until it is dropped.
+/// A reserved part of a memory, released when dropped.
 #[derive(Debug)]
 pub(crate) struct MemoryShare {
     _here: Taken,
-    /// What other processes see as taken.
+    /// Locks that reserve the memory against other processes.
     _slots: Vec<File>,
 }
 
-/// Bytes that count as taken in this process.
+/// Number of bytes reserved in this process.
 #[derive(Debug)]
 struct Taken {
     budget: Arc<MemoryBudget>,
@@ -54,13 +54,13 @@ struct Taken {
 }
 
 impl MemoryBudget {
-    /// A memory of so many bytes that this process alone divides; with 0, an unknown size, every step fits. `what` names the memory
-    /// in messages.
+    /// Creates a budget of this many bytes for this process alone. With 0, an unknown size, every step fits. `what` names the
+    /// memory in messages.
     pub(crate) fn new(what: impl Into<String>, bytes: u64) -> Arc<Self> {
         Arc::new(Self::of(what.into(), bytes, None))
     }
 
-    /// A memory that processes divide with each other which name the same folder.
+    /// Creates a budget that processes with the same folder share.
     pub(crate) fn between_processes(what: impl Into<String>, bytes: u64, folder: &Path) -> Arc<Self> {
         let is_known = bytes > 0;
         Arc::new(Self::of(what.into(), bytes, is_known.then(|| folder.to_owned())))
@@ -71,8 +71,8 @@ impl MemoryBudget {
         Self { what, usable_bytes, table: Mutex::default(), changed: Condvar::new(), slots }
     }
 
-    /// Waits until `bytes` are free, and takes them with as many of the `beside` bytes as the memory has at all. Steps are served
-    /// in the order in which they ask. `give_back` is called during the wait, so that idle processes release memory.
+    /// Waits until `bytes` are free and reserves them, plus as many of the `beside` bytes as the memory has. Requests are
+    /// served in FIFO order. During the wait, `give_back` is called so that idle processes release memory.
     pub(crate) fn take(
         self: &Arc<Self>,
         bytes: u64,

@@ -1,4 +1,4 @@
-//! What a machine offers: targets, slots, devices, tools and labels. Nothing is started to find out.
+//! Finds the capabilities of this machine: targets, slots, devices, tools and labels. It starts no process.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,31 +13,31 @@ use nightshift_toolchain::toolchain::{is_program, system_folders};
 
 /// Number of the machine itself as a device of the `cpu` target.
 pub const CPU_DEVICE: u32 = 0;
-/// Steps that share the machine as a device when no step has it alone.
+/// Number of steps that can share the machine as a device.
 pub const SHARED_STEPS: u32 = 2;
-/// Folders in which toolkits install themselves: those in them whose name begins like this, and what is below each.
+/// Installation folders of toolkits: parent folder, prefix of the folder names, and subfolders with programs.
 const TOOLKITS: [(&str, &str, &str); 6] = [
     ("/usr/local", "cuda", "bin"),
     ("/opt/nvidia", "cuda", "bin"),
     ("/opt/nvidia/nsight-systems", "", "bin"),
     ("/opt/nvidia/nsight-compute", "", ""),
-    // Nsight Compute carries a whole nsys.
+    // Nsight Compute includes nsys.
     ("/opt/nvidia/nsight-compute", "", "host/target-linux-x64"),
     ("/usr/local", "cuda", "compute-sanitizer"),
 ];
 
-/// Processes of one step that may hold a context on its GPU at once: candidate, reference, truth.
+/// Maximum number of processes of a step with a context on its GPU: candidate, reference, truth.
 pub const CONTEXTS_PER_STEP: u32 = 3;
-/// Memory of a GPU that one context is counted with: its own, and what a program of a usual size works on.
+/// GPU memory per context: that of the context, and that of a typical program.
 const MEMORY_PER_CONTEXT_BYTES: u64 = 5 << 30;
-/// The same of the machine: what CUDA and `PyTorch` take there, and the tensors that a process shares with the worker.
+/// Main memory per context: that of CUDA and `PyTorch`, and the tensors that a process shares with the worker.
 const HOST_MEMORY_PER_CONTEXT_BYTES: u64 = 4 << 30;
 /// One part in this many of the machine's memory is left to the worker and to other processes.
 const OTHERS_PART: u64 = 8;
 /// Default maximum number of contexts on one GPU.
 const MAX_CONTEXTS: u32 = 24;
 
-/// What cannot be offered.
+/// The error of an unavailable capability.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{asked} contexts are too few for {gpus} GPUs: a step takes up to {CONTEXTS_PER_STEP} of them. Allow at least {least}, \
@@ -57,8 +57,8 @@ impl InvalidOffer {
     }
 }
 
-/// What this machine offers. The `cuda` target needs its compiler; GPUs are what it runs on, and without one the machine
-/// builds for others.
+/// Returns the capabilities of this machine. The `cuda` target needs its compiler. Without a GPU, the machine only builds
+/// programs for others.
 pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result<Offers, InvalidOffer> {
     let root = Path::new("/");
     let mut targets = vec![Target::Cpu];
@@ -87,7 +87,7 @@ pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result
     })
 }
 
-/// One device for each GPU, with as many places as its contexts are good for.
+/// Returns a device for each GPU, with the number of shared slots that its contexts allow.
 fn gpu_offers(gpus: &Gpus, contexts: Option<u32>, memory_bytes: u64) -> Result<Vec<DeviceOffer>, InvalidOffer> {
     let count = gpus.usable().len();
     if let Some((asked, each)) = contexts.zip(part_of_each(gpus, contexts))
@@ -110,13 +110,13 @@ fn gpu_offers(gpus: &Gpus, contexts: Option<u32>, memory_bytes: u64) -> Result<V
     Ok(gpus.numbered().zip(contexts_of_each(gpus, contexts, memory_bytes)).map(offer).collect())
 }
 
-/// Of so many contexts for the whole machine, those of each GPU.
+/// Divides the contexts of the whole machine among the GPUs.
 fn part_of_each(gpus: &Gpus, contexts: Option<u32>) -> Option<u32> {
     contexts.map(|contexts| contexts / u32::try_from(gpus.usable().len()).unwrap_or(u32::MAX).max(1))
 }
 
-/// Contexts that each GPU has room for, in the order of their numbers: so many as are allowed on the whole machine, or as its
-/// memory and that of the GPU are good for. The machine's is 0 where it is not known.
+/// Returns the number of contexts for each GPU, ordered by number: the configured limit of the machine, or what main
+/// memory and GPU memory allow. Unknown main memory is 0.
 pub(crate) fn contexts_of_each(gpus: &Gpus, contexts: Option<u32>, memory_bytes: u64) -> Vec<u32> {
     let each = part_of_each(gpus, contexts);
     let of_host = (memory_bytes > 0).then(|| contexts_of_host(memory_bytes));
@@ -124,31 +124,31 @@ pub(crate) fn contexts_of_each(gpus: &Gpus, contexts: Option<u32>, memory_bytes:
     gpus.usable().iter().map(|gpu| each.unwrap_or_else(|| contexts_of(&gpu.facts).min(most))).collect()
 }
 
-/// Contexts that this much memory of the machine is good for, where more are allowed on all of its GPUs together.
+/// Limits the contexts of all GPUs together to those that the main memory allows.
 pub(crate) fn fewer_contexts_by_memory(allowed: Option<u32>, memory_bytes: u64) -> Option<u32> {
     let good_for = contexts_of_host(memory_bytes).max(CONTEXTS_PER_STEP);
     (memory_bytes > 0 && allowed.is_some_and(|allowed| allowed > good_for)).then_some(good_for)
 }
 
-/// Contexts that a machine with this much memory has room for.
+/// Returns the number of contexts that this much main memory allows.
 fn contexts_of_host(memory_bytes: u64) -> u32 {
     let of_contexts = memory_bytes - memory_bytes / OTHERS_PART;
     u32::try_from(of_contexts / HOST_MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX)
 }
 
-/// Contexts that a GPU has room for.
+/// Returns the number of contexts that the memory of a GPU allows.
 fn contexts_of(gpu: &GpuFacts) -> u32 {
     let contexts = u32::try_from(gpu.memory_bytes / MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX);
     contexts.clamp(CONTEXTS_PER_STEP, MAX_CONTEXTS)
 }
 
-/// Where tools are looked for: beside the Python that is configured, too.
+/// Returns the folders to search for tools, including that of the configured Python interpreter.
 fn search_path(config: &WorkerConfig) -> Vec<PathBuf> {
     let python = config.python.as_deref().and_then(Path::parent).map(Path::to_path_buf);
     config.search_path.iter().cloned().chain(python).collect()
 }
 
-/// Tools below `root`: programs in the search path, in the system's folders and in those of CUDA.
+/// Finds tools below `root`: programs in the search path, in the system's folders and in those of CUDA.
 fn tools(root: &Path, search_path: &[PathBuf]) -> BTreeSet<Tool> {
     let system = system_folders();
     let under_root = |folder: &PathBuf| root.join(folder.strip_prefix("/").unwrap_or(folder));
@@ -171,7 +171,8 @@ fn is_in(tool: Tool, folder: &Path) -> bool {
     is_program(&folder.join(program))
 }
 
-/// Whether the Python whose programs lie in this folder has `PyTorch`: asking Python itself would take seconds.
+/// Returns whether the Python installation of this program folder has `PyTorch`, without starting Python, which would take
+/// seconds.
 fn has_torch(programs: &Path) -> bool {
     let Some(prefix) = programs.parent() else { return false };
     named_folders(&prefix.join("lib"), |name| name.starts_with("python3")).any(|python| {

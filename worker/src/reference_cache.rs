@@ -1,5 +1,5 @@
-//! What was found out about references before, in a local folder: examining, profiling and compiling a model takes longer
-//! than any step of its programs, and what comes of it belongs to the model, to `PyTorch` and to the device alone.
+//! A local cache of results about references. Examining, profiling and compiling a model takes longer than any step of its
+//! programs, and the results depend only on the model, on `PyTorch` and on the device.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use nightshift_protocol::step::PreparedTask;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Most entries of either kind that are kept; the oldest are removed when a worker starts.
+/// Maximum number of entries of each kind; the oldest are removed when a worker starts.
 const MAX_ENTRIES: usize = 2_000;
 
 const UNFINISHED: &str = "finding-";
 const FOUND: &str = "found.json";
 
-/// What can be kept, with the artifacts that it names.
+/// A cacheable result, with the artifacts that it names.
 pub(crate) trait Findings: Serialize + DeserializeOwned {
-    /// What has to be there for it to be of use, beside itself.
+    /// Returns the artifacts without which the result is useless.
     fn artifacts(&self) -> Vec<ArtifactHash>;
 }
 
@@ -71,14 +71,14 @@ fn traces(profile: Option<&Profile>) -> Vec<ArtifactHash> {
     profile.and_then(|profile| profile.trace.clone()).into_iter().collect()
 }
 
-/// A folder of findings, one entry by key.
+/// A cache folder with one entry for each key.
 #[derive(Debug)]
 pub(crate) struct ReferenceCache {
     folder: PathBuf,
 }
 
 impl ReferenceCache {
-    /// Opens the folder, which is created, and removes what was not finished and the oldest entries beyond the limit.
+    /// Opens or creates the folder, and removes unfinished entries and the oldest ones beyond the limit.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let mut entries: Vec<(SystemTime, PathBuf)> = Vec::new();
@@ -99,7 +99,7 @@ impl ReferenceCache {
         Ok(Self { folder: folder.to_path_buf() })
     }
 
-    /// What is known, with the bytes of its artifacts. A damaged entry counts as missing.
+    /// Returns an entry with the bytes of its artifacts. A damaged entry counts as missing.
     pub(crate) fn get<T: Findings>(&self, key: &str) -> Option<(T, Vec<Vec<u8>>)> {
         let entry = self.folder.join(key);
         let found: T = serde_json::from_slice(&std::fs::read(entry.join(FOUND)).ok()?).ok()?;
@@ -111,7 +111,7 @@ impl ReferenceCache {
         Some((found, artifacts))
     }
 
-    /// Keeps it with the bytes of its artifacts. It appears whole or not at all, in the place of what was there.
+    /// Stores an entry with the bytes of its artifacts, atomically, and replaces an older one.
     pub(crate) fn put<T: Findings>(&self, key: &str, found: &T, artifacts: &[Vec<u8>]) -> io::Result<()> {
         let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(&self.folder)?;
         std::fs::write(unfinished.path().join(FOUND), serde_json::to_vec(found)?)?;

@@ -1,4 +1,4 @@
-//! Scratch folders: one for each life of a worker, in it one for each step; what an earlier life left is removed.
+//! Scratch folders: one for each worker process, with a subfolder for each step. Leftovers of ended processes are removed.
 
 use std::fs::File;
 use std::io;
@@ -9,27 +9,27 @@ use tempfile::{NamedTempFile, TempDir};
 
 const LOCK_SUFFIX: &str = ".lock";
 const LIFE_PREFIX: &str = "life-";
-/// Tries to begin a life while another process cleans up.
+/// Maximum number of tries to create the folder while another process cleans up.
 const MAX_TRIES: u32 = 8;
 
-/// The folder of one life of a worker. Removed with everything in it when it is dropped.
+/// The scratch folder of a worker process. Dropping it removes the folder.
 #[derive(Debug)]
 pub struct Scratch {
     folder: PathBuf,
-    /// Locked as long as the worker lives: the system lets go of it however the worker ends.
+    /// Locked while the worker lives. The system releases the lock however the worker ends.
     lock: NamedTempFile,
 }
 
 impl Scratch {
-    /// Begins a life below `root`, which is created; removes what dead ones left, and leaves living ones alone.
+    /// Creates a folder below `root`, and removes folders of ended processes.
     pub fn open(root: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(root)?;
-        // The jail wants paths that are free of links.
+        // The jail requires paths without links.
         let root = root.canonicalize()?;
         remove_leftovers(&root);
         for _ in 0..MAX_TRIES {
             let lock = tempfile::Builder::new().prefix(LIFE_PREFIX).suffix(LOCK_SUFFIX).tempfile_in(&root)?;
-            // Between its creation and this line another process may have taken it for a leftover.
+            // Another process may have removed the new folder as a leftover before it was locked.
             if lock.as_file().try_lock().is_err() || !lock.path().exists() {
                 continue;
             }
@@ -40,12 +40,12 @@ impl Scratch {
         Err(io::Error::other("another process keeps removing the scratch folder"))
     }
 
-    /// A folder for one step, removed when it is dropped.
+    /// Creates a folder for one step. Dropping it removes the folder.
     pub fn step_folder(&self) -> io::Result<TempDir> {
         temporary_folder(&self.folder, "step-")
     }
 
-    /// The folder of this life.
+    /// Returns the folder of this process.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder

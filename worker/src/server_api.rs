@@ -1,4 +1,4 @@
-//! The server, as the lease loop sees it. A trait, so that the loop can be tested against one in memory.
+//! The server's API as the lease loop uses it. It is a trait, so that tests can use a server in memory.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use nightshift_protocol::api::{
 };
 use nightshift_protocol::id::WorkerId;
 
-/// The server does not know this worker: it was restored, or the worker was removed.
+/// Error code of a server that does not know this worker: its data was restored, or the worker was removed.
 pub const UNKNOWN_WORKER: &str = "worker.not_found";
 
-/// Why a call failed.
+/// The error of a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ServerApiError {
     /// Stable code.
     pub code: String,
-    /// One sentence.
+    /// Message for people.
     pub message: String,
     /// Whether the same call may succeed later.
     pub transient: bool,
 }
 
 impl ServerApiError {
-    /// Whether the server does not know this worker.
+    /// Returns whether the server does not know this worker.
     #[must_use]
     pub fn is_unknown_worker(&self) -> bool {
         self.code == UNKNOWN_WORKER
@@ -40,21 +40,21 @@ impl From<ClientError> for ServerApiError {
 
 /// The four calls of a worker.
 pub trait ServerApi: Send + Sync + 'static {
-    /// Introduces this worker.
+    /// Registers this worker.
     fn register(
         &self,
         request: &RegisterWorker,
     ) -> impl Future<Output = Result<WorkerRegistered, ServerApiError>> + Send;
-    /// Asks for steps.
+    /// Claims steps.
     fn claim(&self, worker: &WorkerId, claim: &Claim) -> impl Future<Output = Result<Claimed, ServerApiError>> + Send;
-    /// Extends all leases. An answer that takes longer than `within` is a failure that may pass.
+    /// Extends all leases. Fails with a transient error when there is no answer `within` this time.
     fn heartbeat(
         &self,
         worker: &WorkerId,
         heartbeat: &Heartbeat,
         within: Duration,
     ) -> impl Future<Output = Result<HeartbeatReply, ServerApiError>> + Send;
-    /// Reports how a try ended. Repeating it is safe.
+    /// Reports the outcome of a try. The call is idempotent.
     fn report(
         &self,
         step: &LeasedStep,

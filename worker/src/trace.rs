@@ -1,4 +1,4 @@
-//! Where a step belongs in the trace of its run, and the spans that this machine adds to it.
+//! The spans that this worker adds to the trace of a run.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,18 +10,17 @@ use nightshift_protocol::trace::{Span, SpanId, SpanKind, SpanSink, TraceParent};
 /// The span exporter of this process. Like the logger, the composition root sets it once.
 static SPANS: OnceLock<Spans> = OnceLock::new();
 
-/// Where spans go, and whose they are.
+/// The exporter of spans and their resource.
 pub struct Spans {
-    /// Takes them.
+    /// Receives the spans.
     pub sink: Arc<dyn SpanSink>,
     /// The clock.
     pub now: fn() -> TimestampMs,
-    /// Name of the worker for people.
+    /// Display name of the worker.
     pub worker: String,
 }
 
-/// Sends the spans of this process's steps there from now on. A second call changes nothing; it gives back what it was
-/// given.
+/// Sets the exporter of this process. A second call changes nothing and returns its argument.
 pub fn send_spans(spans: Spans) -> Result<(), Spans> {
     SPANS.set(spans)
 }
@@ -32,8 +31,8 @@ impl std::fmt::Debug for Spans {
     }
 }
 
-/// A span that is told when what it is about has ended, within the try that the server sees from claim to report: what
-/// lies between the two is the way to this machine and back.
+/// The span of a step, exported at its end. Its parent is the server's span of the try, from claim to report. The
+/// difference between both is transfer time.
 pub(crate) struct StepSpan<'a>(Option<(&'static Spans, &'a LeasedStep, TraceParent, TimestampMs)>);
 
 impl<'a> StepSpan<'a> {
@@ -43,7 +42,7 @@ impl<'a> StepSpan<'a> {
         Self(SPANS.get().zip(place).map(|(spans, place)| (spans, step, place, (spans.now)())))
     }
 
-    /// Ends it, with what became of the step.
+    /// Ends the span with the outcome of the step.
     pub(crate) fn end<T>(self, result: &Result<T, StepFailure>) {
         let Some((spans, step, place, begin)) = self.0 else { return };
         let kind = step.input.kind().as_str();
@@ -66,7 +65,7 @@ impl<'a> StepSpan<'a> {
     }
 }
 
-/// The span of a step: what is logged within it carries these fields.
+/// Creates the log span of a step, whose fields all log messages within it carry.
 pub(crate) fn step_span(step: &LeasedStep) -> tracing::Span {
     let trace_id = step.traceparent.as_deref().and_then(trace_id);
     tracing::info_span!(
@@ -78,7 +77,7 @@ pub(crate) fn step_span(step: &LeasedStep) -> tracing::Span {
     )
 }
 
-/// The trace's id within a W3C `traceparent`: `00-<trace id>-<parent id>-<flags>`.
+/// Returns the trace id of a W3C `traceparent`: `00-<trace id>-<parent id>-<flags>`.
 fn trace_id(traceparent: &str) -> Option<&str> {
     let mut parts = traceparent.split('-');
     let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

@@ -1,12 +1,11 @@
-//! The search over the variants of a program: which are built, how often each is timed, and which one wins.
+//! Searches the variants of a program: decides which are built, how often each is timed, and which one wins.
 //!
-//! Successive halving: every variant is timed briefly, the faster half is timed twice as long, and so on. The program as
-//! it was written stays in the search for as long as it stands, because a winner has to beat it. The search ends early when
-//! the leader lies above all others with its whole interval, and in any case when its budget is used up. Where no leader is
-//! clear, the best few are timed in turns while nothing else runs on the machine. Before a variant wins it is checked like any
-//! program; one that fails makes way for the next.
+//! The method is successive halving: every variant is timed briefly, the faster half is timed twice as long, and so on. The
+//! original program stays in the search, because a winner has to beat it. The search ends when the whole interval of the
+//! leader lies above all others, or when its budget is used up. Without a clear leader, the best few are timed in turns while
+//! nothing else runs on the machine. A variant must pass the check of programs to win; else the next one is checked.
 //!
-//! This module decides; what it decides about is behind [`Trials`].
+//! This module only decides; [`Trials`] builds, times and checks.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +13,33 @@ use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::tune::{TuneBudget, TuneEnd, TunedVariant, VariantOutcome};
 
-/// Most rounds of timing.
+/// Maximum number of timing rounds.
 const MAX_ROUNDS: u32 = 3;
 
-/// Variants that are left in the last round, at least: a leader is one of several.
+/// Minimum number of variants in the last round.
 const FEWEST_LEFT: usize = 2;
 
-/// Variants that are timed in turns at the end, and the turns.
+/// Number of variants in the final comparison, and of its turns.
 const FINALISTS: usize = 3;
 const FINAL_TURNS: usize = 3;
 
-/// Share of the wall time after which nothing further is built: the rest is for timing.
+/// Share of the wall time for building; the rest is for timing.
 const BUILDING_SHARE: f64 = 0.6;
 
-/// A winner is faster than the program as it was written by more than this share: less is noise of short timings.
+/// Minimum relative gain of a winner over the original program; smaller gains are noise of short timings.
 const MIN_GAIN: f64 = 0.01;
 
 /// How a variant is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timing {
-    /// In this round, counted from 1: the longer, the later it is.
+    /// Timing in this round, counted from 1; later rounds are longer.
     Round(u32),
-    /// In turns with the other finalists, as long as in the last round, while nothing else runs on the machine.
+    /// Timing in turns with the other finalists, as long as in the last round, while nothing else runs on the machine.
     Final,
 }
 
 impl Timing {
-    /// Returns the round whose length it has.
+    /// Returns the round with the same length.
     pub(crate) fn length(self) -> u32 {
         match self {
             Self::Round(round) => round,
@@ -49,29 +48,29 @@ impl Timing {
     }
 }
 
-/// What timing one variant gave.
+/// The result of timing a variant.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Timed {
     /// Its speedup over the baseline.
     Speedup(Interval),
     /// Results of timed calls were wrong, or rules were broken.
     Wrong(String),
-    /// It did not survive.
+    /// The process crashed.
     Failed(String),
 }
 
-/// What a search tries variants with. Variants have numbers, in the order in which they are given.
+/// Builds, times and checks variants, which are numbered in the given order.
 pub(crate) trait Trials {
-    /// Time since the search began, in milliseconds.
+    /// Returns the time since the search began, in milliseconds.
     fn elapsed_ms(&self) -> u64;
 
-    /// Builds a variant; gives the reason when it does not compile.
+    /// Builds a variant. Returns the reason when it does not compile.
     fn build(&mut self, number: usize, values: &[i64]) -> Result<Option<String>, StepFailure>;
 
     /// Times a variant that was built.
     fn time(&mut self, number: usize, timing: Timing) -> Result<Timed, StepFailure>;
 
-    /// Checks a variant like any program; gives the reason when it does not pass.
+    /// Checks a variant like any program. Returns the reason when it does not pass.
     fn check(&mut self, number: usize) -> Result<Option<String>, StepFailure>;
 }
 
@@ -81,11 +80,11 @@ pub(crate) struct Searched {
     pub(crate) variants: Vec<TunedVariant>,
     pub(crate) rounds: u32,
     pub(crate) end: TuneEnd,
-    /// Number of the variant that won; none when the program stays as it was written.
+    /// Number of the winner; `None` when the original program stays.
     pub(crate) winner: Option<usize>,
 }
 
-/// Searches variants, the first of which is the program as it was written.
+/// Searches the variants. The first one is the original program.
 pub(crate) fn search(
     trials: &mut impl Trials,
     variants: Vec<Vec<i64>>,
@@ -111,7 +110,7 @@ struct VariantSearch<'a, T> {
 }
 
 impl<T: Trials> VariantSearch<'_, T> {
-    /// Builds as many as the time allows, the program as it was written in any case; gives those that compiled.
+    /// Builds the original program, and as many variants as the time allows. Returns those that compiled.
     fn build_all(&mut self) -> Result<Vec<usize>, StepFailure> {
         let mut standing = Vec::new();
         for number in 0..self.variants.len() {
@@ -127,8 +126,8 @@ impl<T: Trials> VariantSearch<'_, T> {
         Ok(standing)
     }
 
-    /// Times in rounds until one is left, the leader is clear, or the time is over. Gives those that are left, the fastest
-    /// first.
+    /// Times variants in rounds until one is left, the leader is clear, or the time is over. Returns the remaining ones, the
+    /// fastest first.
     fn time_all(&mut self, mut standing: Vec<usize>) -> Result<(Vec<usize>, TuneEnd), StepFailure> {
         for round in 1..=MAX_ROUNDS {
             let mut left = Vec::new();
@@ -152,7 +151,7 @@ impl<T: Trials> VariantSearch<'_, T> {
                 }
             }
             if is_over {
-                // What was timed in the round before still counts, as far as it stands.
+                // Results of the round before still count for the remaining variants.
                 left = standing.into_iter().filter(|number| self.variants[*number].speedup.is_some()).collect();
             }
             self.sort(&mut left);
@@ -170,8 +169,8 @@ impl<T: Trials> VariantSearch<'_, T> {
         Ok((standing, TuneEnd::Settled))
     }
 
-    /// Times the best few in turns, so that what changes on the machine changes for all of them. Gives those that are left, the
-    /// fastest first. A clear leader needs no comparison.
+    /// Times the best few in turns, so that changes of the machine affect all of them. Returns the remaining ones, the fastest
+    /// first. A clear leader needs no comparison.
     fn compare(&mut self, mut standing: Vec<usize>) -> Result<Vec<usize>, StepFailure> {
         if standing.len() < 2 || self.is_clear(&standing) {
             return Ok(standing);
@@ -181,7 +180,7 @@ impl<T: Trials> VariantSearch<'_, T> {
         for _ in 0..FINAL_TURNS {
             for number in finalists.clone() {
                 if self.is_over(1.0) {
-                    // A part of the turns would favour those that come first.
+                    // An incomplete turn would favour the first variants.
                     return Ok(standing);
                 }
                 let dropped = match self.trials.time(number, Timing::Final)? {
@@ -205,8 +204,8 @@ impl<T: Trials> VariantSearch<'_, T> {
         Ok(standing)
     }
 
-    /// The fastest that is faster than the program as it was written, and passes its check. When that program itself did
-    /// not come through, the fastest that passes.
+    /// Returns the fastest variant that beats the original program and passes its check. When the original program failed,
+    /// returns the fastest one that passes.
     fn choose(&mut self, standing: &[usize]) -> Result<Option<usize>, StepFailure> {
         let to_beat = standing.contains(&0).then(|| self.estimate(0) * (1.0 + MIN_GAIN));
         for number in standing.iter().copied().filter(|number| *number != 0) {
@@ -248,7 +247,7 @@ impl<T: Trials> VariantSearch<'_, T> {
         numbers.sort_by(|a, b| self.estimate(*b).total_cmp(&self.estimate(*a)).then(a.cmp(b)));
     }
 
-    /// Whether the leader lies above all others with its whole interval.
+    /// Returns whether the whole interval of the leader lies above all others.
     fn is_clear(&self, sorted: &[usize]) -> bool {
         let interval = |number: &usize| self.variants[*number].speedup;
         let Some(leader) = sorted.first().and_then(interval) else { return false };
@@ -256,7 +255,7 @@ impl<T: Trials> VariantSearch<'_, T> {
     }
 }
 
-/// Returns what lies in the middle of several intervals.
+/// Returns the median of several intervals.
 fn middle(intervals: &[Interval]) -> Option<Interval> {
     let median = |value: fn(&Interval) -> f64| {
         let mut values: Vec<f64> = intervals.iter().map(value).collect();
@@ -266,7 +265,7 @@ fn middle(intervals: &[Interval]) -> Option<Interval> {
     Some(Interval { estimate: median(|of| of.estimate)?, low: median(|of| of.low)?, high: median(|of| of.high)? })
 }
 
-/// The faster half, and the program as it was written.
+/// Returns the faster half, and the original program.
 fn halved(mut sorted: Vec<usize>) -> Vec<usize> {
     let keep = sorted.len().div_ceil(2).max(FEWEST_LEFT);
     let written_goes = sorted.iter().skip(keep).any(|number| *number == 0);

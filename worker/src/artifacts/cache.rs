@@ -1,4 +1,4 @@
-//! A local folder before another store.
+//! A local cache in front of another store.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,15 +12,15 @@ use tempfile::NamedTempFile;
 
 use super::{ArtifactError, ArtifactStore, Transfer};
 
-/// Largest size of the local folder, in bytes: what was not used for the longest time is removed beyond it.
+/// Maximum size of the cache in bytes; the least recently used files are removed first.
 pub const MAX_CACHE_BYTES: u64 = 2 << 30;
 
-/// How a file's name begins while it is being written.
+/// Prefix of the names of unfinished files.
 const UNFINISHED: &str = "writing-";
-/// A file that was begun this long ago will not be finished: its writer was killed.
+/// Age after which an unfinished file is removed, because its writer was killed.
 const ABANDONED_AFTER: Duration = Duration::from_hours(1);
 
-/// A local folder before another store. Its files are never handed out, since they may be removed at any time.
+/// A local cache in front of another store. Callers never get its paths, because files may be removed at any time.
 pub struct ArtifactCache {
     folder: PathBuf,
     max_bytes: u64,
@@ -47,10 +47,10 @@ impl std::fmt::Debug for ArtifactCache {
 }
 
 impl ArtifactCache {
-    /// Opens the folder, which is created; its files count as used in the order of their age.
+    /// Opens or creates the folder. Its files count as used in the order of their age.
     pub fn open(folder: &Path, max_bytes: u64, behind: Box<dyn ArtifactStore>) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
-        // The folder's own idea of now: the clock is not ours to read.
+        // The file system's time, because this crate reads no clock.
         let now = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?.as_file().metadata()?.modified()?;
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder)?.filter_map(Result::ok) {
@@ -75,7 +75,7 @@ impl ArtifactCache {
         Ok(cache)
     }
 
-    /// The bytes of an artifact, from the folder when they are there and undamaged.
+    /// Returns the bytes of an artifact, from the cache if they are present and undamaged.
     pub fn get(&self, hash: &ArtifactHash, transfer: &Transfer<'_>) -> Result<Vec<u8>, ArtifactError> {
         let mut bytes = Vec::new();
         let failed = |source| self.io(hash, source);
@@ -90,7 +90,7 @@ impl ArtifactCache {
         copied.map(drop).map_err(|source| ArtifactError::Io { path: path.to_path_buf(), source })
     }
 
-    /// Stores an artifact, in the folder and behind it.
+    /// Stores an artifact in the cache and in the other store.
     pub fn put(&self, bytes: &[u8], transfer: &Transfer<'_>) -> Result<ArtifactHash, ArtifactError> {
         if bytes.len() > MAX_ARTIFACT_BYTES {
             return Err(ArtifactError::TooLarge { size_bytes: bytes.len() });
@@ -106,8 +106,8 @@ impl ArtifactCache {
         Ok(hash)
     }
 
-    /// The file of an artifact at its first byte, fetched when it is not there or damaged. It stays readable when the
-    /// folder loses it.
+    /// Opens the file of an artifact at its first byte. Fetches it if it is missing or damaged. It stays readable after the
+    /// cache removes it.
     fn open_verified(&self, hash: &ArtifactHash, transfer: &Transfer<'_>) -> Result<File, ArtifactError> {
         if let Ok(mut file) = File::open(self.folder.join(hash.as_str())) {
             if let Ok(size_bytes) = verified_size(&mut file, hash) {
@@ -128,7 +128,7 @@ impl ArtifactCache {
         tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.folder)
     }
 
-    /// The file appears whole or not at all.
+    /// Writes the file atomically.
     fn keep(&self, hash: &ArtifactHash, file: NamedTempFile) -> Result<File, ArtifactError> {
         let path = self.folder.join(hash.as_str());
         let keep = || -> io::Result<(File, u64)> {
@@ -153,7 +153,7 @@ impl ArtifactCache {
 
     fn prune(&self) {
         loop {
-            // A statement of its own: the lock may not be held while `forget` takes it again.
+            // A separate statement, so that the lock is released before `forget` takes it.
             let oldest = self.index().oldest_beyond(self.max_bytes);
             let Some(oldest) = oldest else { return };
             self.forget(&oldest);
@@ -161,7 +161,7 @@ impl ArtifactCache {
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        // The index only steers what is removed; a panic of another thread leaves it usable.
+        // The index only decides what is removed, so it stays usable after a panic.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Artifacts of a process that has no server: they last as long as it does.
+//! Artifacts in memory, for a process without a server.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The server's artifacts, from a thread that is not part of the runtime.
+//! Access to the server's artifacts from threads outside of the runtime.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use super::{ArtifactError, ArtifactStore, Transfer};
 use nightshift_sandbox::process::CancelFlag;
 
-/// How often it is looked whether the step was cancelled.
+/// Interval of checks whether the step was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(20);
-/// Delays before a transfer is taken up again: together they outlive the restart of a server.
+/// Delays before a transfer is resumed; together they are longer than the restart of a server.
 const DELAYS: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_millis(400),
@@ -22,7 +22,7 @@ const DELAYS: [Duration; 5] = [
     Duration::from_secs(8),
 ];
 
-/// The server's artifacts. A transfer that breaks is taken up again where it broke; it ends when its step is cancelled.
+/// The server's artifacts. A broken transfer is resumed at its position. It ends when its step is cancelled.
 #[derive(Debug, Clone)]
 pub struct ServerArtifacts {
     client: Client,
@@ -98,7 +98,7 @@ async fn cancelled(cancel: &CancelFlag) {
     }
 }
 
-/// A file that takes a download: the thread that writes it is the step's own, which may block.
+/// A file for a download. The step's own thread writes it, which may block.
 struct FileSink<'a> {
     file: &'a mut File,
     stored_bytes: u64,
@@ -128,7 +128,7 @@ impl Sink for FileSink<'_> {
 mod tests {
     use super::*;
 
-    /// A server that takes connections and never says a word.
+    /// Starts a server that accepts connections and never answers.
     async fn silent() -> (tokio::net::TcpListener, ServerArtifacts) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = Client::new(&format!("http://{}", listener.local_addr().unwrap()), None).unwrap();

@@ -1,19 +1,18 @@
-//! Which GPUs a worker may use, in the words of its operator: the variable `CUDA_VISIBLE_DEVICES`, and a list of its
-//! own.
+//! The operator's selection of GPUs: the variable `CUDA_VISIBLE_DEVICES`, and the worker's own list.
 
 use super::management::FoundGpu;
 
-/// A list of GPUs that is none.
+/// The error of an invalid list of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{part}` names no device: give numbers as `nvidia-smi` counts them or names as it prints them, as in 0,2 or GPU-8f2c,MIG-41ab"
 )]
 pub struct InvalidChoice {
-    /// The part that could not be read.
+    /// The invalid part.
     pub part: String,
 }
 
-/// Which GPUs may be used.
+/// The selected GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceChoice {
     visible: Option<Vec<Named>>,
@@ -22,19 +21,19 @@ pub struct DeviceChoice {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Named {
-    /// In the order of the bus.
+    /// Index in the order of the bus.
     Index(u32),
-    /// Number of a GPU and of an instance of it, `0:1`.
+    /// Index of a GPU and of an instance of it, `0:1`.
     Instance(u32, u32),
-    /// Beginning of the driver's name.
+    /// Prefix of the driver's name of the device.
     Uuid(String),
-    /// Nothing that exists: CUDA looks no further behind it.
+    /// An unknown device: CUDA ignores all later entries.
     Nothing,
 }
 
 impl DeviceChoice {
-    /// From the value of `CUDA_VISIBLE_DEVICES`, as CUDA reads it (nothing behind the first name of nothing counts), and
-    /// from the worker's own list. A device has to be in both.
+    /// Parses the value of `CUDA_VISIBLE_DEVICES` and the worker's own list. A device must be in both. As in CUDA, entries
+    /// after the first unknown device are ignored.
     pub fn new(visible: Option<&str>, listed: Option<&str>) -> Result<Self, InvalidChoice> {
         let visible = visible.map(|text| text.split(',').map(|part| named(part).unwrap_or(Named::Nothing)).collect());
         let read = |text: &str| {
@@ -44,7 +43,7 @@ impl DeviceChoice {
         Ok(Self { visible, listed: listed.map(read).transpose()? })
     }
 
-    /// Why this device may not be used; none when it may. `instance` counts the instances of its GPU.
+    /// Returns why this device is not selected; `None` when it is. `instance` is its index among the instances of its GPU.
     pub(super) fn hides(&self, gpu: &FoundGpu, instance: Option<u32>) -> Option<&'static str> {
         let means = |named: &Named| match named {
             Named::Index(index) => *index == gpu.index,

@@ -1,7 +1,7 @@
-//! Which GPUs of this worker are out of order, and how that is found out.
+//! Monitors the health of this worker's GPUs, and quarantines faulty ones.
 //!
-//! A device is quarantined when a fresh process of ours cannot use it, when a process on it cannot be killed, or when
-//! the driver tells an error after which it needs a reset. That a program crashed on it is none of these.
+//! A device is quarantined when a fresh process cannot use it, when a process on it cannot be killed, or when the driver
+//! reports an error that requires a reset. A crash of a program does not quarantine its device.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,32 +20,32 @@ use super::management::{GpuEvent, GpuEventKind, Management};
 use super::xid::{self, Meaning};
 use nightshift_sandbox::process::Survivor;
 
-/// How long a killed process may be kept by its device before that counts as wedged.
+/// How long a killed process may survive before its device counts as wedged.
 pub const SURVIVOR_LIMIT: Duration = Duration::from_secs(10);
-/// How often a device that could not be tested is tested again.
+/// Interval of tests of devices with an unclear result.
 pub const RETEST_INTERVAL: Duration = Duration::from_secs(30);
-/// How often something that may pass is looked at.
+/// Interval of checks whether a killed process is gone.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Who asks for a test, which decides what an unclear one means.
+/// The reason of a test, which decides what an unclear result means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProbeReason {
-    /// A doubt about a device in use: what cannot be found out changes nothing.
+    /// A suspicion about a device in use: an unclear result changes nothing.
     InUse,
-    /// A person released it: they are to see that it did not help.
+    /// A user released the device: an unclear result quarantines it again.
     Release,
-    /// It was unclear before, and may stay so.
+    /// An unclear result before: the device stays quarantined.
     Again,
 }
 
-/// The GPUs of a worker and what is wrong with them.
+/// The GPUs of a worker with their quarantines.
 #[derive(Debug)]
 pub struct DeviceHealthMonitor {
     entries: Vec<DeviceEntry>,
     prober: Arc<dyn Prober>,
     management: Option<Arc<dyn Management>>,
     table: Mutex<Table>,
-    /// Goes up with every change.
+    /// Counts the changes.
     changed: watch::Sender<u64>,
     survivor_limit: Duration,
 }
@@ -54,7 +54,7 @@ pub struct DeviceHealthMonitor {
 struct DeviceEntry {
     device: u32,
     gpu: Gpu,
-    /// One test at a time: a second one would disturb the first.
+    /// Held during a test, because two tests would disturb each other.
     testing: Mutex<()>,
 }
 
@@ -62,12 +62,12 @@ struct DeviceEntry {
 struct Table {
     incidents: u64,
     quarantined: BTreeMap<u32, Quarantine>,
-    /// What the driver told of devices since their last test.
+    /// Driver events of each device since its last test.
     driver_reports: BTreeMap<u32, String>,
 }
 
 impl DeviceHealthMonitor {
-    /// Tests all GPUs. Gives them back with the facts that only such a test brings. Blocks.
+    /// Tests all GPUs and returns them with the facts that the tests found. Blocks.
     pub fn open(gpus: Gpus, prober: Arc<dyn Prober>) -> (Gpus, Arc<Self>) {
         Self::open_within(gpus, prober, SURVIVOR_LIMIT)
     }
@@ -78,7 +78,7 @@ impl DeviceHealthMonitor {
             let prober = &prober;
             let tests: Vec<_> =
                 gpus.numbered().map(|(device, gpu)| (device, scope.spawn(move || prober.probe(gpu)))).collect();
-            let broken = || Health::Unclear("its test broke down".to_owned());
+            let broken = || Health::Unclear("its test panicked".to_owned());
             tests.into_iter().map(|(device, test)| (device, test.join().unwrap_or_else(|_| broken()))).collect()
         });
         for (device, health) in &health {
@@ -104,7 +104,7 @@ impl DeviceHealthMonitor {
         (gpus, Arc::new(monitor))
     }
 
-    /// Devices on which nothing may run, by their numbers.
+    /// Returns the quarantined devices, ordered by their numbers.
     #[must_use]
     pub fn quarantined(&self) -> Vec<QuarantinedDevice> {
         let table = self.table();
@@ -114,14 +114,14 @@ impl DeviceHealthMonitor {
             .collect()
     }
 
-    /// Why nothing may run on a device.
+    /// Returns the quarantine of a device.
     #[must_use]
     pub fn quarantine_of(&self, device: u32) -> Option<Quarantine> {
         self.table().quarantined.get(&device).cloned()
     }
 
-    /// In degrees Celsius, by the numbers of the GPUs; those that the driver does not tell are left out. Instances are as
-    /// hot as their GPU. Blocks.
+    /// Returns temperatures in degrees Celsius by device number, without unknown ones. Instances have the temperature of
+    /// their GPU. Blocks.
     pub(crate) fn temperatures(&self) -> BTreeMap<u32, u32> {
         let Some(management) = &self.management else { return BTreeMap::new() };
         let of =
@@ -129,15 +129,17 @@ impl DeviceHealthMonitor {
         self.entries.iter().filter_map(of).collect()
     }
 
-    /// Told of every change.
+    /// Returns a receiver that is notified of every change.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Looks at a device after a step: tests it when something speaks against it, `suspicion` in words. `survivors` are
-    /// the processes that the step could not end. Gives the failure of the step when the device is out of order: whatever the step brought
-    /// is not to be trusted. Blocks.
+    /// Checks a device after a step, and tests it when there is a `suspicion` or a driver event. `survivors` are the processes
+    /// that the step could not end. Blocks.
+    ///
+    /// # Errors
+    /// When the device is quarantined: the result of the step cannot be trusted.
     pub(crate) fn after_step(
         &self,
         device: u32,
@@ -169,15 +171,15 @@ impl DeviceHealthMonitor {
         }
     }
 
-    /// The work of a step does not end although it was killed.
+    /// Quarantines a device on which a killed step does not end.
     pub(crate) fn record_hang(&self, device: u32) {
         if self.entry(device).is_some() {
-            let reason = "a step on it was killed and does not end".to_owned();
+            let reason = "a killed step on it does not end".to_owned();
             self.quarantine(device, &DeviceFault { code: WEDGED, reason });
         }
     }
 
-    /// Takes in what the driver tells. Tests devices that it casts doubt on. Blocks.
+    /// Records an event of the driver, and tests the devices that it makes doubtful. Blocks.
     pub fn record_event(&self, event: &GpuEvent) {
         let (meaning, words) = match event.kind {
             GpuEventKind::Xid(number) => (xid::meaning(number), xid::describe(number)),
@@ -185,7 +187,7 @@ impl DeviceHealthMonitor {
         };
         let concerned = |entry: &&DeviceEntry| event.uuid.as_deref().is_none_or(|uuid| uuid == entry.gpu.card_uuid());
         for entry in self.entries.iter().filter(concerned) {
-            tracing::warn!(device = entry.device, gpu.uuid = %entry.gpu.facts.uuid, "the driver tells of a GPU: {words}");
+            tracing::warn!(device = entry.device, gpu.uuid = %entry.gpu.facts.uuid, "the driver reports a GPU error: {words}");
             match meaning {
                 Meaning::Program => {
                     self.table().driver_reports.insert(entry.device, words.clone());
@@ -198,7 +200,7 @@ impl DeviceHealthMonitor {
         }
     }
 
-    /// Tests quarantined devices again; those that pass are free. Blocks.
+    /// Tests quarantined devices again, and releases those that pass. Blocks.
     pub fn release(&self, devices: &[u32]) {
         for entry in self.entries.iter().filter(|entry| devices.contains(&entry.device)) {
             if self.quarantine_of(entry.device).is_some() {
@@ -208,15 +210,14 @@ impl DeviceHealthMonitor {
         }
     }
 
-    /// Tests those devices again of which it could not be found out how they are. Blocks.
+    /// Tests devices with an unclear result again. Blocks.
     pub fn retest_unclear(&self) {
         let unclear =
             |entry: &&DeviceEntry| self.quarantine_of(entry.device).is_some_and(|known| known.code == UNPROBED);
         self.entries.iter().filter(unclear).for_each(|entry| self.test(entry, ProbeReason::Again));
     }
 
-    /// Listens to the driver, and looks again at what was unclear, until it is told to stop. Blocks: runs on a thread
-    /// of its own.
+    /// Handles events of the driver and repeats unclear tests until `stop` is cancelled. Blocks, so it needs its own thread.
     pub fn watch_events(&self, gpus: &Gpus, stop: &CancellationToken) {
         let Some(management) = gpus.management().filter(|_| !self.entries.is_empty()) else { return };
         let mut cards: Vec<String> = self.entries.iter().map(|entry| entry.gpu.card_uuid().to_owned()).collect();
@@ -235,7 +236,7 @@ impl DeviceHealthMonitor {
                 if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             if let Err(error) = listened {
-                tracing::warn!(error = %error, "the driver tells no events of its GPUs: faults are seen with steps only");
+                tracing::warn!(error = %error, "the driver reports no GPU events: faults are found only by steps");
                 if error.is_of_the_gpu() {
                     self.entries.iter().for_each(|entry| self.test(entry, ProbeReason::InUse));
                 }
@@ -248,7 +249,7 @@ impl DeviceHealthMonitor {
         }
     }
 
-    /// One that is still there when the time for being gone is over.
+    /// Waits for the survivors to end. Returns one that still runs after the time limit.
     fn wait_for_survivors<'a>(&self, survivors: &'a [Survivor]) -> Option<&'a Survivor> {
         let until = Instant::now() + self.survivor_limit;
         loop {
@@ -260,7 +261,7 @@ impl DeviceHealthMonitor {
         }
     }
 
-    /// Tests a device, twice before it counts as ill.
+    /// Tests a device. A fault counts only when a second test confirms it.
     fn test(&self, entry: &DeviceEntry, reason: ProbeReason) {
         let _one_at_a_time = entry.testing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut health = self.prober.probe(&entry.gpu);
@@ -288,7 +289,7 @@ impl DeviceHealthMonitor {
         self.quarantine(device, &fault);
     }
 
-    /// Keeps steps off a device. The first reason counts: what follows from it is no news.
+    /// Quarantines a device. A device that is already quarantined keeps its first reason.
     fn quarantine(&self, device: u32, fault: &DeviceFault) {
         let mut table = self.table();
         if table.quarantined.contains_key(&device) {
@@ -323,7 +324,7 @@ impl DeviceHealthMonitor {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Every change is a single insert or remove: a panic elsewhere leaves the table whole.
+        // Every change is a single insert or remove, so a panic leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

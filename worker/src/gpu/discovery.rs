@@ -1,4 +1,4 @@
-//! Which GPUs there are and which of them this worker may use.
+//! Discovers the GPUs of this machine and selects those that this worker may use.
 
 use std::sync::Arc;
 
@@ -11,45 +11,45 @@ use super::probe::CudaFacts;
 use super::processes::{ProcessTable, Processes};
 use super::watch::Watch;
 
-/// Number under which the first GPU of a worker is offered: the machine itself is a device too, of the `cpu` target.
+/// Number of the first GPU of a worker. Lower numbers are the machine itself, as a device of the `cpu` target.
 pub const FIRST_DEVICE: u32 = 1;
 
-/// Why no GPU can be used here.
+/// The reason why this worker has no GPU.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
-    /// No driver, or none that answers.
+    /// There is no driver, or it does not answer.
     #[error(transparent)]
     Driver(#[from] ManagementError),
-    /// The driver knows no GPU.
+    /// The driver finds no GPU.
     #[error("the driver knows no GPU")]
     NoGpu,
-    /// There are GPUs, and none may be used.
+    /// There are GPUs, but none may be used.
     #[error("none of {0} GPUs may be used: {1}")]
     AllHidden(usize, String),
 }
 
-/// A device that is there and is not offered.
+/// A device that exists but is not offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hidden {
-    /// What to call it: its name, or its number when it has none.
+    /// Its name, or its number without a name.
     pub device: String,
     /// Why it is not offered.
     pub reason: String,
 }
 
-/// One device that this worker may use: a GPU, or an instance of a partitioned one.
+/// A device that this worker may use: a GPU, or an instance of a partitioned one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpu {
     /// Facts.
     pub facts: GpuFacts,
     /// Number of its device node.
     pub minor: Option<u32>,
-    /// Its place among all devices of this machine, also those that this worker may not use.
+    /// Its index among all devices of this machine, including those that this worker may not use.
     pub place: usize,
 }
 
 impl Gpu {
-    /// Variables under which a child sees this device and no other: as its device 0.
+    /// Returns the environment variables with which a child process sees only this device, as its device 0.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         vec![
@@ -58,7 +58,7 @@ impl Gpu {
         ]
     }
 
-    /// The name under which the driver tells events: that of the whole card.
+    /// Returns the UUID that driver events use, which is that of the whole card.
     #[must_use]
     pub fn card_uuid(&self) -> &str {
         match &self.facts.mig {
@@ -68,7 +68,7 @@ impl Gpu {
     }
 }
 
-/// The GPUs of this machine. That there are none is a value with its reason.
+/// The GPUs of this machine, or the reason why there are none.
 #[derive(Debug, Clone)]
 pub struct Gpus {
     management: Option<Arc<dyn Management>>,
@@ -79,13 +79,13 @@ pub struct Gpus {
 }
 
 impl Gpus {
-    /// All GPUs of this machine.
+    /// Discovers all GPUs of this machine.
     #[must_use]
     pub fn open() -> Self {
         Self::open_with(&DeviceChoice::default())
     }
 
-    /// The GPUs of this machine that are chosen.
+    /// Discovers the selected GPUs of this machine.
     #[must_use]
     pub fn open_with(choice: &DeviceChoice) -> Self {
         match Nvml::open() {
@@ -94,13 +94,13 @@ impl Gpus {
         }
     }
 
-    /// No GPU.
+    /// Returns an empty list with its reason.
     #[must_use]
     pub fn none(absence: Absence) -> Self {
         Self { management: None, usable: Vec::new(), hidden: Vec::new(), absence: Some(absence), places: 0 }
     }
 
-    /// Those that this driver has and that are chosen.
+    /// Discovers the selected GPUs of this driver.
     #[must_use]
     pub fn of(management: Arc<dyn Management>, choice: &DeviceChoice) -> Self {
         let (versions, found) = match management.versions().and_then(|versions| Ok((versions, management.gpus()?))) {
@@ -133,30 +133,30 @@ impl Gpus {
         Self { management: Some(management), usable, hidden, absence, places }
     }
 
-    /// Those that may be used, in the order of the bus.
+    /// Returns the usable GPUs in the order of the bus.
     #[must_use]
     pub fn usable(&self) -> &[Gpu] {
         &self.usable
     }
 
-    /// Returns the number of devices of this machine, with those that this worker may not use.
+    /// Returns the number of devices of this machine, including those that this worker may not use.
     #[must_use]
     pub fn places(&self) -> usize {
         self.places
     }
 
-    /// Those that may be used, with the numbers under which they are offered.
+    /// Returns the usable GPUs with their device numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (u32, &Gpu)> {
         (FIRST_DEVICE..).zip(&self.usable)
     }
 
-    /// The GPU that is offered under this number.
+    /// Returns the GPU with this device number.
     #[must_use]
     pub fn device(&self, number: u32) -> Option<&Gpu> {
         self.numbered().find(|(device, _)| *device == number).map(|(_, gpu)| gpu)
     }
 
-    /// Takes in what only CUDA tells of a device.
+    /// Adds the facts about a device that only CUDA reports.
     pub(super) fn complete(&mut self, number: u32, told: &CudaFacts) {
         let Some(gpu) = number.checked_sub(FIRST_DEVICE).and_then(|place| self.usable.get_mut(place as usize)) else {
             return;
@@ -170,25 +170,25 @@ impl Gpus {
         }
     }
 
-    /// Those that are there and are not offered.
+    /// Returns the devices that are not offered.
     #[must_use]
     pub fn hidden(&self) -> &[Hidden] {
         &self.hidden
     }
 
-    /// Why there is none, when there is none.
+    /// Returns why there is no GPU; `None` when there is one.
     #[must_use]
     pub fn absence(&self) -> Option<&Absence> {
         self.absence.as_ref()
     }
 
-    /// Their facts.
+    /// Returns the facts of the GPUs.
     #[must_use]
     pub fn facts(&self) -> Vec<GpuFacts> {
         self.usable.iter().map(|gpu| gpu.facts.clone()).collect()
     }
 
-    /// Watches how a device is, telling this worker's own processes from others by the system's table of processes.
+    /// Starts watching the state of a device. The system's process table separates this worker's processes from others.
     #[must_use]
     pub fn watch(&self, gpu: &Gpu) -> Option<Watch> {
         self.watch_among(gpu, Arc::new(ProcessTable::of_this_process()))
@@ -201,7 +201,7 @@ impl Gpus {
         Some(Watch::new(management, gpu.facts.uuid.clone(), processes))
     }
 
-    /// The driver's management library, when there is one.
+    /// Returns the driver's management library, when there is one.
     #[must_use]
     pub fn management(&self) -> Option<&Arc<dyn Management>> {
         self.management.as_ref()
@@ -215,7 +215,7 @@ fn unusable(found: &FoundGpu) -> Option<&'static str> {
     }
     match found.compute_mode {
         Some(ComputeMode::Prohibited) => Some("its compute mode prohibits contexts (`nvidia-smi -c 0` permits them)"),
-        // Candidate and baseline take turns on it, each in its own process.
+        // Candidate and baseline use it in turn, each in its own process.
         Some(ComputeMode::ExclusiveProcess) => {
             Some("its compute mode allows one process at a time, and a step needs several (`nvidia-smi -c 0`)")
         }

@@ -1,4 +1,4 @@
-//! Whether a GPU can be used, judged by a fresh process.
+//! Tests whether a GPU can be used, with a fresh process.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,49 +9,49 @@ use super::probe::{CudaFacts, Line, Stage};
 use nightshift_sandbox::DeviceAccess;
 use nightshift_sandbox::process::{HelperEnd, run_helper_process};
 
-/// How long a probe may take. A busy GPU lets a new context wait; a wedged one for ever.
+/// Time limit of a probe. A new context waits on a busy GPU, and waits forever on a wedged one.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
-/// The driver's numbers of errors that say nothing about the health of a device: memory that others hold, a library
-/// that is not there, a driver that is too old for this program.
+/// Driver errors that say nothing about the health of a device: memory in use by others, a missing library, or a driver
+/// that is too old for this program.
 const NOT_THE_DEVICE: [u32; 4] = [2, 3, 35, 36];
-/// Those that say that a device is gone: unavailable, none, an invalid one, and a system that is not ready for it.
+/// Driver errors of a lost device: unavailable, none, invalid, and a system that is not ready.
 const GONE: [u32; 5] = [46, 79, 100, 101, 802];
 
-/// How a device is.
+/// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It works.
+    /// The device works.
     Healthy(CudaFacts),
-    /// It does not work.
+    /// The device does not work.
     Faulty(DeviceFault),
-    /// It could not be found out, for reasons that need not lie with the device.
+    /// The probe failed for reasons that may not lie with the device.
     Unclear(String),
 }
 
-/// What is wrong with a device.
+/// A fault of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFault {
     /// `gpu.lost` or `gpu.wedged`.
     pub code: &'static str,
-    /// What was seen.
+    /// Observation for people.
     pub reason: String,
 }
 
-/// The device is not there any more.
+/// The device is missing.
 pub const LOST: &str = "gpu.lost";
 /// The device is present but does not finish any work.
 pub const WEDGED: &str = "gpu.wedged";
 /// The device was not probed yet.
 pub const UNPROBED: &str = "gpu.unprobed";
 
-/// Finds out how a device is. Blocks.
+/// A test of devices. Blocks.
 pub trait Prober: Send + Sync + fmt::Debug + 'static {
-    /// Finds it out.
+    /// Tests a device.
     fn probe(&self, gpu: &Gpu) -> Health;
 }
 
-/// Probes in a process of its own, which is this binary once more.
+/// A prober that starts this binary again as a child process.
 #[derive(Debug, Clone)]
 pub struct ChildProber {
     executable: PathBuf,
@@ -59,13 +59,13 @@ pub struct ChildProber {
 }
 
 impl ChildProber {
-    /// `executable` is our own binary: its `main` calls [`nightshift_sandbox::process::child_main`] first.
+    /// Creates a prober. `executable` is this binary: its `main` calls [`nightshift_sandbox::process::child_main`] first.
     #[must_use]
     pub fn new(executable: PathBuf) -> Self {
         Self { executable, limit: PROBE_LIMIT }
     }
 
-    /// With another limit.
+    /// Sets another time limit.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -75,7 +75,7 @@ impl ChildProber {
 
 impl Prober for ChildProber {
     fn probe(&self, gpu: &Gpu) -> Health {
-        // As steps reach it; where they cannot, the probe says what is missing.
+        // The probe uses the same isolation as steps, and reports what is missing.
         let access = DeviceAccess::find(&gpu.facts.uuid, gpu.minor).map(|access| access.environment());
         let environment = access.unwrap_or_else(|_| gpu.environment());
         match run_helper_process(&self.executable, super::PROBE_ARGUMENT, &environment, self.limit) {
@@ -85,7 +85,7 @@ impl Prober for ChildProber {
     }
 }
 
-/// What the end of a probe says about its device.
+/// Judges a device by the output and the end of its probe.
 fn judge(end: &HelperEnd, limit: Duration) -> Health {
     let text = String::from_utf8_lossy(&end.stdout);
     let lines: Vec<Line> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -104,7 +104,7 @@ fn judge(end: &HelperEnd, limit: Duration) -> Health {
             code: WEDGED,
             reason: format!("a test process was still {} after {} s", doing(at), limit.as_secs()),
         }),
-        // A driver that takes its own process down: seen with broken devices, and with broken installations.
+        // Broken devices and broken installations can make the driver crash its process.
         Some(_) => {
             Health::Faulty(DeviceFault { code: WEDGED, reason: format!("a test process died while {}", doing(at)) })
         }

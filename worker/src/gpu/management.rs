@@ -1,5 +1,4 @@
-//! What the driver's management library is asked. A trait, so that everything above it can be tried with a driver in
-//! memory.
+//! The interface of the driver's management library. It is a trait, so that tests can use a driver in memory.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -7,37 +6,37 @@ use std::ops::ControlFlow;
 use nightshift_protocol::machine::{ComputeMode, Mig};
 use nightshift_protocol::needs::ComputeCapability;
 
-/// Why the management library gave no answer.
+/// The error of a call of the management library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManagementError {
     /// The library is not installed here.
     #[error("the NVIDIA management library cannot be loaded: {0}")]
     NoLibrary(String),
-    /// The library is there, the kernel's driver is not.
+    /// The library is installed, but the kernel driver is not loaded.
     #[error("the NVIDIA driver is not loaded")]
     NoDriver,
-    /// The library is there, and this user may not talk to the driver.
+    /// This user may not use the driver.
     #[error("this user may not talk to the NVIDIA driver")]
     NoPermission,
-    /// The kernel's driver and the library are of different versions.
+    /// Kernel driver and library have different versions.
     #[error("the NVIDIA driver in the kernel and its library are of different versions")]
     VersionMismatch,
-    /// The GPU does not answer any more.
+    /// The GPU does not answer.
     #[error("the GPU is lost: it fell off the bus or does not answer any more")]
     Lost,
-    /// The GPU has to be reset first.
+    /// The GPU needs a reset.
     #[error("the GPU has to be reset before it can be used again")]
     NeedsReset,
-    /// This driver or this GPU has no such thing.
+    /// This driver or this GPU does not support the call.
     #[error("the driver does not offer this for this GPU")]
     Unsupported,
-    /// Anything else.
+    /// Another error.
     #[error("the NVIDIA management library says: {0}")]
     Other(String),
 }
 
 impl ManagementError {
-    /// Whether the GPU itself is out of order.
+    /// Returns whether the error is a fault of the GPU.
     #[must_use]
     pub fn is_of_the_gpu(&self) -> bool {
         matches!(self, Self::Lost | Self::NeedsReset)
@@ -47,20 +46,20 @@ impl ManagementError {
 /// Versions of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versions {
-    /// Of the driver, for example `580.65.06`.
+    /// Driver version, for example `580.65.06`.
     pub driver: String,
-    /// Newest CUDA version that it can run: major and minor.
+    /// Newest CUDA version that the driver supports: major and minor.
     pub cuda: (u32, u32),
 }
 
 /// A GPU or an instance of one, as the library describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundGpu {
-    /// Number in the order of the bus; instances carry that of their GPU.
+    /// Index in the order of the bus; instances have that of their GPU.
     pub index: u32,
-    /// Model.
+    /// Model name.
     pub name: String,
-    /// Name of this very device.
+    /// UUID of the device.
     pub uuid: String,
     /// Compute capability.
     pub compute_capability: ComputeCapability,
@@ -70,9 +69,9 @@ pub struct FoundGpu {
     pub minor: Option<u32>,
     /// Place on the bus.
     pub pci_bus_id: Option<String>,
-    /// Its part in a partition.
+    /// Its role in a partition.
     pub mig: Option<Mig>,
-    /// Whether errors in memory are corrected.
+    /// Whether ECC corrects memory errors.
     pub ecc: Option<bool>,
     /// Uncorrected errors since the driver was loaded.
     pub ecc_uncorrected: Option<u64>,
@@ -92,18 +91,18 @@ pub struct FoundGpu {
     pub compute_mode: Option<ComputeMode>,
 }
 
-/// A GPU that is there and does not answer.
+/// A GPU that is present but does not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// Number in the order of the bus.
     pub index: u32,
-    /// Its name, when at least that could be read.
+    /// Its name, if it could be read.
     pub uuid: Option<String>,
-    /// Why.
+    /// The error.
     pub why: ManagementError,
 }
 
-/// How a GPU is at one moment.
+/// The state of a GPU at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reading {
     /// Clock of the multiprocessors in MHz.
@@ -114,43 +113,43 @@ pub struct Reading {
     pub temperature_c: Option<u32>,
     /// Power in watts.
     pub power_w: Option<u32>,
-    /// Why it is slower than it could be, for example `sw_power_cap`. Idleness and settings of the operator are none.
+    /// Throttle reasons, for example `sw_power_cap`. Idleness and settings of the operator do not count.
     pub throttle: Vec<String>,
     /// Processes that hold a context on it.
     pub processes: Vec<u32>,
 }
 
-/// Something that the driver tells of its own accord.
+/// An event of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuEvent {
-    /// The GPU; instances are told under the name of their GPU.
+    /// UUID of the GPU; events of instances name their GPU.
     pub uuid: Option<String>,
-    /// What happened.
+    /// Kind of the event.
     pub kind: GpuEventKind,
 }
 
-/// What happened to a GPU.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuEventKind {
-    /// An error by its number in NVIDIA's catalogue.
+    /// An Xid error, by its number in NVIDIA's catalogue.
     Xid(u64),
-    /// Memory that could not be corrected.
+    /// An uncorrectable memory error.
     UncorrectedMemory,
 }
 
 /// The driver's management library.
 pub trait Management: Send + Sync + fmt::Debug + 'static {
-    /// Versions.
+    /// Returns the versions of the driver.
     fn versions(&self) -> Result<Versions, ManagementError>;
 
-    /// Every GPU, and after a partitioned one its instances.
+    /// Returns every GPU; the instances of a partitioned GPU follow it.
     fn gpus(&self) -> Result<Vec<Result<FoundGpu, Unreadable>>, ManagementError>;
 
-    /// How this GPU is now.
+    /// Reads the current state of a GPU.
     fn read(&self, uuid: &str) -> Result<Reading, ManagementError>;
 
-    /// Hands on what the driver tells about these GPUs, until it is told to stop. Called without an event at least
-    /// once a second. Blocks.
+    /// Calls `event` with each event of these GPUs until it breaks. Without events it is called with `None` at least once a
+    /// second. Blocks.
     fn listen(
         &self,
         uuids: &[String],

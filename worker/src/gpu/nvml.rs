@@ -17,12 +17,12 @@ use nightshift_sandbox::DRIVER_FOLDERS;
 
 /// The library's file.
 const LIBRARY: &str = "libnvidia-ml.so.1";
-/// How long one wait for an event lasts.
+/// Time limit of one wait for an event.
 const EVENT_WAIT_MS: u32 = 500;
-/// Errors without a number of their own.
+/// Errors without their own constant.
 const UNKNOWN_XID: u64 = 999;
-/// Why a GPU is slower than it could be, with the name under which it is told. Left out are idleness, and clocks that
-/// the operator or an application chose: they hold for every program alike.
+/// Throttle reasons with their names. Idleness, and clocks that the operator or an application set, are left out: they
+/// affect every program alike.
 const THROTTLES: [(ThrottleReasons, &str); 6] = [
     (ThrottleReasons::SW_POWER_CAP, "sw_power_cap"),
     (ThrottleReasons::HW_SLOWDOWN, "hw_slowdown"),
@@ -44,7 +44,7 @@ impl Nvml {
             Err(error) => told(error),
         };
         if matches!(error, ManagementError::NoLibrary(_)) {
-            // Where drivers put it when the loader is not told of it.
+            // The default location of drivers that are not in the loader's path.
             let paths =
                 DRIVER_FOLDERS.iter().map(|folder| Path::new(folder).join(LIBRARY)).filter(|path| path.exists());
             for path in paths {
@@ -61,7 +61,7 @@ impl Nvml {
 
     fn found(index: u32, device: &Device<'_>, mig: Option<Mig>) -> Result<FoundGpu, NvmlError> {
         let of_instance = matches!(mig, Some(Mig::Instance { .. }));
-        // What belongs to the whole card is asked of the whole card.
+        // Properties of the whole card are read from the card.
         let parent = if of_instance { device.mig_parent_device().ok() } else { None };
         let card = parent.as_ref().unwrap_or(device);
         let capability = card.cuda_compute_capability()?;
@@ -94,7 +94,7 @@ impl Nvml {
 
     fn instances(&self, index: u32, parent: &Device<'_>, parent_uuid: &str) -> Vec<Result<FoundGpu, Unreadable>> {
         let count = parent.mig_device_count().unwrap_or(0);
-        // Numbers of instances that do not exist are skipped: they need not be without gaps.
+        // Instance numbers can have gaps.
         let existing = (0..count).filter_map(|number| parent.mig_device_by_index(number).ok());
         existing
             .map(|device| {
@@ -108,7 +108,7 @@ impl Nvml {
             .collect()
     }
 
-    /// Number of the GPU instance or the compute instance of a device.
+    /// Returns the number of the GPU instance or the compute instance of a device.
     fn instance_number(&self, device: &Device<'_>, level: Level) -> Option<u32> {
         let library = self.0.lib();
         let mut number = 0;
@@ -140,7 +140,7 @@ impl Nvml {
     }
 }
 
-/// Which instance of a partition is meant.
+/// The kind of an instance.
 #[derive(Debug, Clone, Copy)]
 enum Level {
     Gpu,
@@ -221,7 +221,7 @@ impl Management for Nvml {
     }
 }
 
-/// Cores of one multiprocessor. None for architectures that we do not know: a wrong number would be worse.
+/// Returns the number of cores of a multiprocessor; `None` for unknown architectures.
 fn cores_of_each(capability: ComputeCapability) -> Option<u32> {
     match (capability.major, capability.minor) {
         (7, _) | (8, 0) => Some(64),
@@ -242,7 +242,10 @@ fn unreadable(index: u32, uuid: Option<String>, error: NvmlError) -> Unreadable 
     Unreadable { index, uuid, why: told(error) }
 }
 
-/// What the driver does not offer, or does not tell us, is none; that the GPU is out of order is an error.
+/// Returns `None` for values that the driver does not offer.
+///
+/// # Errors
+/// When the GPU is faulty.
 fn known<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, ManagementError> {
     match answer.map_err(told) {
         Ok(value) => Ok(Some(value)),

@@ -1,7 +1,7 @@
-//! Whether a GPU still works, found out in a fresh process of ours: a context, a little memory that is filled and
-//! copied back. No kernel and nothing foreign is involved, so that what goes wrong here is the GPU's doing.
+//! Tests a GPU in a fresh process: it creates a context, fills a little memory and copies it back. It uses no kernel and
+//! no program code, so that a failure is a fault of the GPU.
 //!
-//! This is also where those facts come from that only CUDA tells.
+//! The test also reads the facts that only CUDA reports.
 
 use std::io::Write as _;
 
@@ -9,12 +9,12 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 use serde::{Deserialize, Serialize};
 
-/// Memory that is filled and copied, in bytes.
+/// Size of the memory to fill and copy, in bytes.
 const SCRATCH_BYTES: usize = 1 << 20;
-/// What it is filled with.
+/// Value to fill it with.
 const FILL: u8 = 0xA5;
 
-/// What the child is doing, printed before it does it: the last line of one that hangs says where.
+/// A stage of the test. The child prints it first, so that the last line of a hanging child names the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Stage {
@@ -37,7 +37,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// In words, behind "while".
+    /// Returns the stage as words that follow "while".
     pub(super) fn describe(self) -> &'static str {
         match self {
             Self::Load => "loading the driver's library",
@@ -56,25 +56,25 @@ impl Stage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub(super) enum Line {
-    /// It begins with this.
+    /// A stage begins.
     At {
-        /// With what.
+        /// The stage.
         stage: Stage,
     },
-    /// The driver refused something.
+    /// A call of the driver failed.
     Failed {
-        /// What.
+        /// The stage.
         stage: Stage,
-        /// The driver's number of the error; 0 where there is none.
+        /// The driver's error number; 0 if there is none.
         code: u32,
-        /// The driver's name of the error, or what was seen.
+        /// The driver's error name, or an observation.
         name: String,
     },
     /// The device works.
     Well(CudaFacts),
 }
 
-/// What only CUDA tells about a device.
+/// Facts about a device that only CUDA reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CudaFacts {
     /// Multiprocessors.
@@ -87,7 +87,7 @@ pub struct CudaFacts {
     pub memory_bus_bits: Option<u64>,
 }
 
-/// The child's side: tries device 0 of what it is shown, and says on standard output how it goes. Returns the exit
+/// Runs the test in the child process: uses its device 0 and prints the stages to standard output. Returns the exit
 /// status.
 pub(crate) fn probe_main() -> i32 {
     // Without its parent this process has no purpose.

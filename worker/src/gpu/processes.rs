@@ -4,27 +4,27 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Longest line of ancestors that is followed.
+/// Maximum number of ancestors to follow.
 const MAX_ANCESTORS: usize = 64;
 
-/// Whose a process is.
+/// The owner of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kin {
     /// This process or a descendant of it.
     Ours,
     /// Another process on this machine.
     Foreign,
-    /// It is not in our table: gone, or outside of this container.
+    /// The process is not in the table: it ended, or is outside of this container.
     Unknown,
 }
 
-/// Tells whose a process is.
+/// Finds the owners of processes.
 pub trait Processes: Send + Sync + fmt::Debug + 'static {
-    /// Whose it is.
+    /// Returns the owner of a process.
     fn kin(&self, pid: u32) -> Kin;
 }
 
-/// The system's table of processes.
+/// The system's process table.
 #[derive(Debug, Clone)]
 pub struct ProcessTable {
     root: PathBuf,
@@ -32,19 +32,19 @@ pub struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// As this process sees it.
+    /// Opens the table as this process sees it.
     #[must_use]
     pub fn of_this_process() -> Self {
         Self::at(PathBuf::from("/proc"), std::process::id())
     }
 
-    /// The table in this folder, as the process of this number sees it.
+    /// Opens the table in this folder, as the process with this id sees it.
     #[must_use]
     pub fn at(root: PathBuf, ourselves: u32) -> Self {
         Self { root, ourselves }
     }
 
-    /// Whether the process runs this program. Such processes take turns with this one by the device lock.
+    /// Returns whether the process runs this program. The device lock coordinates such processes with this one.
     fn runs_our_program(&self, pid: u32) -> bool {
         let program = |pid: u32| std::fs::read_link(self.root.join(pid.to_string()).join("exe")).ok();
         program(pid).is_some_and(|of_pid| program(self.ourselves) == Some(of_pid))

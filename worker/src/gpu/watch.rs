@@ -1,4 +1,4 @@
-//! The state of a GPU while programs are timed on it.
+//! Reads the state of a GPU while programs are timed on it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use nightshift_protocol::measurement::DeviceConditions;
 use super::management::{Management, ManagementError};
 use super::processes::{Kin, Processes};
 
-/// Watches one device.
+/// A reader of one device's state.
 #[derive(Debug, Clone)]
 pub struct Watch {
     management: Arc<dyn Management>,
@@ -16,7 +16,7 @@ pub struct Watch {
     processes: Arc<dyn Processes>,
 }
 
-/// How a device is at one moment. What the driver does not tell is none.
+/// The state of a device at one moment. Values that the driver does not report are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conditions {
     /// Clock of the multiprocessors in MHz.
@@ -27,11 +27,11 @@ pub struct Conditions {
     pub temperature_c: Option<u32>,
     /// Power in watts.
     pub power_w: Option<u32>,
-    /// Why it is slower than it could be, in alphabetical order.
+    /// Throttle reasons, in alphabetical order.
     pub throttle: Vec<String>,
-    /// Processes on it that are surely not of this worker.
+    /// Number of processes on it that belong to others.
     pub foreign_processes: u32,
-    /// Numbers of the processes on it that are not known to be ours.
+    /// Ids of the processes on it that are not known to belong to this worker.
     strangers: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ impl Watch {
         Self { management, uuid, processes }
     }
 
-    /// How the device is now.
+    /// Reads the current state of the device.
     pub fn sample(&self) -> Result<Conditions, ManagementError> {
         let reading = self.management.read(&self.uuid)?;
         let mut throttle = reading.throttle;

@@ -1,19 +1,19 @@
-//! What the driver's numbered errors (Xid) say about a GPU, by NVIDIA's catalogue.
+//! The meaning of the driver's numbered errors (Xid) for a GPU, by NVIDIA's catalogue.
 
-/// What follows from an error.
+/// The consequence of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// A program did it; only that program is ended. The GPU is looked at when its step is over.
+    /// A program caused it. The GPU is tested after the step.
     Program,
-    /// The GPU may be out of order: it is to be tested at once.
+    /// The GPU may be faulty and is tested at once.
     Doubtful,
-    /// The GPU needs a reset or a person, whatever a test says.
+    /// The GPU needs a reset or repair, even if it passes a test.
     Broken,
-    /// The GPU is gone.
+    /// The GPU is lost.
     Gone,
 }
 
-/// What an error means.
+/// Returns the consequence of an error.
 pub(super) fn meaning(xid: u64) -> Meaning {
     match xid {
         // Exceptions of a program on the GPU: faults of memory accesses, illegal instructions, a channel that was reset
@@ -28,7 +28,7 @@ pub(super) fn meaning(xid: u64) -> Meaning {
     }
 }
 
-/// A few words on an error.
+/// Describes an error in a few words.
 pub(super) fn describe(xid: u64) -> String {
     let words = match xid {
         13 => "exception of a program",

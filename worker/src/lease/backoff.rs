@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// First and longest delay before a failed call is repeated.
+/// First and longest delay before a failed call is retried.
 const BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Delays that double, with jitter, so that a fleet does not knock at once.
+/// Exponential backoff with jitter, so that the workers of a fleet do not retry at the same moment.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
@@ -18,12 +18,12 @@ impl Backoff {
         Self { next: BOUNDS.0 }
     }
 
-    /// Whether nothing failed yet.
+    /// Returns whether there was no failure yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.next == BOUNDS.0
     }
 
-    /// Waits; `false` when `stop` came first.
+    /// Waits for the next delay. Returns `false` when `stop` is cancelled first.
     pub(super) async fn wait(&mut self, stop: &CancellationToken) -> bool {
         let delay = self.next.mul_f64(0.5 + rand::random::<f64>() / 2.0);
         self.next = (self.next * 2).min(BOUNDS.1);

@@ -1,4 +1,4 @@
-//! One step in this worker's hands, from the thread that carries it out to the acknowledged report.
+//! Carries out one leased step, from its thread to the acknowledged report.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::server_api::ServerApi;
 use crate::trace::step_span;
 use nightshift_sandbox::process::{Survivor, take_survivors};
 
-/// How long a worker that ends tries to say that it gives a step back.
+/// Time limit for returning a step while the worker ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What the thread of a step gave; nothing when it did not end in time after it was stopped.
+/// The result of a step's thread; `None` when the thread did not end in time after a stop.
 pub(super) type Ended = Option<Result<StepOutput, StepFailure>>;
 
 impl<P: ServerApi, W: Work> WorkerSession<P, W> {
-    /// Carries a step out and reports it. Its place is free as soon as its processes are gone, and the report says so:
-    /// what is ready for it comes with the answer.
+    /// Carries out a step and reports it. Its slot is free once its processes are gone. The report states that, and the
+    /// answer can bring the next step.
     pub(super) async fn carry(
         self: Arc<Self>,
         step: LeasedStep,
@@ -58,16 +58,16 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         self.held.remove(&step.step, step.epoch);
     }
 
-    /// Reports a step that cannot even begin.
+    /// Reports a step that cannot begin.
     pub(super) async fn refuse(self: Arc<Self>, step: LeasedStep, hold: Arc<HeldStep>, outcome: TryOutcome) {
         self.report(&step, &hold, outcome, None).instrument(step_span(&step)).await;
         self.held.remove(&step.step, step.epoch);
     }
 
-    /// Gives a step back that was not begun.
+    /// Returns a step that was not begun to the server.
     pub(super) async fn give_back(self: Arc<Self>, step: LeasedStep, hold: Arc<HeldStep>) {
         if self.embedded {
-            // The server ends too, and frees the leases of this session at its next start.
+            // The server ends too, and releases the leases of this session at its next start.
             self.held.remove(&step.step, step.epoch);
             return;
         }
@@ -83,8 +83,8 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         }
     }
 
-    /// Runs the step on a thread of its own: children die with the thread that starts them, and a thread that the
-    /// runtime shares would outlive its step or end before it.
+    /// Runs the step on its own thread. Children die with the thread that starts them, so a shared thread of the runtime does
+    /// not fit.
     pub(super) async fn on_a_thread(&self, step: &LeasedStep, hold: &Arc<HeldStep>) -> (Ended, Vec<Survivor>) {
         let (sender, mut receiver) = oneshot::channel();
         let thread = {
@@ -144,7 +144,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         }
     }
 
-    /// Reports until the server acknowledges, or the lease is gone.
+    /// Repeats the report until the server acknowledges it or the lease is lost.
     async fn report(
         self: &Arc<Self>,
         step: &LeasedStep,
@@ -177,8 +177,8 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
                 }
                 Err(error) => Err(error),
             };
-            // Steps that came with an answer that was lost are leased again when their time is over: a repeated
-            // report asks for none, and what is free is claimed.
+            // Steps in a lost answer are leased again after their leases expire. So a repeated report requests no
+            // steps, and the free slots are claimed.
             statement = None;
             report.free = None;
             match answer {
@@ -202,8 +202,8 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
                         return self.dropped(step);
                     }
                 }
-                // The server will never take this report. That it does not is a fact that it has to know: otherwise
-                // the step would run again only after its lease ran out, and end the same way.
+                // The server rejects this report for good. Report the rejection as a failure; otherwise the step would
+                // run again after its lease expires, and end the same way.
                 Err(error) if !replaced => {
                     tracing::error!(step.id = %step.step, error = %error, "a report is refused");
                     replaced = true;

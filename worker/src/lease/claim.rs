@@ -1,8 +1,8 @@
-//! Asking for steps: one loop that states whatever is free.
+//! Claims steps: one loop that states the free slots.
 //!
-//! A call that states something waits on the server until there is work for it. What becomes free meanwhile is stated
-//! by a call of its own, since a call on its way can neither be changed nor taken back: its answer may be leased
-//! already. Calls that follow another end with it, so that all slots come together again in one.
+//! A claim waits on the server until there is work for its slots. A claim cannot be changed or withdrawn, because its
+//! answer may be leased already. So slots that become free meanwhile are stated by another claim. Later claims end with
+//! the first one, so that one claim states all slots again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,18 +17,18 @@ use super::slots::{Place, Statement};
 use super::{CLAIM_WAIT, Work};
 use crate::server_api::ServerApi;
 
-/// Shortest time between two claims that gave nothing: a server that does not hold them is not flooded.
+/// Minimum interval of claims without a result, for servers that do not hold claims.
 const MIN_CLAIM_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a claim for places beside other steps may be held: when those steps end, the whole device is to be stated,
-/// which can begin only once this claim is over.
+/// Maximum hold time of a claim for shared slots of a busy device. When its steps end, the worker states the whole device,
+/// but only after this claim.
 const SHARED_CLAIM_WAIT: Duration = Duration::from_millis(250);
 
 impl<P: ServerApi, W: Work> WorkerSession<P, W> {
-    /// States whatever is free, again and again, until the worker drains or this session is over.
+    /// Claims steps for all free slots until the worker drains or this session is over.
     pub(super) async fn claim(self: Arc<Self>) {
         let mut together_until = Instant::now();
         loop {
-            // Before the look: what becomes free in between counts.
+            // Subscribe before reading the slots, so that no change is missed.
             let freed = self.slots.freed.notified();
             if let Some(statement) = self.slots.state_idle() {
                 let now = Instant::now();
@@ -49,7 +49,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         }
     }
 
-    /// Asks until there is an answer, and begins what it brings. What is left of the statement is free afterwards.
+    /// Repeats the claim until there is an answer, and begins its steps. Slots without a step are free afterwards.
     async fn ask(self: Arc<Self>, statement: Statement, wait: Duration) {
         let claim = Claim { free: statement.free(), wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) };
         let mut backoff = Backoff::new();
@@ -89,8 +89,8 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         }
     }
 
-    /// Takes steps that an answer brought into this worker's hands and begins them. `leased_at` is not after the moment
-    /// at which the server leased them: an answer that was long on its way must not make a lease longer than it is.
+    /// Registers the leases of an answer and begins the steps. `leased_at` must not be later than the server's leasing: a slow
+    /// answer must not extend a lease.
     pub(super) fn begin_all(
         self: &Arc<Self>,
         steps: Vec<LeasedStep>,

@@ -1,4 +1,4 @@
-//! What a session tells the server of its devices, and what failures say about them.
+//! Reports quarantined devices to the server, and finds device faults in failures.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use super::WorkerError;
 use crate::gpu::{DeviceHealthMonitor, Gpus, LOST, WEDGED};
 use crate::server_api::ServerApiError;
 
-/// What speaks against the device that this came from.
+/// Returns the suspicion against the device that a result raises.
 pub(super) fn suspicion(result: &Result<StepOutput, StepFailure>) -> Option<String> {
     let of_end = |end: &ProcessEnd| {
         matches!(end, ProcessEnd::DeviceFault { .. } | ProcessEnd::TimedOut { .. }).then(|| end.describe())
@@ -26,17 +26,17 @@ pub(super) fn suspicion(result: &Result<StepOutput, StepFailure>) -> Option<Stri
     }
 }
 
-/// Whether it is the device that kept a step from being carried out.
+/// Returns whether a failure is a fault of the device.
 pub(super) fn is_of_a_device(failure: &StepFailure) -> bool {
     failure.code == WEDGED || failure.code == LOST
 }
 
-/// What a session told the server of its devices.
+/// The quarantines that the server knows.
 #[derive(Debug)]
 pub(super) struct ReportedQuarantines(Mutex<Vec<QuarantinedDevice>>);
 
 impl ReportedQuarantines {
-    /// What the registration told.
+    /// Creates the state after the registration.
     pub(super) fn new(offers: &Offers) -> Self {
         let quarantined = offers.devices.iter().filter_map(|device| {
             Some(QuarantinedDevice { device: device.index, quarantine: device.quarantine.clone()? })
@@ -44,15 +44,15 @@ impl ReportedQuarantines {
         Self(Mutex::new(quarantined.collect()))
     }
 
-    /// What the next heartbeat has to say: everything that is quarantined, also when it is no news, since the answer
-    /// tells what was released; nothing when there is nothing and the server knows that.
+    /// Returns the quarantines for the next heartbeat: all of them, because the answer names released ones. Returns `None`
+    /// when there are none and the server knows that.
     pub(super) fn to_report(&self, monitor: Option<&DeviceHealthMonitor>) -> Option<Vec<QuarantinedDevice>> {
         let quarantined = monitor?.quarantined();
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (!quarantined.is_empty() || *told != quarantined).then_some(quarantined)
     }
 
-    /// The server has it.
+    /// Records that the server received these quarantines.
     pub(super) fn acknowledge(&self, news: Option<Vec<QuarantinedDevice>>) {
         if let Some(news) = news {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = news;
@@ -60,7 +60,7 @@ impl ReportedQuarantines {
     }
 }
 
-/// Offers quarantined devices as what they are.
+/// Marks quarantined devices in the capabilities.
 pub(super) fn mark_quarantined(offers: &mut Offers, monitor: Option<&DeviceHealthMonitor>) {
     let Some(monitor) = monitor else { return };
     for device in &mut offers.devices {
@@ -68,7 +68,7 @@ pub(super) fn mark_quarantined(offers: &mut Offers, monitor: Option<&DeviceHealt
     }
 }
 
-/// Listens to the driver on a thread of its own, until the guard is dropped.
+/// Watches events of the driver on a thread until the guard is dropped.
 pub(super) fn watch_events(monitor: &Arc<DeviceHealthMonitor>, gpus: Gpus) -> Result<DropGuard, WorkerError> {
     let stop = CancellationToken::new();
     let (monitor, until) = (Arc::clone(monitor), stop.clone());

@@ -1,4 +1,4 @@
-//! What becomes of steps on GPUs that fall ill, and of the GPUs.
+//! Handles faulty GPUs and the steps on them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::gpu::{DeviceHealthMonitor, WEDGED};
 use crate::server_api::ServerApi;
 
 impl<P: ServerApi, W: Work> WorkerSession<P, W> {
-    /// Carries a step out, and looks afterwards at the device that it was on.
+    /// Carries out a step, and checks its device afterwards.
     pub(super) async fn at_its_place(&self, step: &LeasedStep, hold: &Arc<HeldStep>, place: Place) -> Ended {
         let (ended, survivors) = self.on_a_thread(step, hold).await;
         let Some((monitor, device)) = self.monitor.clone().zip(place.device()) else { return ended };
@@ -30,14 +30,14 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         };
         let suspicion = match hold.cause() {
             None | Some(StopCause::TimedOut) => suspicion(result),
-            // Killed in the middle of whatever it did: that says nothing.
+            // The end of a killed step says nothing about the device.
             Some(StopCause::Lost | StopCause::Cancelled | StopCause::ShuttingDown) => None,
         };
         let looked = {
             let monitor = Arc::clone(&monitor);
             tokio::task::spawn_blocking(move || monitor.after_step(device, suspicion.as_deref(), &survivors)).await
         };
-        // Before the place is left: nothing more is stated to be free there.
+        // Before the slot is released, so that no claim states it.
         self.withdraw_quarantined(&monitor);
         match looked {
             Ok(Err(failure)) => Some(Err(failure)),
@@ -45,7 +45,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         }
     }
 
-    /// Follows what becomes of the devices, until this session is over.
+    /// Follows changes of device health until this session is over.
     pub(super) async fn mind_devices(self: Arc<Self>) {
         let Some(monitor) = self.monitor.clone() else { return };
         let mut changes = monitor.subscribe();
@@ -64,7 +64,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         self.slots.withdraw_only(&ill);
     }
 
-    /// Tests devices that an operator released; what passes is stated to be free again.
+    /// Tests devices that an operator released. Devices that pass are offered again.
     pub(super) fn release(&self, devices: Vec<u32>) {
         if let Some(monitor) = self.monitor.clone().filter(|_| !devices.is_empty()) {
             // The next heartbeat reports the result.

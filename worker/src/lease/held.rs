@@ -1,6 +1,6 @@
-//! The steps in this worker's hands: until when each lease is surely valid, and why a step has to stop.
+//! The leases of this worker: until when each is surely valid, and why a step has to stop.
 //!
-//! All moments are given: nothing here reads a clock.
+//! Callers pass all times; this module reads no clock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,16 +26,16 @@ pub(crate) enum StopCause {
     ShuttingDown,
 }
 
-/// One step in this worker's hands.
+/// A step that this worker holds a lease for.
 #[derive(Debug, Default)]
 pub(crate) struct HeldStep {
     /// Kills the processes of the step.
     pub(crate) work: CancelFlag,
     /// Set with the first cause to stop.
     pub(crate) stopped: CancellationToken,
-    /// Set when the lease is gone: not even a report makes sense.
+    /// Set when the lease is lost, so that even a report is useless.
     pub(crate) lost: CancellationToken,
-    /// Whether a report is on its way.
+    /// Whether a report is being sent.
     reporting: AtomicBool,
     cause: Mutex<Option<StopCause>>,
 }
@@ -62,13 +62,13 @@ impl HeldStep {
         self.reporting.store(is_on_its_way, Ordering::Relaxed);
     }
 
-    /// Why it has to stop, if it has to.
+    /// Returns why the step has to stop, if it has to.
     pub(crate) fn cause(&self) -> Option<StopCause> {
         *self.cause.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// All steps in this worker's hands.
+/// All steps that this worker holds a lease for.
 #[derive(Debug)]
 pub(crate) struct HeldSteps {
     lease: Duration,
@@ -82,13 +82,13 @@ struct Lease {
 }
 
 impl HeldSteps {
-    /// Leases last this long from the moment at which a heartbeat that names them was sent. A tenth is held back for
-    /// the time that killing takes.
+    /// Creates an empty set. A lease is valid for this time after the sending of a heartbeat that names it. A tenth of the
+    /// time is reserved for killing.
     pub(crate) fn new(lease: Duration) -> Self {
         Self { lease: lease.mul_f64(0.9), leases: Mutex::new(HashMap::new()) }
     }
 
-    /// Takes a claimed step into its hands. Earlier leases of the same step are over.
+    /// Adds a claimed step. Earlier leases of the same step are stopped.
     pub(crate) fn add(&self, step: &StepId, epoch: u64, now: Instant) -> Arc<HeldStep> {
         let hold = Arc::new(HeldStep::default());
         let mut leases = self.leases();
@@ -102,12 +102,12 @@ impl HeldSteps {
         hold
     }
 
-    /// Lets go of a step that is over.
+    /// Removes a step that is over.
     pub(crate) fn remove(&self, step: &StepId, epoch: u64) {
         self.leases().remove(&(step.clone(), epoch));
     }
 
-    /// The leases that a heartbeat has to name.
+    /// Returns the leases that a heartbeat has to name.
     pub(crate) fn to_renew(&self) -> Vec<(StepId, u64)> {
         let leases = self.leases();
         let mut living: Vec<(StepId, u64)> =
@@ -116,7 +116,7 @@ impl HeldSteps {
         living
     }
 
-    /// Takes in the answer to a heartbeat that was sent at that moment with those leases.
+    /// Applies the answer to a heartbeat that was sent at `sent_at` with these leases.
     pub(crate) fn renewed(&self, named: &[(StepId, u64)], sent_at: Instant, reply: &HeartbeatReply) {
         let mut leases = self.leases();
         for key in named {
@@ -127,7 +127,7 @@ impl HeldSteps {
                 }
                 continue;
             }
-            // Counted from the sending: the server cannot have extended it earlier.
+            // Counted from the sending, because the server cannot have extended the lease earlier.
             lease.valid_until = lease.valid_until.max(sent_at + self.lease);
             if reply.cancelled.contains(&key.0) {
                 lease.hold.stop(StopCause::Cancelled);
@@ -135,7 +135,7 @@ impl HeldSteps {
         }
     }
 
-    /// Gives up every lease that is no longer surely valid; returns them.
+    /// Stops and returns every lease that is no longer surely valid.
     pub(crate) fn fence(&self, now: Instant) -> Vec<StepId> {
         let leases = self.leases();
         let mut fenced = Vec::new();
@@ -148,7 +148,7 @@ impl HeldSteps {
         fenced
     }
 
-    /// Stops everything.
+    /// Stops all steps.
     pub(crate) fn stop_all(&self, cause: StopCause) {
         for lease in self.leases().values() {
             lease.hold.stop(cause);
@@ -156,7 +156,7 @@ impl HeldSteps {
     }
 
     fn leases(&self) -> MutexGuard<'_, HashMap<(StepId, u64), Lease>> {
-        // Every change is a single insert, remove or assignment: a panic elsewhere leaves the map whole.
+        // Every change is a single operation, so a panic leaves the map consistent.
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

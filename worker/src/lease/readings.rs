@@ -1,5 +1,4 @@
-//! How devices are, for people to look at: their temperature, and for how long a step was on them. Read apart from the
-//! heartbeats that carry it: leases must not wait for a driver.
+//! Reads temperature and usage of devices for display. Heartbeats carry the readings but never wait for a driver.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,31 +12,31 @@ use nightshift_protocol::task::Target;
 use super::slots::Slots;
 use crate::gpu::DeviceHealthMonitor;
 
-/// How often devices are looked at.
+/// Interval of the readings.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-/// Where the system tells temperatures.
+/// Folder of the system's thermal zones.
 const THERMAL_ZONES: &str = "/sys/class/thermal";
-/// Zones that are the processor's as a whole.
+/// Types of the zones of a whole processor.
 const PROCESSOR_ZONES: [&str; 3] = ["x86_pkg_temp", "cpu-thermal", "cpu_thermal"];
-/// Zones that are looked at.
+/// Maximum number of zones to read.
 const MAX_ZONES: usize = 64;
 
-/// What the next heartbeat has to say.
+/// The readings for the next heartbeat.
 #[derive(Debug)]
 pub(super) struct Readings {
-    /// Devices that are the machine itself.
+    /// Numbers of the devices that are the machine itself.
     pub(super) processors: Vec<u32>,
     news: Mutex<Option<Vec<DeviceReading>>>,
 }
 
 impl Readings {
-    /// Of devices that are offered like that.
+    /// Creates readings for the offered devices.
     pub(super) fn new(offers: &Offers) -> Self {
         let processors = offers.devices.iter().filter(|device| device.target == Target::Cpu);
         Self { processors: processors.map(|device| device.index).collect(), news: Mutex::default() }
     }
 
-    /// What was read since this was asked last. A heartbeat that is lost takes it along: there is more soon.
+    /// Takes the latest readings. A lost heartbeat loses them, but newer ones follow soon.
     pub(super) fn take(&self) -> Option<Vec<DeviceReading>> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -54,7 +53,7 @@ impl Readings {
     }
 }
 
-/// In degrees Celsius, by the numbers of devices; those that are not known are left out. Blocks.
+/// Returns the known temperatures in degrees Celsius by device number. Blocks.
 pub(super) fn temperatures(monitor: Option<&DeviceHealthMonitor>, processors: &[u32]) -> BTreeMap<u32, u32> {
     let mut temperatures = monitor.map(DeviceHealthMonitor::temperatures).unwrap_or_default();
     if let Some(of_processor) = of_processor(Path::new(THERMAL_ZONES)) {
@@ -63,7 +62,7 @@ pub(super) fn temperatures(monitor: Option<&DeviceHealthMonitor>, processors: &[
     temperatures
 }
 
-/// That of the processor, as the system tells it; of several, that of the hottest.
+/// Returns the temperature of the hottest processor.
 fn of_processor(zones: &Path) -> Option<u32> {
     let zones = std::fs::read_dir(zones).ok()?.take(MAX_ZONES).filter_map(Result::ok);
     let read = |path: &Path, name: &str| std::fs::read_to_string(path.join(name)).ok();

@@ -1,4 +1,4 @@
-//! One registration and all that is done under it: heartbeats, the guard of its leases, claims, and its end.
+//! The session of a registered worker: heartbeats, lease expiry, claims, and its end.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,20 +18,20 @@ use super::{KILL_GRACE, Stop, Work};
 use crate::gpu::DeviceHealthMonitor;
 use crate::server_api::{ServerApi, ServerApiError};
 
-/// Bounds on what a server may ask for.
+/// Bounds of the heartbeat interval that a server may set.
 const HEARTBEAT_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_mins(1));
 
-/// How long the last word of a worker may take.
+/// Time limit of the farewell heartbeat.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Why a session ended.
 #[derive(Debug, Clone)]
 pub(super) enum End {
-    /// It was asked to.
+    /// A stop signal arrived.
     ShutDown,
-    /// It was asked to take nothing more.
+    /// The worker was drained.
     Drained {
-        /// Whether the server asked, and not the one who started the worker.
+        /// Whether the server requested it, and not a local signal.
         by_server: bool,
     },
     /// The server does not know the worker.
@@ -40,7 +40,7 @@ pub(super) enum End {
     Refused(ServerApiError),
 }
 
-/// One registration and all that is done under it.
+/// The session of one registration.
 pub(super) struct WorkerSession<P, W> {
     pub(super) port: Arc<P>,
     pub(super) work: Arc<W>,
@@ -50,22 +50,22 @@ pub(super) struct WorkerSession<P, W> {
     heartbeat: Duration,
     pub(super) held: HeldSteps,
     pub(super) slots: Arc<Slots>,
-    /// The GPUs, when there are some.
+    /// Health monitor of the GPUs, if there are any.
     pub(super) monitor: Option<Arc<DeviceHealthMonitor>>,
-    /// What this session told the server of them.
+    /// The quarantines that the server knows.
     reported: ReportedQuarantines,
-    /// What it has to tell of how they are.
+    /// Readings for the next heartbeat.
     pub(super) readings: Readings,
-    /// Steps, until their reports are acknowledged.
+    /// Tasks of steps, until their reports are acknowledged.
     pub(super) steps: TaskTracker,
-    /// Claims on their way.
+    /// Tasks of claims.
     pub(super) claims: TaskTracker,
-    /// Whether the last claim failed: told once for all of them.
+    /// Whether the last claim failed, so that a series of failures is logged once.
     pub(super) claims_fail: AtomicBool,
-    /// Nothing more is taken.
+    /// Set when the worker takes no new steps.
     pub(super) draining: CancellationToken,
     pub(super) draining_by_server: AtomicBool,
-    /// Nothing more is done.
+    /// Set when the session is over.
     pub(super) over: CancellationToken,
     end: OnceLock<End>,
 }
@@ -120,7 +120,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         let end = self.end.get().cloned().unwrap_or(End::ShutDown);
         let is_asked = matches!(end, End::ShutDown | End::Drained { .. });
         let cause = if is_asked { StopCause::ShuttingDown } else { StopCause::Lost };
-        // A claim that is answered in this moment must not slip past the killing.
+        // Steps of a claim that is answered at this moment must be killed, too.
         self.claims.close();
         let loops_end = async {
             loops.wait().await;
@@ -140,7 +140,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         end
     }
 
-    /// Says that nothing more is to be expected of this worker. Unheard, it is missed after a while.
+    /// Sends the farewell heartbeat. If it is lost, the server notices the missing worker later.
     async fn sign_off(&self) {
         let farewell = Heartbeat { leases: Vec::new(), quarantined: None, leaving: true, readings: None };
         let call = self.port.heartbeat(&self.worker, &farewell, FAREWELL);
@@ -149,7 +149,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         }
     }
 
-    /// Waits until the worker is asked to drain and then until it holds nothing, or until it has taken too long.
+    /// Waits for a drain signal, and then until the worker holds no steps or the time limit passes.
     async fn drained(&self, stop: &Stop, drain_timeout: Duration) {
         tokio::select! {
             () = stop.drain.cancelled() => self.draining.cancel(),
@@ -160,7 +160,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
             timeout_ms = drain_timeout.as_millis(),
             "the worker drains: it claims nothing more and finishes what it holds"
         );
-        // Only closed trackers can be waited for; a closed one takes what still comes all the same.
+        // Only a closed tracker can be waited for. It still accepts new tasks.
         self.steps.close();
         if tokio::time::timeout(drain_timeout, self.steps.wait()).await.is_err() {
             tracing::warn!(steps = self.steps.len(), "the time to drain is over: what still runs is killed");
@@ -173,7 +173,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         self.over.cancel();
     }
 
-    /// What follows a failed call that is not about one step: whether it may be repeated.
+    /// Handles a failed call that is not about one step. Returns whether it may be repeated.
     pub(super) fn may_repeat(&self, error: &ServerApiError) -> bool {
         if error.is_unknown_worker() {
             self.finish(End::Forgotten);
@@ -183,7 +183,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         error.transient && !error.is_unknown_worker()
     }
 
-    /// Sends heartbeats: one for all leases. Goes on without leases, so that the server knows who is there.
+    /// Sends heartbeats, each for all leases. Also sends them without leases, so that the server knows the worker.
     async fn send_heartbeats(self: Arc<Self>) {
         let mut failing = false;
         loop {
@@ -214,7 +214,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
                     failing = true;
                 }
             }
-            // Soon after a failure: there is a lease to save.
+            // Retry soon after a failure, to save the leases.
             let pause = if failing { self.heartbeat / 4 } else { self.heartbeat };
             if self.unless_over(tokio::time::sleep(pause)).await.is_none() {
                 return;
@@ -222,7 +222,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         }
     }
 
-    /// Watches the clock, apart from every call: kills the work of leases that are no longer surely valid.
+    /// Kills the work of leases that are no longer surely valid. Independent of calls to the server.
     async fn guard(self: Arc<Self>) {
         let interval = (self.lease / 50).clamp(Duration::from_millis(2), Duration::from_millis(250));
         while self.unless_over(tokio::time::sleep(interval)).await.is_some() {
@@ -232,7 +232,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         }
     }
 
-    /// The future's output, or none when this session is over first.
+    /// Returns the output of the future; `None` when this session is over first.
     pub(super) async fn unless_over<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -241,7 +241,7 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
         }
     }
 
-    /// Looks at the devices now and then, until this session is over.
+    /// Reads the devices periodically until this session is over.
     pub(super) async fn look_at_devices(self: Arc<Self>) {
         loop {
             let (monitor, processors) = (self.monitor.clone(), self.readings.processors.clone());

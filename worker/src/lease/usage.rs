@@ -1,20 +1,20 @@
-//! For how long of the last hour a step was on a device.
+//! Measures how long steps used a device during the last hour.
 //!
-//! All moments are given: nothing here reads a clock.
+//! Callers pass all times; this module reads no clock.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// Minutes that are looked back on.
+/// Length of the observed period in minutes.
 const MINUTES: u64 = 60;
 
-/// The use of one device, by minutes since its beginning.
+/// The use of one device, by minutes since the start.
 #[derive(Debug)]
 pub(super) struct Usage {
     begin: Instant,
     busy_since: Option<Instant>,
-    /// The last minutes in which it was used, and for how long.
+    /// The last minutes with use, and the time used in each.
     minutes: VecDeque<(u64, Duration)>,
 }
 
@@ -23,7 +23,7 @@ impl Usage {
         Self { begin, busy_since: None, minutes: VecDeque::new() }
     }
 
-    /// A step is on it from now on, or none.
+    /// Records that a step uses the device from now on, or that none does.
     pub(super) fn set(&mut self, is_busy: bool, now: Instant) {
         match (self.busy_since, is_busy) {
             (None, true) => self.busy_since = Some(now),
@@ -35,7 +35,7 @@ impl Usage {
         }
     }
 
-    /// For how long it was used, and of how long: of this minute and the 59 before it, or of all there was.
+    /// Returns the time used and the observed time: this minute and the 59 before it, or less after the start.
     pub(super) fn of_the_last_hour(&self, now: Instant) -> (Duration, Duration) {
         let first = (self.minute(now) + 1).saturating_sub(MINUTES);
         let from = self.begin_of(first);

@@ -1,24 +1,24 @@
-//! A memory that several processes of this machine share: it is divided into slots of equal size, and each slot is a file that the
-//! process that uses it locks. The operating system frees the slots of a process that ends.
+//! Memory shared by several processes of this machine. It is divided into slots of equal size. Each slot is a file, which
+//! its user locks. The operating system frees the slots of a process that ends.
 
 use std::fs::File;
 use std::path::Path;
 
 use nightshift_evaluator::lock::{open_lock_file, try_lock_file};
 
-/// Slots of one memory: a step waits for up to a sixty-fourth more than it needs.
+/// Number of slots: a step reserves up to a sixty-fourth more than it needs.
 const SLOTS: u64 = 64;
 
 /// The slots of one memory.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// Locked by the one process that collects slots: two that each held a part would wait for each other.
+    /// Locked while a process collects slots, because two partial holders would deadlock.
     turn: File,
     slots: Vec<File>,
 }
 
 impl Slots {
-    /// Opens the slots in a folder, which all processes that share the memory name.
+    /// Opens the slots in the folder that all sharing processes use.
     pub(super) fn open(folder: &Path) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let slots = (0..SLOTS).map(|number| open_lock_file(&folder.join(format!("slot-{number}"))));
