@@ -53,23 +53,23 @@ pub(crate) use requests::{
 pub(crate) use reward::{ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards};
 pub(crate) use verify::Verify;
 
-/// Heading of the flags of every command, which otherwise hide a command's own.
+/// Heading of the global flags, which separates them from those of the command.
 const GLOBAL: &str = "Options of every command";
 
 /// Overnight campaigns that make GPU programs faster.
 #[derive(Debug, Parser)]
 #[command(name = "nightshift", version, about, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// What every command takes.
+    /// Flags of every command.
     #[command(flatten)]
     pub(crate) global: Global,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 impl Cli {
-    /// The values that go into the configuration.
+    /// Returns the flags that override the configuration.
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = self.global.flags();
         if let Command::Work(work) = &self.command {
@@ -99,16 +99,16 @@ pub(crate) struct Global {
     /// Token of the server (a variable or the configuration file keeps it out of the process list)
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
-    /// Log more to standard error: -v what happens, -vv details
+    /// Log more to standard error: -v for events, -vv for details
     #[arg(short, long, global = true, help_heading = GLOBAL, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// No colours; so does the variable `NO_COLOR`
+    /// Use no colours, as with the variable `NO_COLOR`
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) no_color: bool,
 }
 
 impl Global {
-    /// Those that every command takes.
+    /// The flags of every command.
     fn flags(&self) -> Flags {
         let mut flags = Flags { config: self.config.clone(), values: Vec::new() };
         if let Some(folder) = &self.data_dir {
@@ -134,23 +134,23 @@ impl Global {
 pub(crate) enum Command {
     /// Run a campaign over the bundled examples, without key, GPU or database
     Demo(Demo),
-    /// Make one model or program faster: searches, prints times before and after, and writes the faster program
+    /// Make one model or program faster: search, print times before and after, and write the faster program
     Optimize(Box<Optimize>),
     /// Run a campaign over tasks of your own
     Run(Box<Run>),
-    /// Judge programs of one task: are they right, and how fast? Without server, campaign or database
+    /// Check and time programs of one task, without server, campaign or database
     Verify(Box<Verify>),
-    /// Offer tools to a coding agent, over standard input and output (Model Context Protocol)
+    /// Serve tools to a coding agent over standard input and output (Model Context Protocol)
     Mcp(Mcp),
-    /// Continue everything that is unfinished, or what is named
+    /// Continue all unfinished runs, or the named ones
     Resume(Resume),
-    /// Start the server, with a local worker beside it
+    /// Start the server with a local worker
     Serve(Serve),
-    /// Start a worker for a server elsewhere
+    /// Start a worker for a server on another machine
     Work(Work),
     /// List campaigns, runs, attempts, workers or servers
     List(Box<List>),
-    /// Find what runs left behind: sources, replies, diagnoses, errors and findings that hold some words
+    /// Search sources, replies, diagnoses, errors and findings of runs
     Search(Search),
     /// Show a campaign, a run, or an attempt as RUN/NUMBER
     Show(Named),
@@ -158,45 +158,45 @@ pub(crate) enum Command {
     Watch(Named),
     /// Show the log of a run, or the prompts, replies and compiler output of one of its steps
     Logs(Logs),
-    /// Give the agents of a run a piece of advice, which they read with their next prompts
+    /// Add advice to the next prompts of a run's agents
     Hint(Hint),
-    /// Let a run pass the gate that it waits at
+    /// Let a run pass the gate at which it waits
     Approve(Approve),
-    /// Refuse what a run waits with at a gate: it plans anew
+    /// Reject the result at the gate of a run, which then makes a new plan
     Reject(Reject),
-    /// Lease no new steps of a campaign, of a run, or of many runs
+    /// Pause a campaign, a run, or many runs: no new steps are leased
     Pause(Control),
-    /// End a campaign, a run, or many runs
+    /// Cancel a campaign, a run, or many runs
     Cancel(Control),
-    /// Begin failed runs again from their failed steps
+    /// Retry failed runs from their failed steps
     Retry(Retry),
-    /// Change the head start of a campaign or a run
+    /// Change the priority of a campaign or a run
     Priority(Priority),
-    /// Show or change what a campaign may use and when it may work
+    /// Show or change the budgets and windows of a campaign
     Limits(Limits),
-    /// Ask a worker to take nothing new and to end
+    /// Let a worker finish its steps and end
     Drain(Drain),
-    /// Have a quarantined GPU tested, and used again if it passes
+    /// Test a quarantined GPU, and use it again if it passes
     Release(Release),
-    /// Make, list and end tokens of the server
+    /// Create, list and revoke tokens of the server
     Token(Token),
     /// Take and answer the open model calls of campaigns that ask the model `external`
     Requests(Requests),
-    /// Carry a campaign out on a machine without a network, and bring its results back once
+    /// Carry out a campaign on a machine without a network, and import its results
     Handover(Handover),
-    /// Make, list and end links by which others read a campaign or a run
+    /// Create, list and revoke read-only links to a campaign or a run
     Share(Share),
-    /// Write a campaign with everything about it to one file, or training rows to a folder
+    /// Export a campaign to one file, or training rows to a folder
     Export(Export),
-    /// Score history anew, or score programs for a trainer
+    /// Recompute rewards, or score programs for a trainer
     Reward(Reward),
-    /// Store a campaign from the file that `export` wrote, or make tasks of models of PyTorch
+    /// Import a campaign from a file of `export`, or create tasks from PyTorch models
     Import(Box<Import>),
-    /// Delete campaigns that ended long ago, and artifacts that nothing names
+    /// Delete old campaigns, and artifacts that are no longer referenced
     Prune(Prune),
-    /// Check what a campaign needs on this machine, and say what to do about what is missing
+    /// Check the requirements of campaigns on this machine, with remedies for what is missing
     Doctor(Doctor),
-    /// Look after the prompts
+    /// List and check the prompts
     Prompts(Prompts),
     /// Show the configuration
     Config(Config),
@@ -210,13 +210,13 @@ pub(crate) enum Command {
 /// `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Install nvcc from Python's package index: what a machine without the CUDA toolkit needs to build CUDA programs
+    /// Install nvcc from Python's package index, to build CUDA programs without the CUDA toolkit
     #[arg(long)]
     pub(crate) install_nvcc: bool,
     /// Install cuBLAS and cuBLASLt too, for tasks that allow them: another 420 MB
     #[arg(long, requires = "install_nvcc")]
     pub(crate) with_cublas: bool,
-    /// Where to install; a folder of its own in the data folder without it
+    /// Where to install; by default a folder in the data folder
     #[arg(long, value_name = "FOLDER", requires = "install_nvcc")]
     pub(crate) folder: Option<PathBuf>,
 }
@@ -230,7 +230,7 @@ pub(crate) struct Demo {
     /// The examples for this hardware: `cpu`, or `cuda` where there is a GPU
     #[arg(long, value_parser = target, default_value = "cpu", conflicts_with = "tasks")]
     pub(crate) target: Target,
-    /// How it is followed and what comes after
+    /// How to follow the campaign
     #[command(flatten)]
     pub(crate) follow: Following,
 }
@@ -241,10 +241,10 @@ pub(crate) struct Following {
     /// End after the result table instead of serving the pages until Ctrl-C
     #[arg(long)]
     pub(crate) exit: bool,
-    /// Begin a new campaign, also where an unfinished one with the same content could be continued
+    /// Begin a new campaign instead of continuing an unfinished one with the same content
     #[arg(long)]
     pub(crate) new: bool,
-    /// Where the server of this command listens; a free port of this machine without it
+    /// Where the server of this command listens; by default a free port of this machine
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) bind: Option<SocketAddr>,
 }
@@ -258,22 +258,22 @@ pub(crate) struct Run {
     /// Which models it asks
     #[command(flatten)]
     pub(crate) models: ModelFlags,
-    /// Store the replies below this folder, where `--model scripted` can play them back
+    /// Record the replies below this folder, for playback with `--model scripted`
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
     /// Name of the campaign
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Let the model's code run without a file and network sandbox, where this machine has none
+    /// Run the model's code even if this machine has no file and network sandbox
     #[arg(long)]
     pub(crate) allow_unsandboxed: bool,
-    /// Give the prompts no notes about how programs become faster
+    /// Add no optimization notes to the prompts
     #[arg(long)]
     pub(crate) no_notes: bool,
-    /// Neither use what other runs learned, nor leave anything to them
+    /// Neither use lessons of other runs, nor record lessons for them
     #[arg(long)]
     pub(crate) no_lessons: bool,
-    /// How precise programs have to be, in the place of what the tasks say
+    /// Required precision of programs, instead of that of the tasks
     #[arg(long, value_name = "NAME", value_parser = policy())]
     pub(crate) policy: Option<PrecisionPolicy>,
     /// Stop a run when the lower bound of its confirmed speedup reaches this
@@ -282,33 +282,31 @@ pub(crate) struct Run {
     /// The baseline of that speedup: `fastest`, the fastest way to run the reference (the default), or `reference`
     #[arg(long, value_name = "BASELINE", value_parser = target_baseline())]
     pub(crate) target_baseline: Option<TargetBaseline>,
-    /// Attempts of a run
+    /// Maximum number of attempts of a run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_attempts: Option<u32>,
-    /// Replans of a run
+    /// Maximum number of new plans of a run
     #[arg(long, value_name = "N")]
     pub(crate) max_replans: Option<u32>,
     /// How a run searches: stitch, forge, beam, or group
     #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = strategy)]
     pub(crate) strategy: String,
-    /// Candidates that are written at the same time, with a strategy that does so: those of a round of `beam`, the answers
-    /// to one prompt of `group`
+    /// Number of parallel candidates: those of a round of `beam`, or the answers to one prompt of `group`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CANDIDATES_PER_ROUND)))]
     pub(crate) candidates: Option<u32>,
     /// Groups of answers after which a run with `--strategy group` stops
     #[arg(long, value_name = "N", conflicts_with = "max_attempts", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ATTEMPTS)))]
     pub(crate) groups: Option<u32>,
-    /// How often within an attempt the Coder may fix a program that does not build; 0 never. By default 2, with `--strategy
-    /// group` 0
+    /// Maximum number of fixes of a program that does not build within an attempt; by default 2, with `--strategy group` 0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_FIX_TURNS)))]
     pub(crate) max_fix_turns: Option<u32>,
-    /// Values of a program's tunables that are tried; 0 tries none
+    /// Maximum number of variants of a program's tunables to try; 0 tries none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_CONFIGURATIONS)))]
     pub(crate) max_variants: Option<u32>,
     /// What it may use and when it may work
     #[command(flatten)]
     pub(crate) limits: LimitFlags,
-    /// How it is followed and what comes after
+    /// How to follow the campaign
     #[command(flatten)]
     pub(crate) follow: Following,
 }
@@ -349,10 +347,10 @@ pub(crate) struct Serve {
     /// Where to listen, for example 0.0.0.0:7777; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) bind: Option<SocketAddr>,
-    /// Start no worker: machines elsewhere do the work
+    /// Start no worker: workers on other machines do the work
     #[arg(long)]
     pub(crate) no_worker: bool,
-    /// Name of this server for people, where several share a database
+    /// Display name of this server, if several share a database
     #[arg(long)]
     pub(crate) name: Option<String>,
 }
@@ -360,13 +358,13 @@ pub(crate) struct Serve {
 /// `work`.
 #[derive(Debug, Args)]
 pub(crate) struct Work {
-    /// Name of this worker for people
+    /// Display name of this worker
     #[arg(long)]
     pub(crate) name: Option<String>,
     /// GPUs that it may use, by number or name as nvidia-smi prints them, separated by commas
     #[arg(long, value_name = "LIST")]
     pub(crate) devices: Option<String>,
-    /// Room for processes on this machine's GPUs: one with PyTorch takes a context, another one half of one
+    /// Maximum number of CUDA contexts on this machine's GPUs: a process with PyTorch counts as one, other ones as half
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) gpu_contexts: Option<u32>,
 }
@@ -388,7 +386,7 @@ pub(crate) struct Logs {
     /// Only this step, with its prompts, replies and compiler output, for example subtask1/attempt1/build
     #[arg(long, value_name = "KEY")]
     pub(crate) step: Option<String>,
-    /// Go on until the run ends
+    /// Follow the log until the run ends
     #[arg(short, long, conflicts_with = "step")]
     pub(crate) follow: bool,
 }

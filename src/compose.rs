@@ -1,4 +1,4 @@
-//! Putting server, store, agents, dashboard and worker together in one process.
+//! Composes server, store, agents, dashboard and worker in one process.
 
 mod agents;
 mod knowledge;
@@ -200,7 +200,7 @@ impl Local {
             };
             match server_file::write(&self.data_dir, &known) {
                 Ok(()) => self.known = true,
-                // With the data elsewhere and a token that people know, the server is of use without the file.
+                // With remote data and a configured token, the server is useful without the file.
                 Err(failure) if context.config().database.url.is_some() && context.config().server.token.is_some() => {
                     tracing::warn!(error = %failure, "other commands of this machine do not find this server");
                 }
@@ -254,7 +254,7 @@ impl Local {
         Ok(Client::new(&self.address, Some(self.token.clone()))?)
     }
 
-    /// Waits until the worker cannot go on; forever without one.
+    /// Waits until the worker fails; without a worker, waits forever.
     pub(crate) async fn failed(&self) -> Failure {
         if let Some(worker) = &self.worker {
             let mut failed = worker.failed.clone();

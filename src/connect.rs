@@ -1,4 +1,4 @@
-//! Which server a command talks to: the one that is named, the local one that runs, or one of its own.
+//! Chooses the server of a command: the named one, the running local one, or a new one.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::context::Context;
 use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::server_file;
 
-/// Longest time that a local server may take to say that it is there.
+/// Time limit for the health check of a local server.
 const LOCAL_ANSWER: Duration = Duration::from_secs(3);
-/// How often opening a database is tried that another command has for a moment.
+/// Maximum number of tries to open a database that another command uses briefly.
 const LOCK_TRIES: u32 = 20;
 /// Time between two such tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(150);
@@ -24,9 +24,9 @@ const LOCKED: &str = "store.locked";
 /// What a command wants to do.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Purpose {
-    /// Read, or ask for something: nothing is carried out by a server of its own.
+    /// Read or request something: a new server carries out no runs.
     Ask,
-    /// Carry out runs, with a local worker where no server runs yet.
+    /// Carry out runs, with a local worker if no server is running.
     Drive {
         /// Where a server of its own listens.
         bind: SocketAddr,
@@ -73,25 +73,25 @@ impl Session {
             };
             tries += 1;
             match Self::start(context, purpose.clone()).await {
-                // Another command may only look something up, or be on its way to write `server.json`.
+                // Another command may hold the lock briefly, or has not written `server.json` yet.
                 Err(failure) if failure.error.code == LOCKED && tries < LOCK_TRIES => {
                     tokio::select! {
                         () = tokio::time::sleep(LOCK_PAUSE) => {}
                         () = context.interrupt.cancelled() => return Err(failure),
                     }
                 }
-                // Its server is there, and has said what is wrong: that tells more than that it is there.
+                // The error of the running server explains more than the lock.
                 Err(failure) if failure.error.code == LOCKED => return Err(trouble.unwrap_or(failure)),
                 other => return other,
             }
         }
     }
 
-    /// The local server that runs already, if it answers.
+    /// Returns the running local server, if it answers.
     async fn running(context: &Context) -> Result<Answer> {
         let Some(server) = server_file::read(&context.config().data_dir) else { return Ok(Answer::Nothing) };
         let client = Client::new(&server.address, Some(server.token))?;
-        // The second call shows the token: after a crash, the port may belong to another server by now.
+        // Only the second call sends the token, because after a crash the port may belong to another server.
         let answer = async {
             let health = client.health().await?;
             client.workers().await?;
@@ -120,7 +120,7 @@ impl Session {
         self.health.drives
     }
 
-    /// Waits until the worker of this process cannot go on; forever without one.
+    /// Waits until the worker of this process fails; without a worker, waits forever.
     pub(crate) async fn own_failed(&self) -> Failure {
         match &self.own {
             Some(local) => local.failed().await,
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Runs something with the server, and ends it in any case.
+    /// Runs a future with the server, and ends the server in any case.
     pub(crate) async fn with<T>(
         context: &Context,
         purpose: Purpose,
@@ -161,7 +161,7 @@ impl Session {
     }
 }
 
-/// Ends commands that only ask at the first signal; those that drive watch for it themselves.
+/// Ends read-only commands at the first signal. Commands that carry out runs handle signals themselves.
 async fn asking_was_interrupted(context: &Context, purpose: &Purpose) {
     match purpose {
         Purpose::Ask => context.interrupt.cancelled().await,

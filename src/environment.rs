@@ -1,4 +1,4 @@
-//! The environment, read once. Everything else gets it handed in.
+//! The environment variables, read once. Other modules receive them as a value.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked for: one shape, with a stable code, a hint and an exit code.
+//! The error of a command, with a stable code, a hint and an exit code.
 
 use nightshift_client::ClientError;
 use nightshift_engine::store::StoreError;

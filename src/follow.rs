@@ -15,12 +15,12 @@ use crate::progress::Progress;
 
 /// Time between two looks.
 pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(300);
-/// Looks in a row that may fail before the server counts as gone: about a minute.
+/// Maximum number of failed polls in a row before the server counts as lost: about a minute.
 const MAX_FAILED_LOOKS: u32 = 60;
-/// Time between two looks while the server does not answer.
+/// Poll interval while the server does not answer.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
-/// After how many looks at the same activity it is asked what the run waits for: about five seconds.
+/// Number of polls with the same activity before the command asks what the run waits for: about five seconds.
 const LOOKS_BEFORE_ASKING: u32 = 16;
 /// Runs that are asked for at once.
 const MAX_ASKED: usize = 20;

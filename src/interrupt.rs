@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks for a clean end, the second does not wait for it.
+//! SIGINT, SIGTERM and SIGHUP: the first one requests a clean end, the second one ends at once.
 
 use nightshift_protocol::error::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};

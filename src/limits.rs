@@ -1,4 +1,4 @@
-//! What a campaign may use and when it may work, as the command line says it.
+//! Budgets and windows of a campaign on the command line.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const MAX_USD: f64 = 1_000_000.0;
 #[derive(Debug, Clone, Default, Args)]
 #[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
 pub(crate) struct BudgetFlags {
-    /// Price of all model calls, in US dollars, that is never exceeded
+    /// Maximum price of all model calls, in US dollars
     #[arg(long, value_name = "USD", value_parser = usd, help_heading = HEADING)]
     pub(crate) max_cost: Option<u64>,
     /// Tokens of all model calls
@@ -42,7 +42,7 @@ pub(crate) struct BudgetFlags {
 /// Flags that say when a campaign may work.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct WindowFlags {
-    /// Work only in this daily window; no step begins that could not end in it
+    /// Work only in this daily window; a step begins only if it can end in it
     #[arg(long, value_name = "20:00-07:30", help_heading = HEADING)]
     pub(crate) window: Option<Window>,
     /// Time zone of the window, as in Europe/Berlin
@@ -63,11 +63,11 @@ pub(crate) struct LimitFlags {
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = HEADING,
           value_parser = clap::value_parser!(i32).range(i64::from(MIN_PRIORITY)..=i64::from(MAX_PRIORITY)))]
     pub(crate) priority: Option<i32>,
-    /// Share of machines beside other campaigns, from 1 to 100
+    /// Share of machines relative to other campaigns, from 1 to 100
     #[arg(long, value_name = "N", help_heading = HEADING,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WEIGHT)))]
     pub(crate) weight: Option<u32>,
-    /// Wait for `nightshift approve` at this moment; may be given several times
+    /// Wait for `nightshift approve` at this gate; may be given several times
     #[arg(long = "approve", value_name = "GATE", value_parser = gate, help_heading = HEADING)]
     pub(crate) gates: Vec<Gate>,
     /// Use only machines with this label; may be given several times

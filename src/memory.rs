@@ -1,12 +1,12 @@
 //! What was freed is given back to the system.
 //!
-//! A server answers a page with megabytes that it needs for milliseconds, and then nothing for a while. The allocators keep
-//! what was freed for the next wish: over a hundred thousand attempts that was a third of the server's memory.
+//! A server needs megabytes for milliseconds to answer a page, and then is idle. Allocators keep freed memory for later
+//! allocations. With a hundred thousand attempts that was a third of the server's memory.
 
 use std::ffi::{c_int, c_long};
 
-/// `mi_option_purge_delay`: after how many milliseconds pages that nothing is in are given back. It is looked at only when
-/// something else is freed, so that a server that was asked nothing more kept all of them.
+/// `mi_option_purge_delay`: the delay in milliseconds before empty pages are returned. The allocator checks it only when
+/// other memory is freed, so an idle server kept all pages.
 const PURGE_DELAY: c_int = 15;
 
 unsafe extern "C" {

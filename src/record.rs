@@ -1,4 +1,4 @@
-//! `--record DIR`: the replies of a campaign as files that `--model scripted` plays back.
+//! `--record DIR`: writes the replies of a campaign as files for `--model scripted`.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 /// Pages of a run's log that are read.
 const MAX_PAGES: u32 = 10_000;
 
-/// Makes the folder and tries to write in it: what is wrong with it is better said before the campaign than after it.
+/// Creates the folder and tests writing to it, so that errors appear before the campaign.
 pub(crate) fn prepare(folder: &Path) -> Result<()> {
     let tried = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
     tried.map(drop).map_err(|error| failed(folder, &error).hint("name a folder that can be written"))

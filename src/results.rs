@@ -18,7 +18,7 @@ use crate::follow::{Followed, Until};
 use crate::output::{Tone, printable};
 use crate::present::{self, NONE};
 
-/// Shows the result. Gives the exit code of the command.
+/// Prints the result. Returns the exit code of the command.
 pub(crate) async fn show(context: &Context, client: &Client, followed: &Followed) -> Result<ExitCode> {
     let mut details = Vec::new();
     for run in followed.runs() {

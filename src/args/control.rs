@@ -8,13 +8,13 @@ use nightshift_protocol::signal::Gate;
 
 use crate::limits::{BudgetFlags, WindowFlags, duration_ms, gate};
 
-/// Heading of the flags that choose runs.
+/// Heading of the flags that select runs.
 const FILTER: &str = "Instead of an ID: every run that fits all of these";
 
-/// Which runs a command is about, when none is named.
+/// The selection of runs of a command without an id.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Filters {
-    /// Every run that is not over; every failed one for `retry`
+    /// All unfinished runs; with `retry` all failed runs
     #[arg(long, help_heading = FILTER)]
     pub(crate) all: bool,
     /// Runs of this campaign
@@ -26,19 +26,19 @@ pub(crate) struct Filters {
     /// Runs of this task
     #[arg(long, value_name = "NAME", help_heading = FILTER)]
     pub(crate) task: Option<String>,
-    /// Runs that were created longer ago, for example 2h or 3d
+    /// Runs that are older than this, for example 2h or 3d
     #[arg(long, value_name = "TIME", value_parser = duration_ms, help_heading = FILTER)]
     pub(crate) older_than: Option<u64>,
-    /// Only say which runs it would be
+    /// Only print the selected runs
     #[arg(long, help_heading = FILTER)]
     pub(crate) dry_run: bool,
-    /// Do not ask, also when it is more than one run
+    /// Do not ask for confirmation
     #[arg(short, long, help_heading = FILTER)]
     pub(crate) yes: bool,
 }
 
 impl Filters {
-    /// Whether runs are chosen.
+    /// Returns whether any flag selects runs.
     pub(crate) fn chooses(&self) -> bool {
         self.all || self.campaign.is_some() || self.status.is_some() || self.task.is_some() || self.older_than.is_some()
     }
@@ -58,7 +58,7 @@ pub(crate) struct Control {
 /// `resume`.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
-    /// Campaign or run; what is named or chosen is also taken out of a pause
+    /// Campaign or run; named or selected runs are also resumed from a pause
     #[arg(value_name = "ID", conflicts_with_all = ["all", "campaign", "status", "task", "older_than", "dry_run"])]
     pub(crate) id: Option<String>,
     /// End after the result table instead of serving the pages until Ctrl-C
@@ -111,7 +111,7 @@ pub(crate) struct Reject {
     /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: String,
-    /// Why: the agents read it as a hint, and plan anew
+    /// The reason, which the agents read as a hint for a new plan
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
     /// The gate: plan or `new_best`; the one that the run waits at without it
@@ -143,34 +143,34 @@ pub(crate) struct Limits {
     /// A new window
     #[command(flatten)]
     pub(crate) window: WindowFlags,
-    /// A new share of machines beside other campaigns, from 1 to 100
+    /// A new share of machines relative to other campaigns, from 1 to 100
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WEIGHT)))]
     pub(crate) weight: Option<u32>,
-    /// What is taken away
+    /// Limits to remove
     #[command(flatten)]
     pub(crate) lifted: Lifted,
 }
 
-/// Limits that are taken away.
+/// Limits to remove.
 #[derive(Debug, Clone, Copy, Default, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "one flag of the command line each")]
 pub(crate) struct Lifted {
-    /// Lift the cap of the price
+    /// Remove the limit of the price
     #[arg(long, conflicts_with = "max_cost")]
     pub(crate) no_max_cost: bool,
-    /// Lift the cap of tokens
+    /// Remove the limit of tokens
     #[arg(long, conflicts_with = "max_tokens")]
     pub(crate) no_max_tokens: bool,
-    /// Lift the cap of the time on devices
+    /// Remove the limit of the time on devices
     #[arg(long, conflicts_with = "max_device_time")]
     pub(crate) no_max_device_time: bool,
-    /// Lift the cap of the time since the campaign began
+    /// Remove the limit of the time since the campaign began
     #[arg(long, conflicts_with = "max_wall_time")]
     pub(crate) no_max_wall_time: bool,
-    /// Lift the cap of attempts
+    /// Remove the limit of attempts
     #[arg(long, conflicts_with = "max_total_attempts")]
     pub(crate) no_max_total_attempts: bool,
-    /// Work at any time
+    /// Remove the window
     #[arg(long, conflicts_with = "window")]
     pub(crate) no_window: bool,
 }
@@ -181,7 +181,7 @@ pub(crate) struct Drain {
     /// Worker: its id, the beginning or the last digits of it, or its name
     #[arg(value_name = "WORKER")]
     pub(crate) worker: String,
-    /// Take it back: the worker may take new steps again
+    /// Undo: the worker takes new steps again
     #[arg(long)]
     pub(crate) undo: bool,
 }
@@ -205,24 +205,24 @@ pub(crate) struct Token {
 /// What `token` does.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token; its secret is shown this once
+    /// Create a token; its secret is shown only once
     Create(TokenCreate),
     /// List tokens, revoked and expired ones too; never their secrets
     List,
-    /// End a token
+    /// Revoke a token
     Revoke(TokenRevoke),
 }
 
 /// `token create`.
 #[derive(Debug, Args)]
 pub(crate) struct TokenCreate {
-    /// Name for people; the log of a run names it as who asked
+    /// Display name, which the log of a run shows as the author of actions
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// viewer, operator, worker or admin
     #[arg(long, value_parser = role)]
     pub(crate) role: Role,
-    /// When it ends by itself, for example 30d; never without it
+    /// When it expires, for example 30d; by default never
     #[arg(long, value_name = "TIME", value_parser = duration_ms)]
     pub(crate) valid_for: Option<u64>,
 }
@@ -246,11 +246,11 @@ pub(crate) struct Share {
 /// What `share` does.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ShareCommand {
-    /// Make a link to a campaign or a run; it is shown this once
+    /// Create a link to a campaign or a run; it is shown only once
     Create(ShareCreate),
-    /// List links, those that are over too; never their secrets
+    /// List links, revoked and expired ones too; never their secrets
     List,
-    /// End a link at once
+    /// Revoke a link
     Revoke(ShareRevoke),
 }
 
@@ -260,10 +260,10 @@ pub(crate) struct ShareCreate {
     /// Campaign or run: an id, the beginning of one, or the last digits of one
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// Who it is for
+    /// A label for the list of links
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) label: String,
-    /// When it ends by itself
+    /// When it expires
     #[arg(long, value_name = "TIME", value_parser = duration_ms, default_value = "7d")]
     pub(crate) valid_for: u64,
 }

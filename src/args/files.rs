@@ -8,7 +8,7 @@ use nightshift_protocol::task::Target;
 use super::reward::ExportRollouts;
 use crate::limits::duration_ms;
 
-/// What `export` writes.
+/// The formats of `export`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// A campaign as one compressed file that `import` rebuilds.
@@ -17,16 +17,16 @@ pub(crate) enum ExportFormat {
     Json,
 }
 
-/// A form in which the program of an attempt is taken away.
+/// The format of an exported program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgramForm {
     /// A folder that `cmake` builds, whose `build/compare` checks and times the program
     Cmake,
-    /// A file of Python with the class `ModelNew`, which checks nothing by itself
+    /// A Python file with the class `ModelNew`, without checks
     ModelNew,
 }
 
-/// What `export` writes besides campaigns.
+/// Other exports than campaigns.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportCommand {
     /// Write training rows of both skills, as verl and TRL read them
@@ -41,17 +41,16 @@ pub(crate) struct ExportKernelbench {
     /// Campaign
     #[arg(value_name = "CAMPAIGN")]
     pub(crate) campaign: String,
-    /// The folder to write into: runs/ and results/timing/ are made there
+    /// The folder to write into, which gets runs/ and results/timing/
     #[arg(long, value_name = "DIR", required_unless_present = "beside")]
     pub(crate) out: Option<PathBuf>,
-    /// Every program of a run, in their order; without it its best one
+    /// Export every program of a run in order; by default only its best one
     #[arg(long, requires = "out")]
     pub(crate) all: bool,
-    /// Replace what is there of an earlier export of the run: its programs, its results, files of times
+    /// Replace programs, results and timing files of an earlier export of the run
     #[arg(long, requires = "out")]
     pub(crate) force: bool,
-    /// Lay the verdicts of this campaign beside those that came with its programs: the folder that
-    /// `import kernelbench-results` wrote
+    /// Compare the verdicts of this campaign with those in the folder that `import kernelbench-results` wrote
     #[arg(long, value_name = "DIR")]
     pub(crate) beside: Option<PathBuf>,
 }
@@ -60,7 +59,7 @@ pub(crate) struct ExportKernelbench {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Export {
-    /// What else can be written
+    /// Another export
     #[command(subcommand)]
     pub(crate) command: Option<ExportCommand>,
     /// Campaign; with `--format json` also a run; with `--as` an attempt, RUN/NUMBER
@@ -69,10 +68,10 @@ pub(crate) struct Export {
     /// The file to write; with `--as cmake` the folder
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) out: Option<PathBuf>,
-    /// The program of an attempt, right or not, in this form
+    /// Export the program of an attempt, right or not, in this format
     #[arg(long = "as", value_enum, value_name = "FORM", conflicts_with = "format")]
     pub(crate) form: Option<ProgramForm>,
-    /// What to write
+    /// The format
     #[arg(long, value_enum, default_value = "archive")]
     pub(crate) format: ExportFormat,
     /// Replace an existing file
@@ -80,13 +79,13 @@ pub(crate) struct Export {
     pub(crate) force: bool,
 }
 
-/// What `import` reads besides campaigns.
+/// Other imports than campaigns.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImportCommand {
-    /// Make tasks of files with a model of PyTorch: those of KernelBench, or others with `Model`, `get_inputs` and
+    /// Create tasks from files with a PyTorch model: those of KernelBench, or others with `Model`, `get_inputs` and
     /// `get_init_inputs`
     Kernelbench(ImportKernelbench),
-    /// Read others' results in the layout of KernelBench, and make tasks of their programs
+    /// Read results in the layout of KernelBench, and create tasks from their programs
     KernelbenchResults(ImportKernelbenchResults),
 }
 
@@ -94,7 +93,7 @@ pub(crate) enum ImportCommand {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Import {
-    /// What else can be read
+    /// Another import
     #[command(subcommand)]
     pub(crate) command: Option<ImportCommand>,
     /// A file that `export` wrote
@@ -137,7 +136,7 @@ pub(crate) struct ImportKernelbench {
     /// Only this task: 40, 1/40, or `40_LayerNorm`; may be given several times
     #[arg(long = "task", value_name = "ID")]
     pub(crate) tasks: Vec<String>,
-    /// Where the folders of the tasks are written
+    /// Folder to write the tasks into
     #[arg(long, value_name = "DIR", default_value = "kernelbench")]
     pub(crate) out: PathBuf,
     /// Write programs as native libraries, or as Python files with `ModelNew`
@@ -146,19 +145,19 @@ pub(crate) struct ImportKernelbench {
     /// The hardware that programs are written for
     #[arg(long, value_parser = super::target, default_value = "cuda")]
     pub(crate) target: Target,
-    /// The element type that models are called with; 16 bits are for the target `cuda`
+    /// The element type of models; 16 bits need the target `cuda`
     #[arg(long, value_enum, default_value = "fp32")]
     pub(crate) precision: Precision,
-    /// Call models in evaluation mode: without it they are called as they are built, mostly in training mode
+    /// Call models in evaluation mode; by default in the mode of the constructor, usually training
     #[arg(long)]
     pub(crate) eval: bool,
-    /// The Python with PyTorch that inspects the files; the first one of the search path without it
+    /// The Python interpreter with PyTorch that inspects the files; by default the first one of the search path
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
-    /// The cache of Hugging Face that the files may read, for models that were fetched before; the one of the configuration without it
+    /// The Hugging Face cache that the files may read; by default that of the configuration
     #[arg(long, value_name = "DIR")]
     pub(crate) hf_home: Option<PathBuf>,
-    /// How long the inspection of a file may take, in seconds
+    /// Time limit for the inspection of a file, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) timeout_s: u32,
     /// Write folders anew that exist
@@ -182,13 +181,13 @@ pub(crate) struct ImportKernelbenchResults {
     /// Times of the references, a file of results/timing/HARDWARE/: without it there is no `fast_p`
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// The level of the run's tasks, where nothing in its folder says it
+    /// The level of the run's tasks, if its folder does not name it
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<u32>,
     /// Tasks that `nightshift import kernelbench` made
     #[arg(long, value_name = "DIR", requires = "out")]
     pub(crate) tasks: Option<PathBuf>,
-    /// Where those tasks are written with the programs of the run, to be judged with `--model scripted`
+    /// Folder to write the tasks with the programs of the run into, to judge them with `--model scripted`
     #[arg(long, value_name = "DIR", requires = "tasks")]
     pub(crate) out: Option<PathBuf>,
     /// Write folders anew that exist
@@ -199,13 +198,13 @@ pub(crate) struct ImportKernelbenchResults {
 /// `prune`.
 #[derive(Debug, Args)]
 pub(crate) struct Prune {
-    /// How long ago the last run of a campaign has to have ended, for example 30d; an hour at least
+    /// Minimum time since the last run of a campaign ended, for example 30d; at least an hour
     #[arg(long, value_name = "TIME", value_parser = duration_ms)]
     pub(crate) older_than: u64,
-    /// Only say which campaigns it would be
+    /// Only print the selected campaigns
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

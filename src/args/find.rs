@@ -4,7 +4,7 @@ use clap::Args;
 use nightshift_protocol::api::{AttemptSort, SearchKind};
 use nightshift_protocol::attempt::{AttemptOutcome, Stage};
 
-/// Which attempts `list attempts` lists, and in which order.
+/// Filters and order of `list attempts`.
 #[derive(Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Attempts")]
 pub(crate) struct AttemptFlags {
@@ -56,7 +56,7 @@ pub(crate) struct AttemptFlags {
     /// Only attempts with this tag of the team
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
-    /// Only attempts of which task, model, strategy or device hold these words
+    /// Only attempts whose task, model, strategy or device contains these words
     #[arg(long = "match", value_name = "TEXT")]
     pub(crate) text: Option<String>,
     /// Sort key: created, finished, speedup, `speedup_over_fastest`, reward, cost, or tokens
@@ -70,7 +70,7 @@ pub(crate) struct AttemptFlags {
 /// `search`.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// Words that a text has to hold; "words in quotation marks" follow each other, wor* stands for every word that begins so
+    /// Words to find; "words in quotation marks" are a phrase, wor* is a prefix
     #[arg(value_name = "TEXT", required = true)]
     pub(crate) text: Vec<String>,
     /// Only texts of these kinds, with commas: source, reply, diagnosis, error, finding
@@ -82,13 +82,13 @@ pub(crate) struct Search {
     /// Only texts of this run
     #[arg(long, value_name = "ID")]
     pub(crate) run: Option<String>,
-    /// Hits
+    /// Maximum number of hits
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(crate) limit: u32,
     /// Only texts of the task of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) task: Option<String>,
-    /// Only hits older than this: the end of the page before says what to give
+    /// Only hits before this position, which the end of the previous page shows
     #[arg(long, value_name = "CURSOR")]
     pub(crate) before: Option<String>,
 }

@@ -14,13 +14,13 @@ pub(crate) struct Generate {
     /// About so many attempts: whole runs of 20, fewer where a complete run ends early
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) attempts: u64,
-    /// What chance begins with
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Runs whose logs are complete
     #[arg(long, default_value_t = 20)]
     pub(crate) complete: u64,
-    /// One campaign of texts, sizes and numbers that are meant to harm who looks at them, instead of plausible ones
+    /// One campaign with hostile texts, sizes and numbers instead of plausible ones
     #[arg(long, conflicts_with_all = ["attempts", "complete"])]
     pub(crate) hostile: bool,
     /// A Postgres database instead of the one of the configuration

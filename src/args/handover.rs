@@ -28,17 +28,17 @@ pub(crate) struct Handover {
 /// What `handover` does.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HandoverCommand {
-    /// Check a campaign out into a file: it is paused here until its results are back
+    /// Hand a campaign over to a file; it is paused here until its results return
     Create(HandoverCreate),
-    /// Carry out all steps of such a file that need no agent, with a server of its own, and write the results to another file
+    /// Carry out all steps of a file that need no agent, with a local server, and write the results to another file
     Run(HandoverRun),
-    /// Take the results in; the same file again is fine
+    /// Import the results; importing a file twice is safe
     Finish {
         /// The file that `handover run` wrote
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Take a campaign back without results: it goes on here, and its results are refused
+    /// Take back a campaign without results: it continues here, and later results are refused
     Cancel {
         /// Campaign: an id, the beginning of one, or the last digits of one
         #[arg(value_name = "CAMPAIGN")]
@@ -55,13 +55,13 @@ pub(crate) struct HandoverCreate {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Write the file of a campaign that is handed over already once more
+    /// Write the file of a handed-over campaign again
     #[arg(long)]
     pub(crate) again: bool,
-    /// Leave out artifacts that the other machine has since it wrote this result
+    /// Omit artifacts that the other machine has, according to this result of it
     #[arg(long, value_name = "RESULT")]
     pub(crate) since: Option<PathBuf>,
-    /// Seconds for steps in flight to end; those that have not ended are given back, and begin again on the other machine
+    /// Seconds to wait for running steps; steps that do not end are returned, and begin again on the other machine
     #[arg(
         long,
         value_name = "SECONDS",
@@ -83,7 +83,7 @@ pub(crate) struct HandoverRun {
     /// The file to write the results to; an earlier result of the same hand-over is replaced
     #[arg(long, value_name = "RESULT")]
     pub(crate) out: PathBuf,
-    /// End after this time at the latest, for example 25m; the same command again goes on
+    /// End after this time, for example 25m; the same command continues
     #[arg(long = "for", value_name = "TIME", value_parser = duration_ms)]
     pub(crate) limit_ms: Option<u64>,
 }

@@ -35,16 +35,16 @@ pub(crate) struct List {
     /// Only runs of this status
     #[arg(long, value_parser = status)]
     pub(crate) status: Option<RunStatus>,
-    /// Rows
+    /// Maximum number of rows
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(crate) limit: u32,
-    /// Only rows older than this: the end of the page before says what to give
+    /// Only rows before this position, which the end of the previous page shows
     #[arg(long, value_name = "CURSOR")]
     pub(crate) before: Option<String>,
     /// Write the whole list as a table: csv, json or parquet
     #[arg(long, value_name = "FORMAT", value_parser = table_format, conflicts_with_all = ["limit", "before"])]
     pub(crate) format: Option<TableFormat>,
-    /// The file for the whole list; its ending, .csv, .json or .parquet, says in which format
+    /// The file for the whole list; its extension, .csv, .json or .parquet, is the format
     #[arg(long, value_name = "FILE", conflicts_with_all = ["limit", "before"])]
     pub(crate) out: Option<PathBuf>,
     /// Replace an existing file

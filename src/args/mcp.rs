@@ -17,10 +17,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct Mcp {
-    /// What to do; without it, a client is served
+    /// The command; by default serve a client
     #[command(subcommand)]
     pub(crate) command: Option<McpCommand>,
-    /// How it serves
+    /// Options of serving
     #[command(flatten)]
     pub(crate) serve: McpServe,
 }
@@ -31,7 +31,7 @@ pub(crate) struct McpServe {
     /// Offer only tools that change nothing on the server, whatever the token allows
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Run programs without a file and network sandbox, where this machine has none
+    /// Run programs even if this machine has no file and network sandbox
     #[arg(long)]
     pub(crate) allow_unsandboxed: bool,
 }
@@ -39,7 +39,7 @@ pub(crate) struct McpServe {
 /// Commands of `mcp`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// Enter Nightshift into the configuration of a coding agent
+    /// Add Nightshift to the configuration of a coding agent
     Install(McpInstall),
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct McpInstall {
     /// The coding agent
     #[arg(value_name = "CLIENT", value_enum)]
     pub(crate) client: ClientName,
-    /// Write the configuration to standard output instead, with the name of its file
+    /// Print the configuration and the name of its file instead of writing it
     #[arg(long)]
     pub(crate) print: bool,
     /// The configuration file, instead of the client's usual one

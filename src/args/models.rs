@@ -5,20 +5,19 @@ use clap::Args;
 /// Models of a campaign.
 #[derive(Debug, Args)]
 pub(crate) struct ModelFlags {
-    /// PROVIDER/NAME, or `scripted` for the replies beside the tasks; after a comma, models that are asked in this order
-    /// when the one before cannot answer
+    /// PROVIDER/NAME, or `scripted` for the replies next to the tasks; after commas, fallback models in their order
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: String,
-    /// The same for the Planner alone
+    /// Models of the Planner
     #[arg(long, value_name = "MODEL")]
     pub(crate) planner_model: Option<String>,
-    /// The same for the Coder alone
+    /// Models of the Coder
     #[arg(long, value_name = "MODEL")]
     pub(crate) coder_model: Option<String>,
-    /// The same for the Verifier alone
+    /// Models of the Verifier
     #[arg(long, value_name = "MODEL")]
     pub(crate) verifier_model: Option<String>,
-    /// The same for the judge alone
+    /// Models of the judge
     #[arg(long, value_name = "MODEL")]
     pub(crate) judge_model: Option<String>,
 }

@@ -9,7 +9,7 @@ use nightshift_protocol::task::PrecisionPolicy;
 use super::model_use::ModelUse;
 use crate::limits::BudgetFlags;
 
-/// What stands below the options of `optimize`.
+/// Text below the options of `optimize`.
 const AFTER_HELP: &str = "\
 Exit codes:
     0  a faster program was found and written
@@ -26,44 +26,44 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Optimize {
-    /// A file of PyTorch with `Model`, `get_inputs` and `get_init_inputs`, a folder with a task.toml, or name of a bundled example
+    /// A PyTorch file with `Model`, `get_inputs` and `get_init_inputs`, a folder with a task.toml, or a bundled example's name
     #[arg(value_name = "TASK")]
     pub(crate) task: String,
-    /// The model that answers, as PROVIDER/NAME; after a comma, models that are asked when the one before cannot answer
+    /// The model, as PROVIDER/NAME; after commas, fallback models in their order
     #[arg(long, value_name = "MODEL", required_unless_present = "agent")]
     pub(crate) model: Option<String>,
-    /// The coding agent of this machine that answers: `claude` (Claude Code), `codex`, or a command line that reads a prompt from
+    /// The coding agent of this machine: `claude` (Claude Code), `codex`, or a command line that reads a prompt from
     /// standard input and writes its reply to standard output
     #[arg(long, value_name = "AGENT", conflicts_with = "model")]
     pub(crate) agent: Option<String>,
-    /// The file of the faster program; beside the task's file without it, as in `model_optimized.py`
+    /// The file of the faster program; by default next to the task's file, such as `model_optimized.py`
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Replace the files of an earlier result
     #[arg(long)]
     pub(crate) force: bool,
-    /// Attempts
+    /// Maximum number of attempts
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_attempts: Option<u32>,
     /// Stop when the lower bound of the confirmed speedup over the fastest baseline reaches this
     #[arg(long, value_name = "FACTOR", value_parser = super::positive, allow_negative_numbers = true)]
     pub(crate) target_speedup: Option<f64>,
-    /// How the search goes: stitch, forge, beam, or group
+    /// The search strategy: stitch, forge, beam, or group
     #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = super::strategy)]
     pub(crate) strategy: String,
-    /// How precise programs have to be, in the place of what the task says
+    /// Required precision of programs, instead of that of the task
     #[arg(long, value_name = "NAME", value_parser = super::policy())]
     pub(crate) policy: Option<PrecisionPolicy>,
-    /// Let the model's code run without a file and network sandbox, where this machine has none
+    /// Run the model's code even if this machine has no file and network sandbox
     #[arg(long)]
     pub(crate) allow_unsandboxed: bool,
-    /// Begin anew, also where an unfinished search with the same content could be continued
+    /// Begin a new search instead of continuing an unfinished one with the same content
     #[arg(long)]
     pub(crate) new: bool,
-    /// What it may use.
+    /// Budgets.
     #[command(flatten)]
     pub(crate) budget: BudgetFlags,
-    /// How a file of PyTorch is called, and where.
+    /// Options of calling a PyTorch model.
     #[command(flatten)]
     pub(crate) model_use: ModelUse,
 }

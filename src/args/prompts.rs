@@ -7,12 +7,12 @@ use clap::{Args, Subcommand};
 /// `prompts`.
 #[derive(Debug, Args)]
 pub(crate) struct Prompts {
-    /// What to do with them
+    /// The command
     #[command(subcommand)]
     pub(crate) command: PromptsCommand,
 }
 
-/// What can be done with prompts.
+/// Commands of `prompts`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PromptsCommand {
     /// Render every prompt on recorded steps, and name unknown variables by file and line

@@ -21,15 +21,15 @@ pub(crate) enum RequestsCommand {
     Next(RequestsNext),
     /// Answer a request that was taken
     Answer(RequestsAnswer),
-    /// List requests: who waits for what
+    /// List requests with their states
     List(RequestsList),
-    /// Give a request back to other agents
+    /// Return a request for other agents
     Release(RequestsRelease),
-    /// Keep a folder of open requests: write them into it, and send the answers that appear in it
+    /// Exchange requests through a folder: write open requests into it, and send the answers that appear in it
     Serve(RequestsServe),
 }
 
-/// Which requests are taken, and for how long.
+/// Selection of requests, and the time for an answer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RequestsTake {
     /// Only requests of this campaign or run: an id, the beginning of one, or the last digits of one
@@ -41,7 +41,7 @@ pub(crate) struct RequestsTake {
     /// Only requests to this model, for example `external/night-shift`
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Name of the agent, for people
+    /// Display name of the agent
     #[arg(long, value_name = "NAME", default_value = "")]
     pub(crate) holder: String,
     /// Seconds after which another agent may take the request
@@ -60,10 +60,10 @@ pub(crate) struct RequestsNext {
     /// Which one
     #[command(flatten)]
     pub(crate) take: RequestsTake,
-    /// Wait so many seconds for one
+    /// Seconds to wait for a request
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) wait: u32,
-    /// Write it to a folder of its own in this one: prompt.md, schema.json, request.json
+    /// Write it to a new subfolder of this folder: prompt.md, schema.json, request.json
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -77,16 +77,16 @@ pub(crate) struct RequestsAnswer {
     /// Lease of the request, as `requests next` gave it
     #[arg(long, value_name = "LEASE")]
     pub(crate) lease: Option<String>,
-    /// File with the answer; of a folder its answer.md without it, else standard input
+    /// File with the answer; by default answer.md of the folder, or standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// The model that gave the answer, for people
+    /// The model that gave the answer, for display
     #[arg(long, value_name = "NAME")]
     pub(crate) answered_with: Option<String>,
-    /// Tokens that were read for the answer
+    /// Input tokens of the answer
     #[arg(long, value_name = "N")]
     pub(crate) input_tokens: Option<u64>,
-    /// Tokens that were written for the answer
+    /// Output tokens of the answer
     #[arg(long, value_name = "N")]
     pub(crate) output_tokens: Option<u64>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct RequestsList {
     /// Only requests of this campaign or run: an id, the beginning of one, or the last digits of one
     #[arg(long, value_name = "ID")]
     pub(crate) of: Option<String>,
-    /// Also those that wait for no answer any more
+    /// Include requests that are answered or closed
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -122,7 +122,7 @@ pub(crate) struct RequestsServe {
     /// Which ones
     #[command(flatten)]
     pub(crate) take: RequestsTake,
-    /// Requests that are in the folder at the same time
+    /// Maximum number of requests in the folder at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) at_once: u32,
 }

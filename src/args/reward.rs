@@ -17,9 +17,9 @@ pub(crate) struct Reward {
 /// What `reward` does.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RewardCommand {
-    /// Score the attempts of history anew, from their stored evidence and the judge's stored opinions
+    /// Recompute the rewards of stored attempts, from their stored evidence and judge ratings
     Recompute(Recompute),
-    /// Answer the reward calls of a trainer: build, check, time and score what a model wrote
+    /// Answer reward calls of a trainer: build, check, time and score programs of a model
     Serve(ServeRewards),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Recompute {
 /// `reward serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeRewards {
-    /// Folders with a task.toml, or names of bundled examples: what programs may be written for
+    /// Tasks of the programs: folders with a task.toml, or names of bundled examples
     #[arg(required = true, value_name = "TASK")]
     pub(crate) tasks: Vec<String>,
     /// Where to listen for reward calls; port 0 takes a free one
@@ -46,19 +46,19 @@ pub(crate) struct ServeRewards {
     /// Formula of the rewards
     #[arg(long, value_name = "NAME", value_parser = formula, default_value = "published.1")]
     pub(crate) formula: RewardFormula,
-    /// PROVIDER/NAME of the judge, then, after commas, who stands in; without it programs are scored by the rules alone, and each answer says so
+    /// PROVIDER/NAME of the judge, then fallbacks after commas; by default programs are scored by the rules alone
     #[arg(long, value_name = "MODEL")]
     pub(crate) judge_model: Option<String>,
-    /// Programs that are scored at once, over all calls; what their GPUs take at once is the workers' own limit
+    /// Maximum number of programs that are scored in parallel, over all calls; workers limit the load of GPUs
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) parallel: u32,
-    /// Programs of one call
+    /// Maximum number of programs of a call
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) max_batch: u32,
-    /// Seconds after which a program that is not scored yet is given up
+    /// Time limit for scoring a program, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout_s: u64,
-    /// Let programs run without a file and network sandbox, where this machine has none
+    /// Run programs even if this machine has no file and network sandbox
     #[arg(long)]
     pub(crate) allow_unsandboxed: bool,
 }
@@ -105,13 +105,13 @@ pub(crate) struct ExportRollouts {
     /// Share of the tasks that are kept for validation
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub(crate) validation_share: f64,
-    /// A task that is for testing in any case; may be given several times
+    /// A task that is always in the test split; may be given several times
     #[arg(long = "held-out", value_name = "NAME")]
     pub(crate) held_out: Vec<String>,
-    /// Changes which tasks fall into which split
+    /// Seed of the assignment of tasks to splits
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) salt: String,
-    /// Also replies that were written beforehand, marked as such
+    /// Include scripted replies, which are marked
     #[arg(long)]
     pub(crate) with_scripted: bool,
     /// Write into a folder that exists already

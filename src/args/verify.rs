@@ -32,13 +32,13 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Verify {
-    /// Folder with a task.toml, name of a bundled example, or a file of PyTorch with `Model`, `get_inputs` and `get_init_inputs`
+    /// Folder with a task.toml, name of a bundled example, or a PyTorch file with `Model`, `get_inputs` and `get_init_inputs`
     #[arg(value_name = "TASK")]
     pub(crate) task: String,
-    /// Programs: C++ or CUDA, or for a task of PyTorch a file of Python with `ModelNew`
+    /// Programs: C++ or CUDA, or for a PyTorch task a Python file with `ModelNew`
     #[arg(value_name = "PROGRAM", required_unless_present = "baselines")]
     pub(crate) programs: Vec<PathBuf>,
-    /// Compare with this program instead of the reference; it has to be right itself
+    /// Compare with this program instead of the reference; it must be correct
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
     /// Measure other ways to run the reference on a GPU, too, and compare programs with the fastest: `torch.compile` in three
@@ -50,16 +50,16 @@ pub(crate) struct Verify {
     /// How precise programs have to be, in the place of what the task says
     #[arg(long, value_name = "NAME", value_parser = super::policy())]
     pub(crate) policy: Option<PrecisionPolicy>,
-    /// Judge at this shape of the task alone
+    /// Judge only at this shape of the task
     #[arg(long, value_name = "NAME")]
     pub(crate) shape: Option<String>,
     /// Profile programs that are right
     #[arg(long)]
     pub(crate) profile: bool,
-    /// Run programs without a file and network sandbox, where this machine has none
+    /// Run programs even if this machine has no file and network sandbox
     #[arg(long)]
     pub(crate) allow_unsandboxed: bool,
-    /// How a file of PyTorch is called, and where.
+    /// Options of calling a PyTorch model.
     #[command(flatten)]
     pub(crate) model_use: ModelUse,
 }

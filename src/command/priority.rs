@@ -1,4 +1,4 @@
-//! `nightshift priority`: the head start of the steps of a campaign or a run.
+//! `nightshift priority`: changes the priority of a campaign or a run.
 
 use nightshift_protocol::error::ExitCode;
 use serde_json::json;

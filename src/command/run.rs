@@ -33,7 +33,7 @@ pub(super) const OWN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(
 pub(super) struct Campaign {
     /// What is asked for.
     pub(super) wanted: SubmitRequest,
-    /// How it is followed and what comes after.
+    /// How to follow the campaign
     pub(super) follow: Following,
     /// Where replies are stored.
     pub(super) record: Option<PathBuf>,
