@@ -1,4 +1,4 @@
-//! What can be done now to a run, a campaign, a worker or a device. Each deed is one call of the API, with the visitor's own
+//! Actions on a run, a campaign, a worker or a device. Each action is one call of the API with the visitor's
 //! rights. Visitors without the right see the disabled action with the reason.
 
 use leptos::prelude::*;
@@ -135,7 +135,7 @@ fn answers(path: &str, gate: &str) -> [AnyView; 2] {
     };
     let name = words(gate);
     let reject = format!("Reject {name}");
-    let fields = text("reason", "Why not? The reason is given to the agents", reject.clone());
+    let fields = text("reason", "Reason, which the agents read", reject.clone());
     [form("approved").button(format!("Approve {name}")), form("rejected").folded(reject, fields)]
 }
 
@@ -163,7 +163,7 @@ fn row(forms: Vec<AnyView>) -> AnyView {
     view! { <div class="actions buttons">{forms}</div> }.into_any()
 }
 
-/// What the visitor could do with another role, and why they cannot.
+/// Renders disabled actions with the reason.
 fn refused(who: &Who, labels: Vec<String>) -> AnyView {
     let Some(reason) = who.needs_operator().filter(|_| !labels.is_empty()) else {
         return ().into_any();
@@ -176,7 +176,7 @@ fn refused(who: &Who, labels: Vec<String>) -> AnyView {
     view! { <div class="actions">{buttons}{reason}</div> }.into_any()
 }
 
-/// What the status allows, without what would change nothing.
+/// Returns the actions that the status allows and that would change something.
 fn offers(status: RunStatus) -> Vec<Deed> {
     let deeds = [
         (Deed::Pause, RunTransition::Pause),

@@ -35,7 +35,7 @@ impl Address {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The same page with another value; none takes it away.
+    /// Returns the address with another value; `None` removes the parameter.
     pub(crate) fn with(&self, name: &str, value: Option<&str>) -> Self {
         let mut pairs: Vec<(String, String)> = self.pairs.iter().filter(|(known, _)| known != name).cloned().collect();
         pairs.extend(value.map(|value| (name.to_owned(), value.to_owned())));

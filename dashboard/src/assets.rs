@@ -1,4 +1,4 @@
-//! Files that pages need beside themselves: stylesheet, icon, and the program that makes them alive.
+//! The assets of pages: stylesheet, icon, and browser program.
 //!
 //! Each is served under a name that holds the hash of its content, so that browsers keep it for good and a new release
 //! is never mixed with an old one. The program is kept as it was compressed when it was built.
@@ -19,21 +19,21 @@ pub(crate) use encoding::{Encodings, gzip};
 
 use crate::style;
 
-/// How long browsers keep what has its hash in its name.
+/// Cache time of files with their hash in the name.
 const CACHE_FOR_GOOD: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 /// Largest file of the bundle after decompression.
 const MAX_ASSET_BYTES: u64 = 8 * 1024 * 1024;
 
 const SCRIPT: &[u8] = include_bytes!("../dist/app.js.br");
 const PROGRAM: &[u8] = include_bytes!("../dist/app_bg.wasm.br");
-/// What starts the program, and what a pointer does.
+/// The loader of the program, and the handlers of the pointer.
 const BOOT: &str = concat!(include_str!("boot.js"), include_str!("pointing.js"));
 const ICON: &str = include_str!("icon.svg");
 
 /// A file.
 #[derive(Debug)]
 pub(crate) struct Asset {
-    /// Where it is served.
+    /// Path of the file.
     pub(crate) path: String,
     content_type: &'static str,
     plain: Cow<'static, [u8]>,
@@ -49,7 +49,7 @@ pub(crate) struct Assets {
     pub(crate) bundle: Option<Bundle>,
 }
 
-/// The program and what starts it.
+/// The browser program and its loader.
 #[derive(Debug)]
 pub(crate) struct Bundle {
     pub(crate) boot: Asset,
@@ -64,7 +64,7 @@ pub(crate) static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
     bundle: bundle(),
 });
 
-/// None when a file of the bundle is damaged: pages are readable without it.
+/// Returns `None` when a file of the bundle is damaged, because pages are readable without it.
 fn bundle() -> Option<Bundle> {
     Some(Bundle {
         boot: Asset::plain("boot", "js", "text/javascript; charset=utf-8", BOOT),
@@ -96,7 +96,7 @@ impl Asset {
         Self { path, content_type, plain, brotli, gzip: OnceLock::new() }
     }
 
-    /// What is sent to who accepts these encodings, with its name.
+    /// Returns the content and its encoding for a client that accepts these encodings.
     pub(crate) fn body(&self, encodings: Encodings) -> (Option<&'static str>, &[u8]) {
         if encodings.brotli
             && let Some(brotli) = self.brotli
@@ -141,7 +141,7 @@ pub(crate) async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Respo
     }
 }
 
-/// `GET /favicon.ico`, for what asks without having read a page.
+/// Answers `GET /favicon.ico`, for clients that have not read a page.
 pub(crate) async fn serve_icon(headers: HeaderMap) -> Response {
     let mut response = ASSETS.icon.answer(accepted(&headers));
     // Its name holds no hash.

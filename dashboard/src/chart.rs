@@ -1,7 +1,7 @@
 //! Charts as SVG: drawn on the server, readable without scripts, coloured by classes alone.
 //!
-//! Each chart takes plain numbers and gives a [`Chart`]. Whatever the numbers are, drawing ends, every coordinate is
-//! finite, and the number of marks is bounded; where marks stand for several things, the caption says so.
+//! Each chart takes plain numbers and gives a [`Chart`]. For all numbers, drawing ends, coordinates are
+//! finite, and the number of marks is bounded. If a mark stands for several values, the caption says so.
 
 mod bars;
 mod fast_p;

@@ -13,7 +13,7 @@ pub(crate) struct Form {
     before: Option<String>,
     next: Option<String>,
     link: Option<&'static str>,
-    /// Where it is sent without scripts.
+    /// Address of the form without scripts.
     action: Option<String>,
     with: Vec<AnyView>,
 }
@@ -45,12 +45,12 @@ impl Form {
         Self { shows: Some(name), ..self }
     }
 
-    /// What stands before that text, in the same line: a path of ours makes an address of it.
+    /// Prefix of that text, such as a path of this server.
     pub(crate) fn before(self, text: String) -> Self {
         Self { before: Some(text), ..self }
     }
 
-    /// Where to go when it is done.
+    /// Page to open after success.
     pub(crate) fn next(self, path: impl Into<String>) -> Self {
         Self { next: Some(path.into()), ..self }
     }
@@ -61,7 +61,7 @@ impl Form {
         Self { link: Some(deed), ..self }
     }
 
-    /// Says that it works without scripts, too: it is sent to a page of ours then.
+    /// Makes the form work without scripts: the browser sends it to a page of this server.
     pub(crate) fn action(self, page: String) -> Self {
         Self { action: Some(page), ..self }
     }
@@ -102,12 +102,12 @@ impl Form {
         self.around(view! { <button type="submit">{label}</button> }.into_any())
     }
 
-    /// A form that asks before it does what cannot be taken back.
+    /// Renders a form that asks for confirmation of an irreversible action.
     pub(crate) fn asking(self, label: &'static str, question: impl Into<String>, yes: &'static str) -> AnyView {
         self.asking_or(label, question, yes, "Keep it")
     }
 
-    /// The same, with other words for what is done when it is not done.
+    /// Like [`Self::asking`], with another label of the button that cancels.
     pub(crate) fn asking_or(
         self,
         label: &'static str,
@@ -142,7 +142,7 @@ pub(crate) fn hidden(name: &'static str, value: impl Into<String>) -> AnyView {
     view! { <input type="hidden" name=name value=value.into() /> }.into_any()
 }
 
-/// What a filter keeps of the address without showing it: its button leads to an address with its own fields alone.
+/// Renders hidden fields for the parameters that a filter keeps, because its form sends only its own fields.
 pub(crate) fn kept(address: &Address, names: &[&'static str]) -> Vec<AnyView> {
     names.iter().filter_map(|name| Some(hidden(name, address.get(name)?))).collect()
 }

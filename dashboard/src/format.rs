@@ -43,12 +43,12 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A share from 0 to 1 in whole hundredths, rounded: 10 of 18 are `56 %`. What is not known is a dash.
+/// A share from 0 to 1 in whole hundredths, rounded: 10 of 18 are `56 %`. An unknown value is a dash.
 pub(crate) fn percent(share: Option<f64>) -> String {
     share.filter(|share| share.is_finite()).map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
 
-/// A reward, with the same digits wherever it stands.
+/// Formats a reward, with the same digits everywhere.
 pub(crate) fn reward(reward: f64) -> String {
     format!("{reward:.3}")
 }
@@ -62,7 +62,7 @@ pub(crate) fn tokens(number: Option<u64>, scripted: bool) -> String {
     }
 }
 
-/// The name of a device without what every one of its kind has: `NVIDIA H200` becomes `H200`.
+/// Returns the name of a device without its vendor: `NVIDIA H200` becomes `H200`.
 pub(crate) fn device(name: &str) -> String {
     const SAID_ANYWAY: [&str; 5] = ["NVIDIA", "Intel", "AMD", "CPU", "Processor"];
     let plain = name.split(" @ ").next().unwrap_or(name).replace("(R)", " ").replace("(TM)", " ");

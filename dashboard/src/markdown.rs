@@ -7,7 +7,7 @@ const MAX_ADDRESS_BYTES: usize = 2_000;
 
 /// Most quotes and lists in one another.
 const MAX_DEPTH: usize = 8;
-/// What a table stands in.
+/// The element around a table.
 const TABLE_BOX: &str = "<div class=\"scroll\" tabindex=\"0\">";
 
 /// As HTML: markup in the text is shown as text, pictures are links, and links lead to the web or to this server.
@@ -20,7 +20,7 @@ pub(crate) fn to_html(text: &str) -> String {
     shown
 }
 
-/// Lists and quotes in one another, up to a depth that still leaves room for words: what is deeper stands there.
+/// Maximum depth of nested lists and quotes; deeper ones are shown at this depth.
 fn not_too_deep<'a>(event: Event<'a>, depth: &mut usize) -> Option<Event<'a>> {
     match event {
         Event::Start(Tag::List(_) | Tag::BlockQuote(_)) => *depth += 1,
@@ -37,7 +37,7 @@ fn not_too_deep<'a>(event: Event<'a>, depth: &mut usize) -> Option<Event<'a>> {
     }
 }
 
-/// A table in what scrolls with it, so that the page does not.
+/// Wraps a table in a scrolling element, so that the page does not scroll sideways.
 fn in_a_box(event: Event<'_>) -> impl Iterator<Item = Event<'_>> {
     let before = matches!(event, Event::Start(Tag::Table(_))).then(|| Event::Html(TABLE_BOX.into()));
     let after = matches!(event, Event::End(TagEnd::Table)).then(|| Event::Html("</div>\n".into()));
@@ -60,7 +60,7 @@ fn harmless(event: Event<'_>) -> Event<'_> {
     }
 }
 
-/// The level of a note's heading on a page, whose own title and section stand above it.
+/// Returns the heading level of a note's heading, below those of the page and its section.
 fn below(level: HeadingLevel) -> HeadingLevel {
     match level {
         HeadingLevel::H1 => HeadingLevel::H3,

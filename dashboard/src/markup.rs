@@ -15,7 +15,7 @@ pub(crate) struct Markup {
 }
 
 impl Markup {
-    /// Nothing yet.
+    /// Creates empty markup.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -34,7 +34,7 @@ impl Markup {
         self.text.push('>');
     }
 
-    /// Text, with what cannot be seen made visible.
+    /// Adds text, with invisible characters made visible.
     pub(crate) fn text(&mut self, text: &str) {
         escape(&mut self.text, &visible(text));
     }
@@ -86,7 +86,7 @@ impl Tag<'_> {
         }
     }
 
-    /// A coordinate or a length: hundredths suffice, and what is no number is 0.
+    /// Adds a coordinate or a length with two decimals; a value that is not finite is 0.
     pub(crate) fn at(self, name: &'static str, value: f64) -> Self {
         let text = &mut self.markup.text;
         let _ = write!(text, " {name}=\"{}\"", coordinate(value));
@@ -170,7 +170,7 @@ fn is_treacherous(character: char) -> bool {
     is_mark || is_filler || is_copy || (character.is_control() && !matches!(character, '\n' | '\t'))
 }
 
-/// Text in which control characters are symbols, and marks without a shape are named: what is shown is what is there.
+/// Returns the text with control characters as symbols and the names of invisible marks.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_treacherous) {
         return Cow::Borrowed(text);

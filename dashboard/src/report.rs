@@ -1,4 +1,4 @@
-//! A page as one file: its stylesheet within it, no program, nothing that is fetched from anywhere.
+//! A report: a page as one file with its stylesheet, without scripts and external resources.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 
 /// The page as an answer.
 pub(crate) async fn answer(client: &Client, page: Page) -> Response {
-    // Without the server's word on it, the report says nothing about when it was made.
+    // Without the server's time, the report does not show when it was made.
     let made =
         client.health().await.ok().map(|health| format!("{}, Nightshift {}", moment(health.now), health.version));
     let headers = [
@@ -39,7 +39,7 @@ pub(crate) fn html(page: Page, made: Option<String>) -> String {
     visible(&without_dead_links(&document(page, made))).into_owned()
 }
 
-/// The same with all of the page's links: what tests look at.
+/// Renders the report with all links of the page, for tests.
 #[cfg(test)]
 pub(crate) fn with_links(page: Page) -> String {
     visible(&document(page, None)).into_owned()
@@ -72,7 +72,7 @@ fn document(page: Page, made: Option<String>) -> String {
     format!("<!DOCTYPE html>{}", without_offers(&html))
 }
 
-/// Leaves out what only a page can offer. What others wrote cannot look like it: their `<` is escaped.
+/// Removes page-only content. Text of models and programs cannot imitate its tag, because `<` is escaped.
 fn without_offers(html: &str) -> String {
     let mut parts = html.split("<page-only>");
     let mut kept = parts.next().unwrap_or_default().to_owned();
@@ -82,13 +82,13 @@ fn without_offers(html: &str) -> String {
     kept
 }
 
-/// Leaves links that lead somewhere from a disk: within the file, and to the web. The words of others stay.
+/// Keeps links within the file and to the web. Other links become text.
 fn without_dead_links(html: &str) -> String {
     let mut parts = html.split("<a ");
     let mut kept = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         kept.push_str("<a ");
-        // What stands in attributes is escaped: the first `>` ends the tag.
+        // Attribute values are escaped, so the first `>` ends the tag.
         let (tag, rest) = part.split_at(part.find('>').unwrap_or(part.len()));
         let is_dead = |address: &str| !["#", "http://", "https://"].iter().any(|alive| address.starts_with(alive));
         match address(tag).filter(|(_, address, _)| is_dead(address)) {
@@ -100,7 +100,7 @@ fn without_dead_links(html: &str) -> String {
     kept
 }
 
-/// Where a tag leads, and what it says before and after that.
+/// Splits a tag into its address and the text before and after it.
 fn address(tag: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = tag.split_once("href=\"")?;
     let (address, after) = rest.split_once('"')?;

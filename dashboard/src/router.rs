@@ -21,7 +21,7 @@ use crate::page::{
 use crate::theme::{COOKIE, Theme};
 use crate::visitor::Visitor;
 
-/// The pages, reading through this client with the rights of each visitor. It needs no token of its own.
+/// Returns the routes of the pages. They read through this client, which needs no token, with the rights of each visitor.
 pub fn router(client: Client) -> Router {
     LazyLock::force(&ASSETS);
     Router::new()
@@ -72,7 +72,7 @@ async fn show_nothing(visitor: Visitor) -> Response {
     visitor.answer(Err(PageError::not_found("This page")))
 }
 
-/// Keeps a choice of colours and goes back to the page that it was made on: the switch of pages whose program does not run.
+/// Stores the theme and returns to the page, for browsers without scripts.
 async fn set_theme(RawQuery(query): RawQuery, body: String) -> Response {
     let theme = Theme::parse(body.strip_prefix(COOKIE).and_then(|rest| rest.strip_prefix('=')).unwrap_or_default());
     back_with(&theme.to_cookie(), query.as_deref())

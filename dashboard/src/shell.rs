@@ -1,4 +1,4 @@
-//! What every page has around its content.
+//! The frame around the content of every page.
 
 mod frame;
 mod help;
@@ -17,14 +17,14 @@ pub(crate) use navigation::Section;
 /// How often a page over all attempts is read again, at most.
 const SUMMED_PAUSE_MS: u64 = 3_000;
 
-/// What a page shows that may change while it is looked at.
+/// The live data of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Live {
-    /// Nothing: it is over, or it never changes by itself.
+    /// The data does not change any more.
     Still,
     /// Anything.
     Everything,
-    /// Anything, in the aggregate: what happens within a few seconds is shown together, because each look is over all
+    /// Aggregates of everything: changes within a few seconds are shown together, because each read is over all
     /// attempts.
     Summed,
     /// One campaign and its runs.
@@ -53,7 +53,7 @@ struct Crumb {
     href: String,
 }
 
-/// A page: its content, and what the shell has to know about it.
+/// A page: its content and the properties that the frame needs.
 #[derive(Debug)]
 pub(crate) struct Page {
     title: String,
@@ -94,7 +94,7 @@ impl Page {
         Self { content, ..self }
     }
 
-    /// What of it may change while it is looked at.
+    /// Sets the live data of the page.
     pub(crate) fn live(self, live: Live) -> Self {
         Self { live, ..self }
     }
@@ -104,13 +104,13 @@ impl Page {
         Self { is_list: true, ..self }
     }
 
-    /// Title and content alone, for those who put something else around them.
+    /// Returns only title and content, for another frame.
     pub(crate) fn into_parts(self) -> (String, AnyView) {
         (self.title, self.content)
     }
 }
 
-/// A whole HTML document. Names come from many places: what turns or hides text is made visible here, wherever it stands.
+/// Renders a whole HTML document. Marks that turn or hide text are made visible here, for names from all sources.
 pub(crate) fn document(visitor: &Visitor, page: Page) -> String {
     let owner = Owner::new();
     let html = owner.with(|| {

@@ -1,4 +1,4 @@
-//! Sources as people read them: highlighted, compared, with everything in them visible and nothing in them alive.
+//! Shows sources: highlighted, compared, with invisible characters shown and markup escaped.
 
 mod cache;
 mod diff;

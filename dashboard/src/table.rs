@@ -16,7 +16,7 @@ pub(crate) struct Column {
     kind: Kind,
 }
 
-/// What a column holds.
+/// The kind of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -47,7 +47,7 @@ impl Column {
         Self { key, label, kind: Kind::Moment }
     }
 
-    /// What the first click on it puts on top.
+    /// Order after the first click.
     fn begins_descending(self) -> bool {
         self.kind != Kind::Text
     }
@@ -63,7 +63,7 @@ pub(crate) struct Sorting {
 }
 
 impl Sorting {
-    /// What the address asks for, among these columns; `other` without it.
+    /// Returns the order of the address among these columns, else `other`.
     pub(crate) fn of(address: &Address, columns: &[Column], other: Self) -> Self {
         let asked = address.get("sort").and_then(|key| columns.iter().find(|column| column.key == key));
         let Some(column) = asked else { return other };
@@ -81,7 +81,7 @@ impl Sorting {
     }
 }
 
-/// The head of a table: a link for each column, which turns the order round where it is the one already.
+/// Renders the head of a table: a link for each column, which reverses the order of the current one.
 pub(crate) fn head(address: &Address, columns: &[Column], sorting: Sorting) -> impl IntoView + use<> {
     let cells = columns
         .iter()
@@ -111,7 +111,7 @@ pub(crate) fn head(address: &Address, columns: &[Column], sorting: Sorting) -> i
     view! { <thead><tr>{cells}</tr></thead> }
 }
 
-/// Choices of one property, as links; the first stands for all.
+/// Renders the values of a property as links; the first one is no filter.
 pub(crate) fn chips(
     address: &Address,
     name: &'static str,

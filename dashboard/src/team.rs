@@ -1,4 +1,4 @@
-//! What the team left beside a campaign, a run or an attempt: notes, tags, a pin; and ways to leave more.
+//! The team section of a campaign, a run or an attempt: notes, tags, pins, and forms to add them.
 
 use futures::future::{join, try_join, try_join3};
 use leptos::prelude::*;
@@ -127,7 +127,7 @@ fn note(note: Remark, who: &Who) -> AnyView {
     .into_any()
 }
 
-/// Links to the target that are valid, the newest ones; an attempt has none of its own.
+/// Returns the newest valid links to the target; an attempt has no links.
 async fn links(client: &Client, target: &Target) -> Result<Vec<Share>, ClientError> {
     if matches!(target, Target::Attempt(..)) {
         return Ok(Vec::new());
@@ -154,7 +154,7 @@ fn link_row(link: &Share) -> AnyView {
     .into_any()
 }
 
-/// Everything that can be left beside a target.
+/// Renders the forms for notes, tags, pins and links.
 fn tools(target: &Target, tags: &[String], is_pinned: bool, links: &[Share]) -> AnyView {
     let own = || hidden("target", target.to_string());
     let note = view! {

@@ -1,4 +1,4 @@
-//! Traces: what ran when, as the profilers stored it in the JSON form of Chrome's trace events.
+//! Reads traces in the JSON format of Chrome's trace events, as profilers store them.
 //!
 //! A stored trace comes from a worker. It is read into rows of spans with bounds on everything; what is not well formed
 //! is counted and left out.
@@ -23,7 +23,7 @@ const MAX_NAME_CHARS: usize = 300;
 /// A trace that cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TraceError {
-    /// It is larger than what is read.
+    /// The trace exceeds the size limit.
     #[error(
         "the trace is {size_bytes} bytes large, more than the {MAX_TRACE_BYTES} that a page reads: download it instead"
     )]
@@ -31,7 +31,7 @@ pub(crate) enum TraceError {
         /// Its size.
         size_bytes: usize,
     },
-    /// It is not what it should be.
+    /// The trace is malformed.
     #[error("the stored trace is no JSON: it was damaged, or written by something else")]
     NotJson {
         /// Why.
@@ -43,7 +43,7 @@ pub(crate) enum TraceError {
     NoEvents,
 }
 
-/// What a row holds.
+/// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RowKind {
     /// Calls of the program under test.

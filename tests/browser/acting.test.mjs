@@ -335,7 +335,7 @@ test("a link opens one run without a token, and nothing else", async () => {
         assert.match(await page.locator("main").innerText(), /access\.link_limited/);
         assert.deepEqual(await view.faults(), []);
         // There is a way back, and nothing that would lead to another refusal.
-        assert.deepEqual(await page.locator("header .sections a").allInnerTexts(), ["What was shared with you"]);
+        assert.deepEqual(await page.locator("header .sections a").allInnerTexts(), ["Shared with you"]);
         await page.locator("header .who").filter({ hasText: /shared with you until/ }).waitFor();
         await page.getByRole("link", { name: "Back to what was shared with you" }).click();
         await page.waitForURL((url) => url.pathname === `/runs/${acting.run}`);

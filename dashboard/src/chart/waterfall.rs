@@ -42,11 +42,11 @@ pub(crate) fn waterfall(caption: &Caption, kinds: &[(&'static str, &'static str)
     let left_out = tasks.len().saturating_sub(MAX_MARKS);
     tasks.truncate(MAX_MARKS);
     let Some(origin) = tasks.first().map(|task| task.begin_ms) else {
-        return nothing(caption, "Nothing was carried out yet.");
+        return nothing(caption, "No step ran yet.");
     };
     let ends = tasks.iter().map(|task| task.end_ms - origin).chain([0.0, 1.0]);
     let Some(scale) = Scale::over(Spread::Linear, ends, LEFT, WIDTH - 12.0) else {
-        return nothing(caption, "Nothing was carried out yet.");
+        return nothing(caption, "No step ran yet.");
     };
     let (rows, placed) = rows(&tasks);
     let height = 26.0 + ROW * float(rows.len());

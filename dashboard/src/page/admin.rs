@@ -1,4 +1,4 @@
-//! What administrators do: tokens, links to what is shared, retention. No secret is part of it, but for a new one, once.
+//! The administration page: tokens, shared links, retention. It shows no secrets, except a new one once.
 
 use axum::response::Response;
 use leptos::prelude::*;
@@ -15,7 +15,7 @@ use crate::shell::{Page, Section};
 use crate::visitor::Visitor;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
-/// What retention is asked about when the address does not say.
+/// Default retention in days of the preview.
 const DEFAULT_DAYS: u64 = 30;
 /// Longest time ago that can be asked about: a century.
 const MAX_DAYS: u64 = 36_500;
@@ -27,7 +27,7 @@ const MAX_NAME_CHARS: u32 = 100;
 const LIFETIMES: [(&str, Option<u64>); 5] =
     [("a day", Some(1)), ("a week", Some(7)), ("30 days", Some(30)), ("a year", Some(365)), ("for good", None)];
 
-/// What the page is made of.
+/// The data of the page.
 struct Facts {
     session: SessionView,
     tokens: Vec<TokenView>,
@@ -38,7 +38,7 @@ struct Facts {
     now: TimestampMs,
 }
 
-/// `GET /admin`, with `?days=N` what retention would delete.
+/// Answers `GET /admin`; with `?days=N` it previews what retention would delete.
 pub(crate) async fn show(visitor: Visitor) -> Response {
     let page = read(&visitor).await;
     visitor.answer(page)
@@ -133,7 +133,7 @@ fn tokens(facts: &Facts) -> AnyView {
     .into_any()
 }
 
-/// A table of this page, with a caption where there is something to say.
+/// Renders a table of this page, with an optional caption.
 fn table(caption: &'static str, heads: &[&'static str], rows: Vec<AnyView>) -> AnyView {
     let caption = (!caption.is_empty()).then(|| view! { <caption>{caption}</caption> });
     let heads = heads.iter().map(|head| view! { <th scope="col">{*head}</th> }).collect::<Vec<_>>();
@@ -151,7 +151,7 @@ fn table(caption: &'static str, heads: &[&'static str], rows: Vec<AnyView>) -> A
     .into_any()
 }
 
-/// Where something stands that ends by itself or is ended.
+/// Returns the state of a token or link, with its CSS class.
 fn state(revoked: bool, expires_at: Option<TimestampMs>, now: TimestampMs) -> (&'static str, &'static str) {
     match (revoked, expires_at.is_some_and(|end| end <= now)) {
         (true, _) => ("revoked", "tag cancelled"),

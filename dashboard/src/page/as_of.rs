@@ -1,4 +1,4 @@
-//! When a page was read that does not follow what happens, and a link to read it anew.
+//! The read time of a page without live updates, with a link to reload it.
 
 use leptos::prelude::*;
 use nightshift_protocol::time::TimestampMs;

@@ -48,7 +48,7 @@ use crate::trace::{of_steps, well_formed};
 use crate::visitor::Visitor;
 use crate::{download, report, team};
 
-/// What a query says, in its order.
+/// Returns the parameters of a query in their order.
 pub(crate) type Pairs = Query<Vec<(String, String)>>;
 
 /// `GET /runs/{id}/attempts/{number}`.
@@ -74,7 +74,7 @@ pub(crate) async fn show_report(
     }
 }
 
-/// `GET /runs/{id}/attempts/{number}/trace.json`: what Perfetto and Chrome open.
+/// Answers `GET /runs/{id}/attempts/{number}/trace.json`, for Perfetto and Chrome.
 pub(crate) async fn show_trace(visitor: Visitor, Path((id, number)): Path<(String, u32)>) -> Response {
     match trace(&visitor.client, &id, number).await {
         Ok(bytes) => download::json(&format!("attempt-{number}-trace.json"), bytes),
@@ -98,7 +98,7 @@ async fn load(client: &Client, id: &str, number: u32, look: &Look) -> Result<Pag
     Ok(page(&detail, attempt, &material, look, &campaign))
 }
 
-/// The device's trace; where there is none, that of the attempt's steps, which says so.
+/// Returns the device's trace; without one, the trace of the attempt's steps, which is marked.
 async fn trace(client: &Client, id: &str, number: u32) -> Result<Vec<u8>, PageError> {
     let (detail, place) = found(client, id, number).await?;
     let Some(attempt) = detail.view.attempts.get(place) else { return Err(PageError::not_found("This attempt")) };
@@ -147,13 +147,13 @@ fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look,
         .live(live)
 }
 
-/// The tabs and the open one. The overview is read as a whole; the others have a table of contents.
+/// Renders the tabs and the open one. All tabs but the overview have a table of contents.
 fn tabbed(parts: Vec<Part>, offers: AnyView, look: &Look) -> AnyView {
     let tabs = tab::navigation(look);
     let tabs = on_page_only(view! { <div class="tabs-row">{tabs}{offers}</div> }.into_any());
     let name = look.tab.as_str();
     let content = match (look.tab, parts.is_empty()) {
-        (_, true) => view! { <p class="empty">"Nothing is known about this yet."</p> }.into_any(),
+        (_, true) => view! { <p class="empty">"There is no data yet."</p> }.into_any(),
         (Tab::Overview, false) => overview::columns(parts),
         (_, false) => sections(parts),
     };
@@ -168,7 +168,7 @@ fn parts(tab: Tab, detail: &RunDetail, attempt: &Attempt, material: &Material, l
             ("baselines", "Baselines", overview::baselines(detail, attempt)),
             ("verdict", "Verdict", Some(verdict::section(attempt, look))),
             ("diagnosis", "Diagnosis", judgement::diagnosis(attempt)),
-            ("origin", "Why it was written", Some(origin::section(detail, attempt))),
+            ("origin", "Origin", Some(origin::section(detail, attempt))),
         ],
         Tab::Profile => vec![
             ("bound", "Bound", profile::limits(attempt)),
@@ -186,7 +186,7 @@ fn parts(tab: Tab, detail: &RunDetail, attempt: &Attempt, material: &Material, l
         ],
         Tab::Checks => vec![
             ("checks", "Correctness", checks::section(attempt, material, look)),
-            ("timing", "How the times were taken", timing::section(attempt)),
+            ("timing", "Timing method", timing::section(attempt)),
             ("rubric", "Rubric and reward", judgement::rubric(attempt, &material.scores)),
             ("artifacts", "Artifacts and steps", Some(artifacts::section(detail, attempt, material))),
         ],
@@ -195,7 +195,7 @@ fn parts(tab: Tab, detail: &RunDetail, attempt: &Attempt, material: &Material, l
     all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect()
 }
 
-/// Ways to other attempts, and what can be taken away.
+/// Renders links to other attempts, and downloads.
 fn offers(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
     let run = &detail.summary.id;
     let number = attempt.number;

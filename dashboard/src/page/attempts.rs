@@ -35,7 +35,7 @@ const COLUMNS: [Column; 11] = [
     Column::plain("Device"),
     Column::moment("created", "Began"),
 ];
-/// Rows of one page, unless the address says otherwise.
+/// Default number of rows of a page.
 const PER_PAGE: u32 = 50;
 /// Names of choices that a form of filters hands on.
 const FIELDS: [(&str, &str); 8] = [
@@ -48,7 +48,7 @@ const FIELDS: [(&str, &str); 8] = [
     ("min_speedup_over_fastest", "Over the fastest baseline, at least"),
     ("max_speedup_over_fastest", "Over the fastest baseline, at most"),
 ];
-/// What a form keeps of the address without showing it.
+/// Parameters that a form keeps in hidden fields.
 const KEPT: [&str; 13] = [
     "campaign",
     "run",
@@ -80,7 +80,7 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     Ok(page(&address, &query, &found, health.now))
 }
 
-/// What the API is asked; what is chosen concerns the page alone.
+/// Returns the query of the API, without the selection, which only the page uses.
 fn asked(address: &Address) -> Result<AttemptQuery, PageError> {
     let address = address.with(picks::NAME, None);
     AttemptQuery::from_pairs(address.pairs()).map_err(|error| PageError::bad_query(&error.to_string()))
@@ -170,7 +170,7 @@ fn filters(address: &Address, picks: &Picks) -> impl IntoView + use<> {
     };
     let fields = &FIELDS;
     let (words, further) = fields.split_at(1);
-    // What is in force is never folded away.
+    // Active filters are never collapsed.
     let is_open = further.iter().any(|(name, _)| address.get(name).is_some());
     let words = words.iter().copied().map(field).collect::<Vec<_>>();
     let further = further.iter().copied().map(field).collect::<Vec<_>>();
@@ -269,7 +269,7 @@ fn row(row: &AttemptRow, picks: &Picks) -> impl IntoView + use<> {
         {row.best.then(|| view! { <span class="tag completed">"best"</span> })}" "
         {row.confirmed.then(|| view! { <span class="tag">"confirmed"</span> })}
     };
-    // A narrow screen has no room for the columns that say what became of it: they are said below the name.
+    // Narrow screens have no room for the columns of the outcome, so it follows the name.
     let fast = row.speedup.map_or_else(String::new, |speedup| format!(" {:.2}×", speedup.estimate));
     let over_fastest = row
         .speedup_over_fastest

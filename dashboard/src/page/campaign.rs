@@ -1,4 +1,4 @@
-//! One campaign: its results by task, its attempts, and what it used up.
+//! The page of a campaign: results by task, attempts, and used budgets.
 
 mod board;
 mod charts;
@@ -117,7 +117,7 @@ fn page(
     .live(live)
 }
 
-/// Says that the campaign is in another place, and nothing of it goes on here.
+/// Explains that the campaign is handed over and paused here.
 fn handed_over(handover: Option<&HandoverDetail>) -> Option<impl IntoView + use<>> {
     let handover = handover?;
     let by = handover.by.clone();
@@ -130,7 +130,7 @@ fn handed_over(handover: Option<&HandoverDetail>) -> Option<impl IntoView + use<
     })
 }
 
-/// Runs that wait for an approval come first: they do nothing before it.
+/// Lists the runs that wait for an approval.
 fn awaiting(runs: &[RunSummary]) -> Option<impl IntoView + use<>> {
     let waiting: Vec<_> = runs
         .iter()

@@ -1,10 +1,10 @@
-//! What pages below a campaign call it.
+//! The name of a campaign on the pages below it.
 
 use nightshift_client::Client;
 use nightshift_protocol::api::CampaignQuery;
 use nightshift_protocol::id::CampaignId;
 
-/// Its name; where it cannot be had, for example by a link that opens one run alone, what it is.
+/// Returns the name of the campaign, or `Campaign` if the visitor may not read it.
 pub(crate) async fn campaign_name(client: &Client, id: &CampaignId) -> String {
     let query = CampaignQuery { text: Some(id.to_string()), limit: Some(1), ..CampaignQuery::default() };
     let found = client.campaign_page(&query).await.ok();

@@ -1,4 +1,4 @@
-//! All campaigns: what is going on, and what came out.
+//! The list of campaigns: active ones and results.
 
 mod kept;
 
@@ -52,13 +52,13 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let sorting = Sorting::of(&address, &COLUMNS, NEWEST_FIRST);
     let query = query(&address, sorting)?;
     let client = &visitor.client;
-    // What the team keeps at hand stands above the list as a whole, not above a part of it.
+    // Pinned objects are shown only above the unfiltered list.
     let kept = Kept::read(client, &address, !is_filtered(&address));
     let (found, kept, health) = try_join3(client.campaign_page(&query), kept, client.health()).await?;
     Ok(page(&address, sorting, &found, &kept, health.now))
 }
 
-/// What the address asks for, in the words of the API.
+/// Returns the query of the API.
 fn query(address: &Address, sorting: Sorting) -> Result<CampaignQuery, PageError> {
     let asked = address.pairs().filter(|(name, value)| !value.is_empty() && !matches!(*name, "sort" | "order" | "tag"));
     let query = CampaignQuery::from_pairs(asked).map_err(|error| PageError::bad_query(&error.to_string()))?;
@@ -94,7 +94,7 @@ fn page(address: &Address, sorting: Sorting, found: &CampaignPage, kept: &Kept, 
     Page::new("Campaigns", view! { <h1>"Campaigns"</h1>{content} })
         .section(Section::Campaigns)
         .list()
-        // Where nothing goes on, a new campaign may begin.
+        // Without active campaigns, a new one may begin, so the page stays live.
         .live(Live::Everything)
 }
 
@@ -113,8 +113,8 @@ fn filters(address: &Address, found: &CampaignPage) -> impl IntoView + use<> {
         found.by_status.iter().find(|facet| facet.value == state.as_str()).map_or(0, |facet| facet.count)
     };
     let states = [
-        (CampaignState::Unfinished, "Going on"),
-        (CampaignState::Finished, "Over"),
+        (CampaignState::Unfinished, "Active"),
+        (CampaignState::Finished, "Finished"),
         (CampaignState::Failed, "With failures"),
         (CampaignState::Paused, "With paused runs"),
     ];
@@ -144,7 +144,7 @@ fn targets(campaign: &CampaignSummary) -> String {
     if names.is_empty() { "–".to_owned() } else { names.join(", ") }
 }
 
-/// What model calls cost: at least that much, where the price of some is not known. Replies from files cost nothing.
+/// Formats the cost of model calls; a lower bound if some prices are unknown. Replies from files cost nothing.
 fn cost(campaign: &CampaignSummary) -> String {
     match campaign.cost_usd {
         _ if campaign.scripted => "–".to_owned(),

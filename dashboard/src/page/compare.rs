@@ -1,4 +1,4 @@
-//! Several attempts beside each other: their facts, and what differs between two of the sources.
+//! The comparison page: facts of several attempts side by side, and the difference of two sources.
 
 mod facts;
 mod look;
@@ -54,7 +54,7 @@ impl Compared {
     }
 }
 
-/// What is there of what was asked for, and in words what is not.
+/// The requested attempts that exist, and messages about those that do not.
 struct Found {
     compared: Vec<Compared>,
     missing: Vec<String>,
@@ -65,7 +65,7 @@ pub(crate) async fn show(visitor: Visitor, Query(query): Pairs) -> Response {
     let page = async {
         let asked = Look::of(&query);
         let found = load(&visitor.client, &asked).await?;
-        // What is not there is told once; the addresses of this page do not ask for it again.
+        // A missing attempt is reported once and removed from the addresses of this page.
         let look = Look { wanted: found.compared.iter().map(Compared::place).collect(), ..asked };
         let source = |one: &Compared| one.attempt().and_then(|attempt| attempt.source.clone());
         let wanted = pair(&look, &found.compared).map(|(first, second)| [source(first), source(second)]);
@@ -76,7 +76,7 @@ pub(crate) async fn show(visitor: Visitor, Query(query): Pairs) -> Response {
     visitor.answer(page.await)
 }
 
-/// Everything that is there. One that is not does not take the others with it, unless nothing is left.
+/// Reads the existing attempts. Fails only when none exists.
 async fn load(client: &Client, look: &Look) -> Result<Found, PageError> {
     let mut runs: Vec<RunId> = Vec::new();
     for place in &look.wanted {
@@ -120,7 +120,7 @@ fn position(detail: &RunDetail, number: u32) -> Option<usize> {
     detail.view.attempts.iter().position(|attempt| attempt.number == number)
 }
 
-/// The two whose sources are held against each other: those that the address names, else the first two.
+/// Returns the two attempts whose sources are compared: those of the address, else the first two.
 fn pair<'a>(look: &Look, compared: &'a [Compared]) -> Option<(&'a Compared, &'a Compared)> {
     let named = |wanted: Option<&Place>| compared.iter().find(|one| wanted == Some(&one.place()));
     let first = named(look.from.as_ref()).or_else(|| compared.first())?;
@@ -182,7 +182,7 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let mut out = Markup::new();
     let (mut equal, mut has_best) = (0_u64, false);
-    // Times of different tasks say nothing about which program is the better one.
+    // Times of different tasks cannot be compared.
     let tasks = || compared.iter().map(|one| one.detail.summary.digest.task.as_str());
     let is_one_task = tasks().all(|task| Some(task) == tasks().next());
     out.tag("div").with("class", "scroll").with("tabindex", "0").around(|out| {
@@ -263,7 +263,7 @@ fn moves(out: &mut Markup, look: &Look, one: &Compared, index: usize) {
     });
 }
 
-/// Which two: as a form, where there is a choice.
+/// Renders the form that selects the two sources, if there are more than two.
 fn choice(look: &Look, compared: &[Compared], (first, second): (&Compared, &Compared)) -> Option<AnyView> {
     let options = |current: &Compared| {
         let current = current.place();

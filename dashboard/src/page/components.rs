@@ -1,4 +1,4 @@
-//! What pages about facts are made of: lists of facts, tables, folded parts, sections with their table of contents.
+//! Components of pages: lists of facts, tables, collapsed sections, sections with a table of contents.
 
 use leptos::prelude::*;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -19,7 +19,7 @@ pub(crate) fn stacked(speedup: Interval) -> AnyView {
     view! { {show(speedup.estimate, Unit::Times)}<span class="range">{range}</span> }.into_any()
 }
 
-/// Shows a factor, `1.53×`; a dash where it is not known.
+/// Formats a factor, `1.53×`; an unknown one is a dash.
 pub(crate) fn times(factor: Option<f64>) -> String {
     factor.map_or_else(|| "–".to_owned(), |factor| format!("{factor:.2}×"))
 }
@@ -33,7 +33,7 @@ pub(crate) enum Cell {
     Number(String),
     /// Words of less weight.
     Quiet(String),
-    /// What a program or a person wrote for a machine.
+    /// Code, in a monospaced font.
     Code(String),
     /// A label with its class.
     Tag(String, String),
@@ -100,7 +100,7 @@ pub(crate) fn facts(facts: &[(&'static str, Cell)]) -> AnyView {
     out.block("facts")
 }
 
-/// A table; what has no room is counted below it. Nothing without rows.
+/// Renders a table, and the number of omitted rows below it. Renders nothing without rows.
 pub(crate) fn table(head: &[&str], rows: &[Vec<Cell>]) -> AnyView {
     if rows.is_empty() {
         return ().into_any();
@@ -135,7 +135,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<Cell>]) -> AnyView {
     out.block("table")
 }
 
-/// Sentences below each other; nothing without any.
+/// Renders sentences below each other.
 pub(crate) fn sentences(sentences: &[String]) -> AnyView {
     if sentences.is_empty() {
         return ().into_any();
@@ -184,7 +184,7 @@ pub(crate) struct Section {
     pub(crate) content: AnyView,
 }
 
-/// Sections below each other, with a table of contents where there are several.
+/// Renders sections below each other, with a table of contents if there are several.
 pub(crate) fn sections(sections: Vec<Section>) -> AnyView {
     if sections.len() < 2 {
         return below_each_other(sections);
@@ -217,7 +217,7 @@ pub(crate) fn below_each_other(sections: Vec<Section>) -> AnyView {
         .into_any()
 }
 
-/// Where an artifact can be had.
+/// Returns the address of an artifact.
 pub(crate) fn artifact_href(hash: &ArtifactHash) -> String {
     format!("/api/v1/artifacts/{hash}")
 }
@@ -247,7 +247,7 @@ pub(crate) fn words(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// What isolated a process, means by means.
+/// Renders the isolation of a process, one line for each mechanism.
 pub(crate) fn isolation(report: &SandboxReport) -> AnyView {
     let rows: Vec<Vec<Cell>> = report
         .means

@@ -28,7 +28,7 @@ pub(crate) fn glossary() -> AnyView {
         ("beam", "several candidates a round in parallel, each round from the fastest programs so far".into()),
         ("group", "several answers to the same prompt, for training; each group from the best so far".into()),
     ]);
-    folded("What the words mean", meanings)
+    folded("Glossary", meanings)
 }
 
 #[cfg(test)]

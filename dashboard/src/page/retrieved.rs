@@ -57,7 +57,7 @@ fn told(lessons: &[RetrievedLesson]) -> AnyView {
             ]
         })
         .collect();
-    table(&["What was changed", "Gain", "Learned on", "Kind of operator", "It was limited by", "Device"], &rows)
+    table(&["Change", "Gain", "Learned on", "Kind of operator", "Limited by", "Device"], &rows)
 }
 
 #[cfg(test)]

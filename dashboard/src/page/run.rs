@@ -1,4 +1,4 @@
-//! One run: where it stands and why, how its attempts came from one another, what it planned, who did what when.
+//! The page of a run: its state, the tree of its attempts, its plans, and its steps by time.
 
 mod attempts;
 mod plans;
@@ -24,7 +24,7 @@ use crate::visitor::Visitor;
 use crate::who::Who;
 use crate::{download, report, team};
 
-/// Most steps whose notes and lessons are read; those of planning come first by their names.
+/// Maximum number of steps whose notes and lessons are read; planning steps come first.
 const MAX_RETRIEVALS: u32 = 50;
 
 /// `GET /runs/{id}`.
@@ -73,11 +73,11 @@ async fn load(visitor: &Visitor, id: &str) -> Result<(RunDetail, Vec<StepView>),
     Ok(try_join(visitor.client.run(&id), visitor.client.run_steps(&id)).await?)
 }
 
-/// What planning was given of notes and lessons; nothing where that cannot be had.
+/// Returns the notes and lessons of the planning steps; empty if they cannot be read.
 async fn planned_with(visitor: &Visitor, detail: &RunDetail) -> Vec<Retrieval> {
     let found = visitor.client.retrievals(&detail.summary.id, None, Some(MAX_RETRIEVALS), None).await;
     let found = found.map(|found| found.items).unwrap_or_default();
-    // What belongs to an attempt is on its page.
+    // Those of attempts are on their pages.
     found.into_iter().filter(|retrieval| !retrieval.step_key.contains("/attempt")).collect()
 }
 
@@ -104,7 +104,7 @@ fn page(
         all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect();
     let (top, body) = (state::head(detail, who), sections(parts));
     let asked = requests::section(asked).map(on_page_only);
-    // Runs of one task are told apart in the tabs of a browser, too.
+    // The title distinguishes runs of the same task in browser tabs.
     let title = format!("{}, run {}", visible(&summary.digest.task), summary.id.short());
     Page::new(title, view! { {top}{asked}{body} })
         .section(Section::Campaigns)

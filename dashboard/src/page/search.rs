@@ -12,9 +12,9 @@ use crate::shell::{Page, Section};
 use crate::table;
 use crate::visitor::Visitor;
 
-/// What there is to show.
+/// The state of the search page.
 enum Found {
-    /// Nothing was asked for.
+    /// No query yet.
     Nothing,
     /// The question cannot be answered: why.
     NotUnderstood(String),
@@ -91,7 +91,7 @@ fn page(address: &Address, found: &Found) -> Page {
                 {kept}
                 <button class="strong">"Search"</button>
             </form>
-            {table::chips(address, "kind", "What is searched", &kinds)}
+            {table::chips(address, "kind", "Kind of text", &kinds)}
             {limits}
             {content}
         },
@@ -129,7 +129,7 @@ fn hit(hit: &SearchHit) -> impl IntoView + use<> {
     }
 }
 
-/// The excerpt with its matches marked. Offsets that do not fit the text are left out: it is text, whatever they say.
+/// Renders the excerpt with its matches marked. Invalid offsets are ignored.
 fn marked(text: &str, matches: &[(u32, u32)]) -> Vec<AnyView> {
     let mut parts = Vec::new();
     let mut at = 0_usize;

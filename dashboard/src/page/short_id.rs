@@ -1,10 +1,10 @@
-//! Short ids in addresses: what commands take, pages take too.
+//! Short ids in addresses, as commands accept them.
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 
 use crate::visitor::Visitor;
 
-/// What an id in an address is of.
+/// The kind of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A campaign.
@@ -41,7 +41,7 @@ pub(crate) async fn redirect(visitor: &Visitor, kind: Kind, id: &str) -> Option<
     Some(Redirect::to(&address).into_response())
 }
 
-/// The address with the whole id in the place of the short one.
+/// Returns the address with the full id.
 fn lengthened(address: &str, kind: Kind, id: &str, whole: &str) -> Option<String> {
     let rest = address.strip_prefix(kind.prefix())?.strip_prefix(id)?;
     let goes_on = rest.is_empty() || rest.starts_with(['/', '?']);

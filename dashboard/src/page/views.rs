@@ -1,4 +1,4 @@
-//! Saved views: pages with what was chosen on them, under a name, for oneself or for the team.
+//! Saved views: named addresses of pages with their filters, private or shared with the team.
 
 use axum::response::Response;
 use leptos::prelude::*;

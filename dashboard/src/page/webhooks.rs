@@ -1,4 +1,4 @@
-//! Webhooks: addresses that are told what happens, and what became of each telling.
+//! Webhooks and their deliveries.
 
 use axum::response::Response;
 use leptos::prelude::*;
@@ -116,7 +116,7 @@ fn create() -> AnyView {
 
 fn deliveries_page(address: &Address, hook: &Webhook, found: &Rows<Delivery>) -> Page {
     let rows = found.items.iter().map(delivery).collect::<Vec<_>>();
-    let none = rows.is_empty().then(|| view! { <p class="empty">"Nothing was told yet."</p> });
+    let none = rows.is_empty().then(|| view! { <p class="empty">"There are no deliveries yet."</p> });
     let first = address.get("before").is_some().then(|| address.with("before", None).href());
     let older = found.next.as_deref().map(|cursor| address.with("before", Some(cursor)).href());
     Page::new(

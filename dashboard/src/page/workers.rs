@@ -1,4 +1,4 @@
-//! Machines: what they offer, what they hold, and devices on which nothing may run.
+//! The page of workers: capabilities, leases, and quarantined devices.
 
 use axum::response::Response;
 use leptos::prelude::*;
@@ -134,7 +134,7 @@ fn device(device: &DeviceOffer, reading: Option<&DeviceReading>, is_silent: bool
     let quarantine = device.quarantine.as_ref().map(|quarantine| {
         view! { " "<span class="tag failed" title=quarantine.reason.clone()>"quarantined"</span> }
     });
-    // What a worker said that is gone says nothing about now.
+    // Readings of a lost worker are outdated.
     let reading = reading.filter(|_| !is_silent).map(|reading| {
         let temperature =
             reading.temperature_c.map(|degrees| view! { <span class="measured">{degrees}" °C"</span>", " });

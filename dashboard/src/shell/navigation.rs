@@ -83,7 +83,7 @@ pub(super) fn bar(current: Option<Section>, who: &Who) -> AnyView {
     if who.limited_to().is_some() {
         let href = who.home();
         return view! {
-            <nav class="sections" aria-label="Sections"><ul><li><a href=href>"What was shared with you"</a></li></ul></nav>
+            <nav class="sections" aria-label="Sections"><ul><li><a href=href>"Shared with you"</a></li></ul></nav>
         }
         .into_any();
     }
@@ -105,7 +105,7 @@ pub(super) fn crumbs(above: Vec<Crumb>, title: &str) -> Option<impl IntoView + u
         above.into_iter().map(|crumb| view! { <li><a href=crumb.href>{crumb.text}</a></li> }).collect::<Vec<_>>();
     let title = title.to_owned();
     Some(view! {
-        <nav class="crumbs" aria-label="Where this page is">
+        <nav class="crumbs" aria-label="Breadcrumbs">
             <ol>{entries}<li aria-current="page">{title}</li></ol>
         </nav>
     })

@@ -44,7 +44,7 @@ fn checked(report: &CheckReport, look: &Look) -> AnyView {
     let wrong = table(&head, &rows(false));
     let right = (passed > 0).then(|| folded(format!("Calls with right results ({passed})"), table(&head, &rows(true))));
     let printed = (!report.printed.trim().is_empty())
-        .then(|| folded("What the program printed", verbatim(&report.printed, MAX_PRINTED_BYTES)));
+        .then(|| folded("Program output", verbatim(&report.printed, MAX_PRINTED_BYTES)));
     let found = (!report.findings.is_empty()).then(|| findings(&report.findings, Some(look)));
     view! { {sums}{errors(&report.error_histogram)}{wrong}{right}{found}{printed}{cost(&report.cost)} }.into_any()
 }
@@ -103,14 +103,14 @@ fn errors(histogram: &[u64]) -> AnyView {
 
 fn sanitized(report: &SanitizeReport, material: &Material, look: &Look) -> AnyView {
     let rows: Vec<Vec<Cell>> = report.tools.iter().map(tool).collect();
-    let tools = table(&["Tool", "Outcome", "Errors", "Warnings", "Not listed", "Took", "Why not", "What to do"], &rows);
+    let tools = table(&["Tool", "Outcome", "Errors", "Warnings", "Not listed", "Took", "Reason", "Remedy"], &rows);
     let issues: Vec<Vec<Cell>> = report.tools.iter().flat_map(|run| issues(run, look)).collect();
     let issues = table(&["Tool", "What", "Times", "Kernel", "Where", "Access", "First thread", "Detail"], &issues);
     let found = (!report.findings.is_empty()).then(|| findings(&report.findings, Some(look)));
     let unverified = report.unverified().map(|words| view! { <p class="notice">{words}</p> });
     let log = match &material.sanitizer_log {
-        Stored::Here(text) => folded("What the tools printed", verbatim(text, MAX_PRINTED_BYTES)),
-        Stored::Gone(why) => sentences(&[format!("What the tools printed cannot be shown: {why}")]),
+        Stored::Here(text) => folded("Tool output", verbatim(text, MAX_PRINTED_BYTES)),
+        Stored::Gone(why) => sentences(&[format!("The tool output cannot be shown: {why}")]),
         Stored::Never => ().into_any(),
     };
     let download = report.log.as_ref().map(|log| facts(&[("Log", artifact(log))]));

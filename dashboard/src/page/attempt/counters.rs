@@ -98,7 +98,7 @@ fn one(kernel: &KernelProfile, pinned: Option<&KernelProfile>) -> AnyView {
             note: format!("({} warps)", significant(stall.warps)),
         })
         .collect();
-    let caption = Caption::new("What warps wait for", "Shares of all resident warps.");
+    let caption = Caption::new("Warp stall reasons", "Shares of all resident warps.");
     let stalls = (!stalls.is_empty()).then(|| bars(&caption, Unit::Share, &stalls).view());
     let sums = facts(&[
         ("Launches profiled", kernel.launches.to_string().into()),

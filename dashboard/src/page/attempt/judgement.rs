@@ -21,7 +21,7 @@ pub(super) fn diagnosis(attempt: &Attempt) -> Option<AnyView> {
     let advice = attempt.correction.as_ref().map(|correction| {
         let advice = facts(&[
             ("Cause", correction.critical_issue.clone().into()),
-            ("Why it matters", correction.why_it_matters.clone().into()),
+            ("Importance", correction.why_it_matters.clone().into()),
             ("Smallest fix", correction.minimal_fix.clone().into()),
         ]);
         view! { <h3>"Advice on the failure"</h3>{advice} }
@@ -36,7 +36,7 @@ fn diagnosed(diagnosis: &Diagnosis) -> AnyView {
         ("Modification", diagnosis.modification.clone().into()),
         ("Expected gain", diagnosis.expected_gain.map(|gain| show(gain, Unit::Times)).into()),
         ("The Verifier would", words(diagnosis.route.as_str()).into()),
-        ("Why once more", diagnosis.repeat_reason.clone().into()),
+        ("Reason to repeat", diagnosis.repeat_reason.clone().into()),
     ]);
     let metrics =
         (!diagnosis.metrics.is_empty()).then(|| view! { <h4>"Metrics behind it"</h4>{sentences(&diagnosis.metrics)} });
@@ -57,7 +57,7 @@ fn routed(route: &RouteDecision) -> AnyView {
         ("Rule", route.rule.as_deref().map(words).into()),
         ("The Verifier had advised", route.advice.map(|advice| words(advice.as_str())).into()),
     ]);
-    view! { <h3 id="route">"What came next"</h3>{sums} }.into_any()
+    view! { <h3 id="route">"Decision"</h3>{sums} }.into_any()
 }
 
 /// Rubric and reward; none when there is neither.

@@ -10,7 +10,7 @@ use crate::source::DiffView;
 /// The form for `PyTorch`, as addresses name it.
 const MODEL_NEW: &str = "model-new";
 
-/// What a source is compared with.
+/// The other side of a source comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Against {
     /// The attempt it was derived from.
@@ -55,10 +55,10 @@ impl Against {
     }
 }
 
-/// What models were asked and said is long: which of it is shown.
+/// Selects the shown prompts and replies, which are long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Talk {
-    /// None of it: the page stays small.
+    /// No texts, so that the page stays small.
     #[default]
     Folded,
     /// One call, by its place among those of the attempt.
@@ -72,7 +72,7 @@ impl Talk {
         if text == "all" { Some(Self::All) } else { text.parse().ok().map(Self::Call) }
     }
 
-    /// Its name in an address; none where it says nothing.
+    /// Returns its name in an address; `None` for the default.
     pub(crate) fn name(self) -> Option<String> {
         match self {
             Self::Folded => None,
@@ -113,7 +113,7 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// What an address asks for; what it should not is left aside.
+    /// Parses an address. Invalid values are ignored.
     pub(crate) fn of(query: &[(String, String)]) -> Self {
         let value = |name: &str| query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let time = |name: &str| value(name).and_then(|text| text.parse::<f64>().ok()).filter(|time| time.is_finite());
@@ -154,7 +154,7 @@ impl Look {
         self.is_whole
     }
 
-    /// The same with every tab and everything that is said, for a file that is read without a server.
+    /// Returns the view with all tabs and all texts, for a report.
     pub(crate) fn whole(self) -> Self {
         Self { is_whole: true, talk: Talk::All, ..self }
     }

@@ -1,4 +1,4 @@
-//! Why it was written: where it comes from, what was asked for, which constants it leaves open.
+//! The origin of an attempt: its parent, the requested change, and its tunable constants.
 
 use leptos::prelude::*;
 use nightshift_protocol::api::RunDetail;

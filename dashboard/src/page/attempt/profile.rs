@@ -41,7 +41,7 @@ pub(super) fn tools(attempt: &Attempt) -> Option<AnyView> {
 
 fn tiers(profile: &Profile) -> AnyView {
     let rows: Vec<Vec<Cell>> = profile.tiers.iter().map(tier).collect();
-    let tools = table(&["For", "Tool", "Version", "Used", "What it lacks", "What to do", "Took"], &rows);
+    let tools = table(&["For", "Tool", "Version", "Used", "Missing", "Remedy", "Took"], &rows);
     let missing = (rows.is_empty() && !profile.missing.is_empty()).then(|| sentences(&profile.missing));
     let from = words(&profile.tier.split('+').collect::<Vec<_>>().join(", "));
     let from = visible(&from).into_owned();

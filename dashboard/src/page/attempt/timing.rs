@@ -1,4 +1,4 @@
-//! How the times were taken: samples, verified calls, conditions of the device, isolation, machine.
+//! The timing method: samples, verified calls, state of the device, isolation, machine.
 
 use leptos::prelude::*;
 use nightshift_protocol::attempt::Attempt;
@@ -98,5 +98,5 @@ pub(super) fn cost(parts: &[CostPart]) -> AnyView {
     }
     let rows: Vec<Vec<Cell>> =
         parts.iter().map(|part| vec![part.name.clone().into(), Cell::Number(milliseconds(part.ms))]).collect();
-    folded("Where the time of the step went", table(&["Part", "Time"], &rows))
+    folded("Time of the step by phase", table(&["Part", "Time"], &rows))
 }

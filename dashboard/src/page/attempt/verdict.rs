@@ -158,7 +158,7 @@ pub(crate) fn findings(findings: &[Finding], look: Option<&Look>) -> AnyView {
             ]
         })
         .collect();
-    table(&["Severity", "Code", "Where", "What was seen"], &rows)
+    table(&["Severity", "Code", "Location", "Observation"], &rows)
 }
 
 /// Class and name of a severity.

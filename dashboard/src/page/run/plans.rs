@@ -22,7 +22,7 @@ pub(super) fn section(detail: &RunDetail, retrievals: &[Retrieval]) -> AnyView {
         .map(|version| folded(format!("Version {}: {}", version.version, version.plan.summary), plan(version)))
         .collect::<Vec<_>>();
     let title = format!("Version {}, in force", newest.version);
-    let changes = (!changes.is_empty()).then(|| view! { <h3>"What each version does differently"</h3>{changes} });
+    let changes = (!changes.is_empty()).then(|| view! { <h3>"Changes between versions"</h3>{changes} });
     let older = (!older.is_empty()).then(|| view! { <h3>"Earlier versions"</h3>{older} });
     let given = retrieved::given(retrievals, true);
     view! { <h3>{title}</h3>{plan(newest)}{changes}{older}{given} }.into_any()
@@ -42,7 +42,7 @@ fn plan(version: &PlanVersion) -> AnyView {
         })
         .collect::<Vec<_>>();
     let risks = (!version.plan.correctness_risks.is_empty())
-        .then(|| view! { <p>"What may become wrong:"</p>{sentences(&version.plan.correctness_risks)} });
+        .then(|| view! { <p>"Correctness risks:"</p>{sentences(&version.plan.correctness_risks)} });
     view! { <p>{plain(&version.plan.summary)}</p>{reason}{subtasks}{risks} }.into_any()
 }
 
@@ -77,7 +77,7 @@ fn difference(difference: &PlanDifference) -> AnyView {
     }
     let title = format!("From version {} to {}", difference.from, difference.to);
     let shown = if rows.is_empty() {
-        view! { <p class="quiet">"Nothing differs."</p> }.into_any()
+        view! { <p class="quiet">"There are no differences."</p> }.into_any()
     } else {
         table(&["Of", "What", "Before", "After"], &rows)
     };
