@@ -36,7 +36,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whether any process of this machine has the marker in its command line.
+/// Returns whether any process of this machine has the marker in its command line.
 fn is_running(marker: &str) -> bool {
     std::fs::read_dir("/proc")
         .unwrap()

@@ -2,7 +2,7 @@
 
 use nightshift_protocol::verdict::{Finding, Severity};
 
-/// Most findings of one step.
+/// Maximum number of findings of one step.
 const MAX_FINDINGS: usize = 32;
 
 /// A rule of the contract that a call broke.

@@ -150,7 +150,7 @@ fn compare_part(
     found
 }
 
-/// Whether expected values differ so much that a program's results have to differ, too. A term that cancels algebraically leaves
+/// Returns whether expected values differ so much that a program's results have to differ, too. A term that cancels algebraically leaves
 /// rounding errors in double precision, which lie far below that.
 #[must_use]
 pub fn differ_noticeably(
@@ -178,7 +178,7 @@ pub fn differ_noticeably(
     left.elements() != right.elements() || parts_of(left.elements()).into_par_iter().any(of_part)
 }
 
-/// Whether every element is finite.
+/// Returns whether every element is finite.
 #[must_use]
 pub fn is_finite(view: TensorView<'_>) -> bool {
     let of_part = |part: Range<usize>| {

@@ -72,7 +72,7 @@ impl Element {
         }
     }
 
-    /// Whether it is a floating-point number.
+    /// Returns whether it is a floating-point number.
     #[must_use]
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16)

@@ -24,10 +24,10 @@ const FORM: &str = "2";
 /// Seeds that are recorded.
 pub const RECORDINGS: usize = 3;
 
-/// Most bytes of a file.
+/// Maximum number of bytes of a file.
 pub const MAX_BYTES: u64 = 48 << 20;
 
-/// Most bytes of inputs and weights that are kept with the answers.
+/// Maximum number of bytes of inputs and weights that are kept with the answers.
 const MAX_GIVEN_BYTES: u64 = 8 << 20;
 
 /// One answer.

@@ -162,7 +162,7 @@ impl From<MemoryError> for Side {
     }
 }
 
-/// Times a program against a baseline, at the default shape. Gives `Measured`, or `MeasureFailed` when the program does not survive.
+/// Times a program against a baseline, at the default shape. Returns `Measured`, or `MeasureFailed` when the program does not survive.
 /// Blocks: call it from a thread of its own.
 pub fn measure(
     context: &ExecutionContext<'_>,

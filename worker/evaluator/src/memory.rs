@@ -92,7 +92,7 @@ pub trait Memory {
         draw: Draw,
     ) -> Result<(), MemoryError>;
 
-    /// Whether a place still holds what was drawn there.
+    /// Returns whether a place still holds what was drawn there.
     fn holds(
         &self,
         shared: &Self::Shared,
@@ -136,7 +136,7 @@ pub trait Memory {
     /// Returns a number that follows from all bits of a tensor: tensors with different bits have different numbers, up to chance.
     fn fingerprint(&self, operand: Operand<'_, Self>) -> Result<u64, MemoryError>;
 
-    /// Whether expected values differ by more than this share of the tolerance, and so much that an output of the given place
+    /// Returns whether expected values differ by more than this share of the tolerance, and so much that an output of the given place
     /// shows it.
     fn differ(
         &self,
@@ -146,10 +146,10 @@ pub trait Memory {
         share: f64,
     ) -> Result<bool, MemoryError>;
 
-    /// Whether every element is finite.
+    /// Returns whether every element is finite.
     fn is_finite(&self, operand: Operand<'_, Self>) -> Result<bool, MemoryError>;
 
-    /// Whether all elements have the same value. Zero has two signs, and both are the same value.
+    /// Returns whether all elements have the same value. Zero has two signs, and both are the same value.
     fn is_constant(&self, operand: Operand<'_, Self>) -> Result<bool, MemoryError>;
 
     /// Lets no cache hold data of programs.

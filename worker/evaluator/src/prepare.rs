@@ -27,7 +27,7 @@ const TIMED_CALLS: usize = 7;
 /// Most that results of equal calls may be apart on a device, in tolerances.
 const MAX_APART: f64 = 0.5;
 
-/// Most tensors of a kind that are changed one at a time.
+/// Maximum number of tensors of a kind that are changed one at a time.
 const MAX_CHANGED_TENSORS: usize = 16;
 
 /// The two built forms of a reference.
@@ -330,7 +330,7 @@ impl<M: Memory> Examination<'_, M> {
         Ok(())
     }
 
-    /// Whether the truth changed by what a program's results have to show.
+    /// Returns whether the truth changed by what a program's results have to show.
     fn is_noticed(&self, first: &[M::Copied]) -> Result<bool, Stop> {
         let places = self.oracle.reference.layout().call(0).outputs.clone();
         for ((now, first), place) in self.oracle.truth.outputs(0).into_iter().zip(first).zip(&places) {

@@ -105,7 +105,7 @@ impl HostTensor {
         }
     }
 
-    /// Whether memory holds these values in another representation, bit by bit.
+    /// Returns whether memory holds these values in another representation, bit by bit.
     pub(crate) fn equals_as(&self, view: TensorView<'_>) -> bool {
         if view.element == self.element {
             return view.bytes == self.bytes.as_slice();

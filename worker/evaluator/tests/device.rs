@@ -42,7 +42,7 @@ const TRIES: usize = 8;
 /// Threads of one program beside another one.
 const SIDE_BY_SIDE: usize = 3;
 
-/// Most measurements until one is not disturbed by other work of the machine.
+/// Maximum number of measurements until one is not disturbed by other work of the machine.
 const MOST_TRIALS: usize = 4;
 
 /// Findings that rest on the clock, which a machine with other work moves.

@@ -59,7 +59,7 @@ impl Bench {
         self.workshop.library(&format!("rounding{bits}"), &program(&preamble, body), &[])
     }
 
-    /// Whether a program that drops so many bits passes the check, and the findings while it is timed.
+    /// Returns whether a program that drops so many bits passes the check, and the findings while it is timed.
     fn judge(&self, policy: PrecisionPolicy, bits: u32) -> (bool, Vec<String>) {
         self.judge_program(policy, &self.rounding(bits))
     }

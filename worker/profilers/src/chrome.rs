@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::activity::{Activity, Span};
 use super::timeline::{Calls, in_calls, is_launch};
 
-/// Most pieces of work and calls in a trace, together.
+/// Maximum number of pieces of work and calls in a trace, together.
 pub(super) const MAX_EVENTS: usize = 20_000;
 
 /// Rows of the trace.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Size of one buffer for records, in words of eight bytes, at which records are aligned.
 const BUFFER_WORDS: usize = 1 << 17;
 
-/// Most records of one kind that are kept.
+/// Maximum number of records of one kind that are kept.
 pub(crate) const MAX_RECORDS: usize = 100_000;
 
 /// Longest name that is kept, in characters.

@@ -31,7 +31,7 @@ const MAX_KERNELS: usize = 4;
 /// Share of the time after which the remaining kernels do not matter.
 const ENOUGH_SHARE: f64 = 0.95;
 
-/// Most launches that are profiled. Each one is repeated some ten times.
+/// Maximum number of launches that are profiled. Each one is repeated some ten times.
 const MAX_LAUNCHES: usize = 12;
 
 /// Longest name of a kernel that the tool is told to look for.

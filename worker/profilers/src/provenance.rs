@@ -52,7 +52,7 @@ impl OwnCode {
     }
 }
 
-/// Whether a library names this kernel: what starts kernels registers them by their names.
+/// Returns whether a library names this kernel: what starts kernels registers them by their names.
 fn holds(library: &[u8], name: &str) -> bool {
     let mut symbol = name.as_bytes().to_vec();
     symbol.push(0);

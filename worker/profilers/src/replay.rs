@@ -140,7 +140,7 @@ pub(super) fn read_plain_file(path: &Path, most_bytes: u64) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Whether a path is a plain file, and no link to one.
+/// Returns whether a path is a plain file, and no link to one.
 pub(super) fn is_plain_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|data| data.is_file())
 }

@@ -8,13 +8,13 @@ use nightshift_protocol::profile::{
 
 use super::activity::{Activity, ApiCall, Kernel, Span, Transfer};
 
-/// Most kernels, by name, that a timeline lists.
+/// Maximum number of kernels, by name, that a timeline lists.
 pub(super) const MAX_KERNELS: usize = 32;
 
-/// Most calls of interfaces, by name, that it lists.
+/// Maximum number of calls of interfaces, by name, that it lists.
 const MAX_API: usize = 24;
 
-/// Most streams that it lists.
+/// Maximum number of streams that it lists.
 const MAX_STREAMS: usize = 32;
 
 /// What the replay calls before and after each call of the program.
@@ -274,7 +274,7 @@ pub(super) fn in_calls<'a>(activity: &'a Activity, calls: &'a Calls) -> impl Ite
         .filter_map(move |call| Some((unmarked.or_else(|| calls.of(call.span))?, call)))
 }
 
-/// Whether a call of an interface starts work on the device that is a kernel or a graph.
+/// Returns whether a call of an interface starts work on the device that is a kernel or a graph.
 pub(super) fn is_launch(name: &str) -> bool {
     ["cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch"].iter().any(|prefix| name.starts_with(prefix))
         && !name.starts_with("cudaLaunchHostFunc")

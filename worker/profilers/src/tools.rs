@@ -10,7 +10,7 @@ use crate::tool::{MissingTool, Tool};
 use nightshift_sandbox::process::{JailedCommand, Limits};
 use nightshift_toolchain::toolchain::{Run, is_program, readable_folders};
 
-/// Most entries of a folder that are looked at.
+/// Maximum number of entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 256;
 
 /// A tool prints its version at once; the first start after a boot reads a few hundred megabytes.

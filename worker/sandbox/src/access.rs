@@ -16,10 +16,10 @@ use crate::user::UnprivilegedUser;
 /// Permissions of a folder of root whose files a program reads: others may enter and list it.
 const SHARED_FOLDER: u32 = 0o755;
 
-/// Most entries of a scratch folder.
+/// Maximum number of entries of a scratch folder.
 const MAX_ENTRIES: usize = 100_000;
 
-/// Most levels of a scratch folder.
+/// Maximum number of levels of a scratch folder.
 const MAX_DEPTH: usize = 64;
 
 /// Creates a temporary folder below another one. Programs that are shown the folder can read it, also when the worker is

@@ -22,7 +22,7 @@ const MAX_SHORT_BYTES: usize = 64 * 1024;
 /// Largest message in bytes.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// Most descriptors with one message, including that of its anonymous file.
+/// Maximum number of descriptors with one message, including that of its anonymous file.
 const MAX_DESCRIPTORS: usize = 3;
 
 /// The packet of a long message.

@@ -18,7 +18,7 @@ use super::step::{Step, secret_seeds};
 const ANSWER_FACTOR: u64 = 3;
 
 impl Step<'_> {
-    /// Whether this machine cannot run the reference of a task.
+    /// Returns whether this machine cannot run the reference of a task.
     pub(super) fn lacks_python(&self, task: &TaskBundle) -> bool {
         Role::Reference.is_python(&task.spec) && self.bench.host.python().is_err()
     }
@@ -85,7 +85,7 @@ fn default_shapes(task: &TaskBundle) -> Result<ConcreteShapes, StepFailure> {
     shapes.map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))
 }
 
-/// Whether answers are recorded for a task.
+/// Returns whether answers are recorded for a task.
 pub(super) fn is_recorded(spec: &TaskSpec) -> bool {
     spec.form == CandidateForm::Native && spec.default_shapes().is_ok_and(|shapes| recordings_that_fit(&shapes) > 0)
 }

@@ -12,7 +12,7 @@ use super::baselines::baseline_kinds;
 use super::step::{Step, secret_seeds};
 use crate::reference_cache::KnownBaselines;
 
-/// Most messages of the compiler that a rejected task repeats.
+/// Maximum number of messages of the compiler that a rejected task repeats.
 const MAX_QUOTED_MESSAGES: usize = 3;
 
 impl Step<'_> {

@@ -30,12 +30,12 @@ pub(super) struct StepMemory {
     _of_device: Option<MemoryShare>,
 }
 
-/// Whether a program broke down because the memory of its GPU was used up.
+/// Returns whether a program broke down because the memory of its GPU was used up.
 pub(super) fn ran_out_of_memory(end: &ProcessEnd, printed: &str) -> bool {
     *end != ProcessEnd::Finished && (is_out_of_memory(printed) || is_out_of_memory(&end.describe()))
 }
 
-/// Whether a message of CUDA, of `PyTorch` or of the evaluator says so.
+/// Returns whether a message of CUDA, of `PyTorch` or of the evaluator says so.
 fn is_out_of_memory(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("out of memory") || text.contains("out_of_memory")

@@ -216,7 +216,7 @@ impl Slots {
         self.freed.notify_waiters();
     }
 
-    /// Whether nothing may begin on a device.
+    /// Returns whether nothing may begin on a device.
     pub(super) fn is_withdrawn(&self, index: u32) -> bool {
         self.table().device(index).is_some_and(|device| device.withdrawn)
     }

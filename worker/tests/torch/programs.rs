@@ -79,7 +79,7 @@ pub(crate) enum Draw {
 }
 
 impl Draw {
-    /// Whether it is that.
+    /// Returns whether it is that.
     pub(crate) fn is(self, found: &Distribution) -> bool {
         let about = |found: f64, said: f64, width: f64| (found - said).abs() <= 0.05 * width;
         match (self, found) {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 
-/// Most builds that are kept; the oldest are removed when a worker starts.
+/// Maximum number of builds that are kept; the oldest are removed when a worker starts.
 pub const MAX_CACHED_BUILDS: usize = 4_000;
 /// A folder that was begun this long ago will not be finished: its writer was killed.
 const ABANDONED_AFTER: Duration = Duration::from_hours(1);

@@ -2,7 +2,7 @@
 
 use nightshift_protocol::measurement::{CompilerMessage, LoopNote};
 
-/// Most messages of one build that are kept.
+/// Maximum number of messages of one build that are kept.
 pub const MAX_MESSAGES: usize = 24;
 /// Longest text of one message, in characters.
 pub const MAX_MESSAGE_CHARS: usize = 500;

@@ -62,7 +62,7 @@ impl Nvcc {
         self.toolkit.release
     }
 
-    /// Whether programs can be built with this library here.
+    /// Returns whether programs can be built with this library here.
     #[must_use]
     pub fn has(&self, library: CudaLibrary) -> bool {
         self.toolkit.include_folder(library).is_some()

@@ -2,7 +2,7 @@
 
 use object::{Object, ObjectSymbol};
 
-/// Most names of each kind that are kept.
+/// Maximum number of names of each kind that are kept.
 pub const MAX_SYMBOLS: usize = 4_096;
 
 /// Functions of the scalar mathematics library: one call for one number.
@@ -41,7 +41,7 @@ impl Symbols {
         Ok(symbols)
     }
 
-    /// Whether this entry point is there.
+    /// Returns whether this entry point is there.
     #[must_use]
     pub fn exports(&self, name: &str) -> bool {
         self.exported.iter().any(|exported| exported == name)

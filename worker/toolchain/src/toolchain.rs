@@ -184,7 +184,7 @@ fn locate(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     folders.iter().map(|folder| folder.join(name)).find(|path| is_program(path))
 }
 
-/// Whether a path is a file that this process may execute.
+/// Returns whether a path is a file that this process may execute.
 #[must_use]
 pub fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;

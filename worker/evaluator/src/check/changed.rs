@@ -17,7 +17,7 @@ use crate::lock::DeviceMode;
 use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::{Given, Program};
 
-/// Most tensors of a kind that are changed one at a time; of more, these many are chosen at random.
+/// Maximum number of tensors of a kind that are changed one at a time; of more, these many are chosen at random.
 const MAX_CHANGED_TENSORS: usize = 16;
 
 /// Changes of a kind of tensors that are made whatever time it takes, and the time that is taken for more.
@@ -183,7 +183,7 @@ impl<M: Memory> Check<'_, M> {
         Ok(())
     }
 
-    /// Whether the reference's outputs hardly change where zeros become values that are nearly zero. Else equal values decide, such as
+    /// Returns whether the reference's outputs hardly change where zeros become values that are nearly zero. Else equal values decide, such as
     /// which of several zeros is the largest, and programs may decide otherwise.
     pub(super) fn is_continuous(
         &mut self,
@@ -301,7 +301,7 @@ impl<M: Memory> Check<'_, M> {
     }
 }
 
-/// Whether a reference's last outputs differ from earlier ones by so many tolerances.
+/// Returns whether a reference's last outputs differ from earlier ones by so many tolerances.
 fn differ<M: Memory>(
     memory: &M,
     reference: &Program<M>,

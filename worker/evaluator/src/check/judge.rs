@@ -130,23 +130,23 @@ impl Limits {
         Self { allowed: (truth.allowed + truth.own) * slack, ..truth }
     }
 
-    /// Whether a comparison under this tolerance passes.
+    /// Returns whether a comparison under this tolerance passes.
     pub(crate) fn pass(&self, found: &Comparison) -> bool {
         found.largest_error <= self.allowed
     }
 
-    /// Whether the relative part was widened beyond its cap, as far as that goes: the reference itself may have wrong elements then.
+    /// Returns whether the relative part was widened beyond its cap, as far as that goes: the reference itself may have wrong elements then.
     pub(crate) fn is_beyond_cap(&self) -> bool {
         self.is_beyond_cap
     }
 }
 
-/// Whether so few elements are wrong that a program may be right which has them where the reference has some, too.
+/// Returns whether so few elements are wrong that a program may be right which has them where the reference has some, too.
 pub(crate) fn are_few(wrong_elements: u64, elements: u64) -> bool {
     wrong_elements.saturating_mul(FEW) <= elements
 }
 
-/// Whether a program has few wrong elements, hardly more than the reference has for the same inputs, and none that is much farther off.
+/// Returns whether a program has few wrong elements, hardly more than the reference has for the same inputs, and none that is much farther off.
 pub(crate) fn is_like_reference(found: &Comparison, reference: &Comparison) -> bool {
     are_few(found.wrong_elements, found.elements)
         && found.wrong_elements <= reference.wrong_elements.saturating_mul(MOST_LIKE_REFERENCE)
@@ -184,7 +184,7 @@ pub(crate) fn compare_outputs<M: Memory>(
     Ok(comparison)
 }
 
-/// Whether all outputs are finite.
+/// Returns whether all outputs are finite.
 pub(crate) fn all_finite<M: Memory>(memory: &M, outputs: &[Operand<'_, M>]) -> Result<bool, MemoryError> {
     for output in outputs {
         if !memory.is_finite(*output)? {

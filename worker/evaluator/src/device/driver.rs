@@ -60,7 +60,7 @@ impl Context {
         self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
 
-    /// Whether the driver exports memory by file descriptors.
+    /// Returns whether the driver exports memory by file descriptors.
     pub(crate) fn exports_descriptors(&self) -> Outcome<bool> {
         let which = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
         Ok(self.attribute(which)? > 0)

@@ -154,7 +154,7 @@ impl Gpu {
         self.context.free_bytes()
     }
 
-    /// Whether the context still works. After a fault of the device it has to be opened anew.
+    /// Returns whether the context still works. After a fault of the device it has to be opened anew.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.context.enter().and_then(|()| self.context.synchronize("looking after the evaluator's context")).is_ok()

@@ -31,7 +31,7 @@ const BLOCK: usize = 6;
 /// Blocks that may be rejected; then pairs count as they are, and the measurement does not count as precise.
 const MAX_REJECTED_BLOCKS: usize = 6;
 
-/// Most pairs that a pair of processes leaves out because something else computed on the programs' core, and the reason in the evidence.
+/// Maximum number of pairs that a pair of processes leaves out because something else computed on the programs' core, and the reason in the evidence.
 const MAX_LEFT_OUT: usize = 24;
 const SHARED_CORE: &str = "something else computed on the physical core of the host that the programs ran on";
 
@@ -178,7 +178,7 @@ impl<M: Memory> Pairs<'_, '_, M> {
         self.left_out < MAX_LEFT_OUT && self.setup.program_cores.has_patience()
     }
 
-    /// Whether enough timed calls were wrong.
+    /// Returns whether enough timed calls were wrong.
     fn is_over(&self) -> bool {
         self.verifier.is_over()
     }

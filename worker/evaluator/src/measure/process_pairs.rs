@@ -13,7 +13,7 @@ const RESAMPLES: usize = 2_000;
 /// A program whose first pair of processes has an interval below this is slower whatever other pairs say.
 const CLEARLY_SLOWER: f64 = 0.5;
 
-/// Most pairs of processes of a measurement that do not count because the baseline was slower next to the candidate than by itself.
+/// Maximum number of pairs of processes of a measurement that do not count because the baseline was slower next to the candidate than by itself.
 /// Most often the machine was slower for a moment. Where it happens again, the baseline's time by itself counts.
 const MAX_SET_ASIDE: usize = 2;
 

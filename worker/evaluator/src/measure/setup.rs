@@ -34,7 +34,7 @@ const SHORTEST_WINDOW_NS: f64 = 3e5;
 /// Longest window of the baseline, in nanoseconds.
 const LONGEST_WINDOW_NS: f64 = 5e6;
 
-/// Most calls of a window.
+/// Maximum number of calls of a window.
 #[expect(clippy::cast_possible_truncation, reason = "a small number")]
 const MAX_CALLS: usize = MAX_CALLS_OF_A_WINDOW as usize;
 
@@ -246,7 +246,7 @@ impl<'a, M: Memory> Setup<'a, M> {
         bytes_of(&self.shapes.outputs)
     }
 
-    /// Whether programs compute on a device.
+    /// Returns whether programs compute on a device.
     pub(super) fn on_device(&self) -> bool {
         self.context.device().is_some()
     }

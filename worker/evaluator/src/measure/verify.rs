@@ -82,12 +82,12 @@ impl OutputVerifier {
         violation("timed_output_imprecise", message)
     }
 
-    /// Whether enough calls were wrong.
+    /// Returns whether enough calls were wrong.
     pub(super) fn is_over(&self) -> bool {
         self.wrong.len() >= MAX_WRONG_CALLS
     }
 
-    /// Whether the calls were right up to some call and wrong from then on. A race makes calls wrong here and there.
+    /// Returns whether the calls were right up to some call and wrong from then on. A race makes calls wrong here and there.
     pub(super) fn turned_wrong(&self) -> bool {
         let (Some(first), count) = (self.wrong.first(), self.wrong.len()) else { return false };
         count >= MAX_WRONG_CALLS && *first > 1 && self.made - first + 1 == u64::try_from(count).unwrap_or(0)

@@ -244,7 +244,7 @@ pub(super) fn usual_times<M: Memory>(
     Ok(Usual::of(&windows[1..]))
 }
 
-/// Most rounds in which usual times are looked for, and the nanoseconds within which two of them agree.
+/// Maximum number of rounds in which usual times are looked for, and the nanoseconds within which two of them agree.
 const ROUNDS: usize = 5;
 const AGREEMENT_NS: f64 = 3_000.0;
 

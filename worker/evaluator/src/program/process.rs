@@ -285,7 +285,7 @@ impl Process {
         &self.report
     }
 
-    /// Whether the process is over.
+    /// Returns whether the process is over.
     pub(crate) fn is_over(&self) -> bool {
         self.jail.has_ended()
     }

@@ -44,7 +44,7 @@ pub(crate) struct ProgramFile<'a> {
 }
 
 impl ProgramFile<'_> {
-    /// Whether Python runs it.
+    /// Returns whether Python runs it.
     pub(crate) fn is_python(&self) -> bool {
         self.path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
     }

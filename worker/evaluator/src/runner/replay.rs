@@ -55,7 +55,7 @@ pub struct ReplayRequest<'a> {
 }
 
 impl ReplayRequest<'_> {
-    /// Whether Python runs the program.
+    /// Returns whether Python runs the program.
     #[must_use]
     pub fn in_python(&self) -> bool {
         self.program.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)

@@ -11,7 +11,7 @@ const KERNEL: &str = "Kernel Name";
 const BLOCK: &str = "Block Size";
 const GRID: &str = "Grid Size";
 
-/// Most rows and columns that are read.
+/// Maximum number of rows and columns that are read.
 const MAX_LAUNCHES: usize = 256;
 const MAX_COLUMNS: usize = 8192;
 

@@ -6,7 +6,7 @@ use super::csv::Launch;
 use super::metrics as m;
 use crate::bound::bound_of_kernel;
 
-/// Most reasons for waiting that are listed, and the smallest share that is worth a line.
+/// Maximum number of reasons for waiting that are listed, and the smallest share that is worth a line.
 const MAX_STALLS: usize = 6;
 const MIN_STALL_SHARE: f64 = 0.01;
 

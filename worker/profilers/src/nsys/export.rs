@@ -17,10 +17,10 @@ use crate::activity::{Activity, ApiCall, Kernel, Span, Transfer, direction, with
 /// Largest export that is read, in bytes.
 const MAX_EXPORT_BYTES: u64 = 256 << 20;
 
-/// Most events of one kind that are read.
+/// Maximum number of events of one kind that are read.
 pub(super) const MAX_EVENTS: usize = 100_000;
 
-/// Most names that are read.
+/// Maximum number of names that are read.
 const MAX_NAMES: usize = 50_000;
 
 /// Longest name that is kept, in characters: templates can make a name of any length.

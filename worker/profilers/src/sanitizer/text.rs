@@ -8,7 +8,7 @@ const PREFIX: &str = "=========";
 /// Most different things that are kept.
 const MAX_ISSUES: usize = 50;
 
-/// Most lines of detail of one thing, and the longest line that is kept, in characters.
+/// Maximum number of lines of detail of one thing, and the longest line that is kept, in characters.
 const MAX_DETAILS: usize = 3;
 const MAX_LINE_CHARS: usize = 300;
 

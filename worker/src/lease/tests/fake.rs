@@ -20,7 +20,7 @@ use crate::lease::{Stop, Work, WorkerError, work};
 use crate::server_api::{ServerApi, ServerApiError, UNKNOWN_WORKER};
 use nightshift_sandbox::process::CancelFlag;
 
-/// Longest time that a test waits for what has to happen.
+/// Maximum time that a test waits for what has to happen.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) const LEASE_MS: u64 = 600;
 pub(super) const HEARTBEAT_MS: u64 = 60;

@@ -3,7 +3,7 @@
 
 use nightshift_protocol::measurement::InnerLoop;
 
-/// Most instructions of a loop that are shown.
+/// Maximum number of instructions of a loop that are shown.
 const MAX_SHOWN: usize = 64;
 
 /// A function of the program.

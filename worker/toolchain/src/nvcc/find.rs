@@ -24,7 +24,7 @@ const HOST_COMPILERS: [&str; 2] = ["g++", "clang++"];
 const TOOLKITS: [&str; 2] = ["usr/local/cuda", "opt/cuda"];
 /// Where toolkits of several versions lie beside each other.
 const VERSIONED_TOOLKITS: (&str, &str) = ("usr/local", "cuda-");
-/// Most compilers that are tried.
+/// Maximum number of compilers that are tried.
 const MAX_TRIED: usize = 8;
 
 /// Includes what nearly every program does, and links.

@@ -4,7 +4,7 @@ use nightshift_protocol::measurement::CompilerMessage;
 
 use crate::compiler_output;
 
-/// Most lines of one message of the front end that are kept: candidates of an overload, a chain of instantiations.
+/// Maximum number of lines of one message of the front end that are kept: candidates of an overload, a chain of instantiations.
 const MAX_CONTINUED_LINES: usize = 6;
 
 /// What is known about a build beside its output.

@@ -2,7 +2,7 @@
 
 use nightshift_protocol::cuda_build::KernelBuild;
 
-/// Most kernels of one library that are kept.
+/// Maximum number of kernels of one library that are kept.
 pub const MAX_KERNELS: usize = 256;
 
 /// The kernels in a compiler's output, in its order, with their symbols in place of names.
