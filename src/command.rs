@@ -46,7 +46,7 @@ use crate::args::Command;
 use crate::context::Context;
 use crate::failure::Result;
 
-/// Carries out a command. Gives the exit code of the process.
+/// Carries out a command. Returns the exit code of the process.
 pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run(context, args).await,

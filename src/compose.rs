@@ -229,12 +229,12 @@ impl Local {
         &self.address
     }
 
-    /// Whether other commands of this machine find it by its file.
+    /// Returns whether other commands of this machine find it by its file.
     pub(crate) fn is_known(&self) -> bool {
         self.known
     }
 
-    /// Whether its pages ask for a token.
+    /// Returns whether its pages ask for a token.
     pub(crate) fn reads_need_token(&self) -> bool {
         self.reads_need_token
     }

@@ -41,7 +41,7 @@ impl Failure {
         ExitCode::for_error_code(&self.error.code)
     }
 
-    /// Whether the reader of our output went away: the command ends quietly.
+    /// Returns whether the reader of our output went away: the command ends quietly.
     pub(crate) fn is_closed_output(&self) -> bool {
         self.error.code == CLOSED_OUTPUT
     }

@@ -48,7 +48,7 @@ pub(crate) struct Content {
     pub(crate) artifacts: Vec<ArtifactHash>,
 }
 
-/// Writes a result, as a whole or not at all; gives its size in bytes. `load` gives an artifact.
+/// Writes a result, as a whole or not at all. Returns its size in bytes. `load` gives an artifact.
 pub(crate) fn write(
     path: &Path,
     content: &Content,

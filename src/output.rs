@@ -66,12 +66,12 @@ impl Output {
         }
     }
 
-    /// Whether standard output carries JSON only.
+    /// Returns whether standard output carries JSON only.
     pub(crate) fn is_json(self) -> bool {
         self.json
     }
 
-    /// Whether progress is shown as bars: standard error is a terminal.
+    /// Returns whether progress is shown as bars: standard error is a terminal.
     pub(crate) fn shows_bars(self) -> bool {
         self.bars
     }

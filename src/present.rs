@@ -192,7 +192,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// Whether a run ended with a correct candidate.
+/// Returns whether a run ended with a correct candidate.
 pub(crate) fn succeeded(run: &RunSummary) -> bool {
     run.status == RunStatus::Completed && run.digest.best_attempt.is_some()
 }

@@ -67,7 +67,7 @@ fn one<T: std::fmt::Display>(text: &str, found: Vec<T>, missing: &str, noun: &st
     only(text, found, ToString::to_string, missing, noun, list)
 }
 
-/// Whether a text means this id: the whole, a beginning with or without its prefix, or an ending.
+/// Returns whether a text means this id: the whole, a beginning with or without its prefix, or an ending.
 pub(crate) fn fits(id: &str, prefix: &str, text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let digits = id.strip_prefix(prefix).unwrap_or(id);

@@ -29,7 +29,7 @@ pub(crate) use task::load as load_task;
 /// Native programs that are checked and timed at the same time on a GPU: while one is timed alone, others start and end.
 const NATIVE_AT_ONCE: usize = 3;
 
-/// Most programs of `PyTorch` at the same time: each starts Python processes for seconds, on a core of its own.
+/// Maximum number of programs of `PyTorch` at the same time: each starts Python processes for seconds, on a core of its own.
 const TORCH_AT_ONCE: usize = 8;
 
 /// How often a program is judged again after a fault of the machine that may pass, and how long `verify` waits before the first time.
@@ -131,7 +131,7 @@ fn read(path: &Path) -> Result<Submission> {
     Ok(Submission { source, form })
 }
 
-/// Whether a program of this form can be one for the task.
+/// Returns whether a program of this form can be one for the task.
 fn fits(path: &Path, submission: &Submission, task: &TaskBundle) -> Result<()> {
     if submission.form == CandidateForm::Torch && task.spec.torch.is_none() {
         return Err(Failure::new(
@@ -290,7 +290,7 @@ fn judge(
     Ok(judgement)
 }
 
-/// Whether the fault may be over in a moment on this machine: other programs on it need memory or disturb measurements for a while.
+/// Returns whether the fault may be over in a moment on this machine: other programs on it need memory or disturb measurements for a while.
 fn may_pass(fault: &StepFailure) -> bool {
     matches!(fault.code.as_str(), "gpu.out_of_memory" | "gpu.disturbed" | "sandbox.not_frozen")
 }

@@ -166,7 +166,7 @@ pub(crate) struct ImportKernelbench {
 }
 
 impl ImportKernelbench {
-    /// Whether programs are files of Python.
+    /// Returns whether programs are files of Python.
     pub(crate) fn torch_form(&self) -> bool {
         self.form == "torch"
     }

@@ -21,7 +21,7 @@ use crate::output::{Tone, printable};
 use crate::present::{self, limits};
 use crate::resolve;
 
-/// Most characters of an event's facts in one line.
+/// Maximum number of characters of an event's facts in one line.
 const MAX_LINE_CHARS: usize = 160;
 /// Characters of a prompt's version that are shown, as `prompts check` shows them.
 const VERSION_CHARS: usize = 12;

@@ -93,7 +93,7 @@ async fn all(client: &Client) -> Result<Vec<Share>> {
     }
 }
 
-/// Whether a link can be used, by the server's clock.
+/// Returns whether a link can be used, by the server's clock.
 fn state(share: &Share, now: TimestampMs) -> (String, Tone) {
     match share.revoked_at {
         Some(at) => (format!("ended {}", present::minute(at)), Tone::Bad),

@@ -73,7 +73,7 @@ async fn list(context: &Context, session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Whether a token can be used, by the server's clock.
+/// Returns whether a token can be used, by the server's clock.
 fn state(token: &TokenView, now: TimestampMs) -> (String, Tone) {
     match (token.revoked_at, token.expires_at) {
         (Some(at), _) => (format!("revoked {}", present::minute(at)), Tone::Bad),

@@ -67,7 +67,7 @@ pub(crate) fn prices(context: &Context) -> Result<PriceTable> {
     table.with(&text).map_err(|error| wrong(format!("`{}`: {}", file.display(), describe(&error))))
 }
 
-/// Whether this model can be asked at all: its endpoint is known and its key is there. Nothing is sent.
+/// Returns whether this model can be asked at all: its endpoint is known and its key is there. Nothing is sent.
 pub(crate) fn check_model(context: &Context, model: &ModelChoice) -> Result<()> {
     catalog(context)?
         .open(model, &key_lookup(context))

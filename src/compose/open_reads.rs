@@ -37,13 +37,13 @@ impl OpenReads {
         }
     }
 
-    /// Whether a server that listens there may be read without a token.
+    /// Returns whether a server that listens there may be read without a token.
     pub(crate) fn are_open(self, listens: IpAddr) -> bool {
         listens.is_loopback() && matches!(self, Self::On | Self::OnAsAlone)
     }
 }
 
-/// Whether other people have processes or sessions on this machine now.
+/// Returns whether other people have processes or sessions on this machine now.
 pub(crate) fn is_shared_machine() -> bool {
     let Ok(me) = std::fs::metadata("/proc/self") else { return false };
     let processes = owners(Path::new("/proc"));

@@ -20,7 +20,7 @@ pub(crate) const CLAIMS_SCHEMA: u32 = 1;
 /// Largest such file, in bytes.
 const MAX_CLAIMS_BYTES: u64 = 64 << 20;
 
-/// Most folders that are looked at.
+/// Maximum number of folders that are looked at.
 const MAX_FOLDERS: usize = 20_000;
 
 /// What was said of the programs of a task.

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::failure::{Failure, Result};
 
-/// Most files that one import looks at.
+/// Maximum number of files that one import looks at.
 const MAX_FILES: usize = 2_000;
 
 /// Largest file that is read, in bytes.

@@ -22,7 +22,7 @@ const IMPORTED: &str = "imported";
 /// How long the inspection of a file may take, in milliseconds.
 const INSPECTION_MS: u64 = 120_000;
 
-/// Whether a path has the ending of a file of Python.
+/// Returns whether a path has the ending of a file of Python.
 pub(crate) fn is_python(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
 }

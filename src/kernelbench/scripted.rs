@@ -20,10 +20,10 @@ use super::results::times::Times;
 use super::results::{Claim, LeftOut, OtherRun, text};
 use crate::failure::{Failure, Result};
 
-/// Most folders that are looked at for tasks.
+/// Maximum number of folders that are looked at for tasks.
 const MAX_FOLDERS: usize = 20_000;
 
-/// Most operators that a plan names.
+/// Maximum number of operators that a plan names.
 const MAX_SCOPE: usize = 64;
 
 /// Room for the other replies of a task, in bytes.

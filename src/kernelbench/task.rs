@@ -29,10 +29,10 @@ const LEAST_MEMORY_BYTES: u64 = 8 << 30;
 /// Most memory that a program may take beside its tensors, in bytes.
 const MOST_MEMORY_BYTES: u64 = 1 << 36;
 
-/// Most characters of a file's name in a title, which may have 200.
+/// Maximum number of characters of a file's name in a title, which may have 200.
 const MAX_TITLE_WORDS_CHARS: usize = 160;
 
-/// Most characters of what an object says of itself.
+/// Maximum number of characters of what an object says of itself.
 const MAX_OBJECT_CHARS: usize = 600;
 
 /// Wall time of one call, in milliseconds: Triton compiles at the first one.

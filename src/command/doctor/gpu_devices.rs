@@ -56,7 +56,7 @@ fn cores(of_each: usize, gpus: usize) -> Check {
     Check::ok(name, format!("{of_each} for each of {gpus} GPUs, on which a worker runs only what it times"))
 }
 
-/// Whether the toolkit is too new for the driver; `toolkit` is what nvcc says of its release.
+/// Returns whether the toolkit is too new for the driver; `toolkit` is what nvcc says of its release.
 pub(super) fn toolkit_against_driver(toolkit: &str, gpus: &Gpus) -> Option<Check> {
     let (_, after) = toolkit.split_once("release ")?;
     let toolkit = version(after)?;

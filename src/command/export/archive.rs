@@ -58,7 +58,7 @@ async fn examine_beside(part: &Path) -> Result<Manifest> {
         .map_err(|error| Failure::new("internal.archive", format!("reading the archive broke down: {error}")))?
 }
 
-/// Reads an archive to its last line; gives its first. One that was cut, changed or written by another release fails.
+/// Reads an archive to its last line. Returns its first. One that was cut, changed or written by another release fails.
 pub(in crate::command) fn examine(file: impl Read) -> Result<Manifest> {
     let mut reader = ArchiveReader::default();
     archive_file::read_lines(file, |line| {

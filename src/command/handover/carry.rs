@@ -218,7 +218,7 @@ fn is_idle(gauges: &StoreGauges) -> bool {
     gauges.leases == 0 && gauges.timers == 0 && gauges.ready.iter().all(|(route, _)| is_of_agents(route))
 }
 
-/// Longest time that a cancelled run may take to end.
+/// Maximum time that a cancelled run may take to end.
 const MAX_ENDING: Duration = Duration::from_secs(30);
 
 /// Brings the campaign to rest: steps in flight are given back.

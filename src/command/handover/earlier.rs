@@ -43,7 +43,7 @@ async fn is_there(store: &dyn Store, hash: &ArtifactHash) -> Result<bool> {
     Ok(store.artifact_progress(hash).await?.is_some_and(|progress| progress.complete))
 }
 
-/// Copies what is there; gives what is not.
+/// Copies what is there. Returns what is not.
 async fn copy(from: &SqlStore, to: &dyn Store, wanted: Vec<ArtifactHash>) -> Result<Vec<ArtifactHash>> {
     let mut missing = Vec::new();
     for hash in wanted {

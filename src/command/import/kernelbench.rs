@@ -20,7 +20,7 @@ use crate::kernelbench::task::{self, ImportOptions};
 use crate::output::{Output, printable};
 use crate::present;
 
-/// Most files that are inspected at once: each takes a process with `PyTorch` in it.
+/// Maximum number of files that are inspected at once: each takes a process with `PyTorch` in it.
 const MAX_AT_ONCE: usize = 4;
 
 pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<ExitCode> {

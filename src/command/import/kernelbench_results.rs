@@ -15,10 +15,10 @@ use crate::kernelbench::scripted::{self, ImportedTasks, Written};
 use crate::output::{Output, printable};
 use crate::present;
 
-/// Most things that were left out which a text names; JSON names all.
+/// Maximum number of things that were left out which a text names; JSON names all.
 const MAX_NAMED: usize = 20;
 
-/// Most numbers of tasks in one line.
+/// Maximum number of numbers of tasks in one line.
 const MAX_NUMBERS: usize = 40;
 
 pub(super) async fn run(context: &Context, args: ImportKernelbenchResults) -> Result<ExitCode> {

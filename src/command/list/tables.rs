@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::resolve;
 
-/// Whether a table is wanted, and in which format; that of the file's ending unless it is said.
+/// Returns whether a table is wanted, and in which format; that of the file's ending unless it is said.
 pub(super) fn wanted(args: &List) -> Result<Option<TableFormat>> {
     let Some(out) = &args.out else { return Ok(args.format) };
     if let Some(format) = args.format {
@@ -88,7 +88,7 @@ async fn asked(client: &Client, args: List) -> Result<(TableName, Vec<(&'static 
     })
 }
 
-/// Writes beside the file and renames, so that there is a whole table or none. Gives its size.
+/// Writes beside the file and renames, so that there is a whole table or none. Returns its size.
 async fn save(download: &mut Download, out: &Path) -> Result<u64> {
     let failed = |error: std::io::Error| not_written(out, &error);
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -132,13 +132,13 @@ async fn extend(client: &Client, folder: &RequestFolder, lease_s: u32) -> Result
     }
 }
 
-/// Whether the request takes no answer from here any more.
+/// Returns whether the request takes no answer from here any more.
 fn is_over(error: &ClientError) -> bool {
     let over = ["request.lease_lost", "request.answered", "request.expired", "request.cancelled", "request.not_found"];
     over.contains(&error.code())
 }
 
-/// Whether the same call may succeed later.
+/// Returns whether the same call may succeed later.
 fn is_passing(error: &ClientError) -> bool {
     error.is_transient() || error.code() == "request.busy"
 }

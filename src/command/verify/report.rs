@@ -20,7 +20,7 @@ use crate::verify::{Judged, Verified, reason, reference_ns};
 /// The code of a step that was cancelled.
 const CANCELLED: &str = "step.cancelled";
 
-/// Most findings of a program that are printed.
+/// Maximum number of findings of a program that are printed.
 const MAX_FINDINGS: usize = 6;
 
 /// Everything that was judged.
@@ -98,7 +98,7 @@ impl Report {
         known.or(unknown)
     }
 
-    /// Whether so many programs were judged, none of them cut short by a signal.
+    /// Returns whether so many programs were judged, none of them cut short by a signal.
     pub(super) fn is_complete(&self, count: usize) -> bool {
         let was_cut = |program: &Program| program.fault.as_ref().is_some_and(|fault| fault.code == CANCELLED);
         self.programs.len() == count && !self.programs.iter().any(was_cut)

@@ -15,10 +15,10 @@ const MAX_RESULTS_BYTES: u64 = 64 << 20;
 /// Largest `generation_config.yaml`, in bytes.
 const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
 
-/// Most characters of something that is no level which a message names.
+/// Maximum number of characters of something that is no level which a message names.
 const MAX_LEVEL_CHARS: usize = 40;
 
-/// Most entries of a folder that are looked at.
+/// Maximum number of entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 200_000;
 
 /// Folders of runs: this one, or those in it or in its `runs`.
