@@ -157,7 +157,7 @@ fn accepted(headers: &HeaderMap) -> Encodings {
 mod tests {
     use super::*;
 
-    /// Most bytes of the first page with everything that it needs, compressed.
+    /// Maximum number of bytes of the first page with everything that it needs, compressed.
     const MAX_FIRST_LOAD_BYTES: usize = 150_000;
     /// What is set aside for the page itself. The test of the demo holds the same limit with each of its pages.
     const PAGE_BYTES: usize = 20_000;

@@ -34,5 +34,5 @@ pub(crate) use self::scatter::{Dots, scatter};
 pub(crate) use self::timeline::{Zoom, timeline};
 pub(crate) use self::waterfall::{Task, waterfall};
 
-/// Most marks of one chart.
+/// Maximum number of marks of one chart.
 const MAX_MARKS: usize = 2_000;

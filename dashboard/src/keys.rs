@@ -5,7 +5,7 @@ pub(crate) const COOKIE: &str = "nightshift_keys";
 /// The value that switches them off; every other one is on.
 pub(crate) const OFF: &str = "off";
 
-/// Whether the cookies of a request switch them off.
+/// Returns whether the cookies of a request switch them off.
 pub(crate) fn are_off(cookies: &str) -> bool {
     let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
     pairs.any(|(name, value)| name == COOKIE && value == OFF)

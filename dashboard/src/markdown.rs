@@ -5,7 +5,7 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 /// Longest address of a link.
 const MAX_ADDRESS_BYTES: usize = 2_000;
 
-/// Most quotes and lists in one another.
+/// Maximum number of quotes and lists in one another.
 const MAX_DEPTH: usize = 8;
 /// The element around a table.
 const TABLE_BOX: &str = "<div class=\"scroll\" tabindex=\"0\">";
@@ -70,7 +70,7 @@ fn below(level: HeadingLevel) -> HeadingLevel {
     }
 }
 
-/// Whether an address leads to the web or to this server.
+/// Returns whether an address leads to the web or to this server.
 fn is_harmless(address: &str) -> bool {
     let begins = ["https://", "http://", "/", "#"].iter().any(|scheme| address.starts_with(scheme));
     begins && !address.starts_with("//") && address.len() <= MAX_ADDRESS_BYTES && !address.chars().any(char::is_control)

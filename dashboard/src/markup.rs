@@ -142,7 +142,7 @@ fn escape(out: &mut String, text: &str) {
     }
 }
 
-/// Whether a character can change how others are shown, or is not shown itself.
+/// Returns whether a character can change how others are shown, or is not shown itself.
 fn is_treacherous(character: char) -> bool {
     // Marks that change the direction of writing, characters without any width, and separators that break lines.
     let is_mark = matches!(

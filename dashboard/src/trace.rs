@@ -13,9 +13,9 @@ pub(crate) use self::chrome::{of_steps, well_formed};
 
 /// Largest trace that is read for a page.
 pub(crate) const MAX_TRACE_BYTES: usize = 32 << 20;
-/// Most spans that are read.
+/// Maximum number of spans that are read.
 const MAX_SPANS: usize = 200_000;
-/// Most rows.
+/// Maximum number of rows.
 const MAX_ROWS: usize = 64;
 /// Longest name that is kept.
 const MAX_NAME_CHARS: usize = 300;
@@ -70,7 +70,7 @@ impl RowKind {
         }
     }
 
-    /// Whether it is work of the device.
+    /// Returns whether it is work of the device.
     pub(crate) fn is_device(self) -> bool {
         matches!(self, Self::Kernels | Self::Copies)
     }

@@ -7,9 +7,9 @@ use super::number::{Unit, float, show};
 use super::scale::{Scale, Spread};
 use crate::markup::{Markup, coordinate};
 
-/// Most rows that are drawn.
+/// Maximum number of rows that are drawn.
 const MAX_ROWS: usize = 40;
-/// Most baselines of a row.
+/// Maximum number of baselines of a row.
 const MAX_BASELINES: usize = 8;
 /// Room for one row.
 const ROW: f64 = 24.0;

@@ -12,7 +12,7 @@ pub(super) const WIDTH: f64 = 720.0;
 pub(super) const HEIGHT: f64 = 280.0;
 /// Room at the right of axes.
 const MARGIN: f64 = 16.0;
-/// Most rows of a table of numbers: lists and exports have all of them.
+/// Maximum number of rows of a table of numbers: lists and exports have all of them.
 const MAX_ROWS: usize = 60;
 
 /// What a chart shows, in words.

@@ -9,9 +9,9 @@ use super::number::{Unit, show};
 use super::scale::Scale;
 use crate::markup::Markup;
 
-/// Most intervals of one chart: the newest ones are drawn.
+/// Maximum number of intervals of one chart: the newest ones are drawn.
 const MAX_INTERVALS: usize = 200;
-/// Most names below them.
+/// Maximum number of names below them.
 const MAX_NAMES: usize = 20;
 
 /// An estimate with its interval.

@@ -7,7 +7,7 @@ use super::frame::{Caption, Chart, Entry, figure, line, nothing};
 use super::number::float;
 use crate::markup::{Markup, coordinate};
 
-/// Most nodes: the way to the best one and the newest ones.
+/// Maximum number of nodes: the way to the best one and the newest ones.
 const MAX_NODES: usize = 300;
 /// Room for one generation.
 const COLUMN: f64 = 104.0;

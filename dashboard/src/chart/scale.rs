@@ -6,7 +6,7 @@ use super::number::float;
 const LARGEST: f64 = 1e150;
 /// Values closer to nothing are shown at it on a logarithmic scale.
 const SMALLEST: f64 = 1e-150;
-/// Most ticks of an axis.
+/// Maximum number of ticks of an axis.
 const MAX_TICKS: usize = 12;
 /// Wanted ticks of an axis.
 const WANTED_TICKS: f64 = 5.0;

@@ -9,7 +9,7 @@ use super::number::{Unit, box_of, show};
 use super::scale::Scale;
 use crate::markup::{Markup, coordinate};
 
-/// Most dots that say what they are and lead to it. More than that are drawn by one path for each kind: as elements of their
+/// Maximum number of dots that say what they are and lead to it. More than that are drawn by one path for each kind: as elements of their
 /// own they would be most of the page.
 const MAX_LINKS: usize = 400;
 /// Radius of a dot.
@@ -124,7 +124,7 @@ fn linked(out: &mut Markup, kind: &Dots, (x, y): (&Scale, &Scale)) {
     }
 }
 
-/// Dots as one path for each kind. Gives how many were drawn: where they would cover each other, one stands for several.
+/// Dots as one path for each kind. Returns how many were drawn: where they would cover each other, one stands for several.
 fn painted(out: &mut Markup, kinds: &[Dots], (x, y): (&Scale, &Scale), total: usize) -> usize {
     let mut taken = HashSet::new();
     let mut marks = 0_usize;

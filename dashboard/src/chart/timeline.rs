@@ -10,7 +10,7 @@ use super::scale::{Scale, Spread};
 use crate::markup::Markup;
 use crate::trace::{Row, RowKind, Span, Trace};
 
-/// Most rows that are drawn.
+/// Maximum number of rows that are drawn.
 const MAX_ROWS: usize = 24;
 /// Room for one row.
 const ROW: f64 = 22.0;
@@ -69,7 +69,7 @@ impl Zoom {
         Self::of(self.end_us, Some(from_us), Some(from_us + width))
     }
 
-    /// Whether it is all of the trace.
+    /// Returns whether it is all of the trace.
     pub(crate) fn is_whole(self) -> bool {
         self.from_us <= 0.0 && self.to_us >= self.end_us
     }

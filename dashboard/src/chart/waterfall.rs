@@ -8,7 +8,7 @@ use super::number::{Unit, float, show};
 use super::scale::{Scale, Spread};
 use crate::markup::Markup;
 
-/// Most rows: what happens at the same time in one lane needs several.
+/// Maximum number of rows: what happens at the same time in one lane needs several.
 const MAX_ROWS: usize = 60;
 /// Room for one row.
 const ROW: f64 = 18.0;

@@ -17,7 +17,7 @@ use crate::visitor::Visitor;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Default retention in days of the preview.
 const DEFAULT_DAYS: u64 = 30;
-/// Longest time ago that can be asked about: a century.
+/// Maximum time ago that can be asked about: a century.
 const MAX_DAYS: u64 = 36_500;
 /// Links that are listed, the newest ones.
 const MAX_LINKS: u32 = 100;

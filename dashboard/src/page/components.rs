@@ -8,7 +8,7 @@ use nightshift_protocol::measurement::Interval;
 use crate::chart::{Unit, float_u64, show};
 use crate::markup::{Markup, visible};
 
-/// Most rows of a table.
+/// Maximum number of rows of a table.
 const MAX_ROWS: usize = 500;
 /// Longest text in a cell, in characters.
 const MAX_CELL_CHARS: usize = 2_000;

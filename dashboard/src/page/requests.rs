@@ -9,7 +9,7 @@ use crate::format::moment;
 use crate::markup::visible;
 use crate::page::components::{Cell, table, words};
 
-/// Most requests that a page shows.
+/// Maximum number of requests that a page shows.
 const MAX_SHOWN: u32 = 50;
 
 /// The requests that wait for an answer; none where they cannot be read.

@@ -22,11 +22,11 @@ use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
-/// Most lines of a chart.
+/// Maximum number of lines of a chart.
 const MAX_LINES: usize = 8;
 const LINE_CLASSES: [&str; MAX_LINES] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
-/// Most rows of the table.
+/// Maximum number of rows of the table.
 const MAX_ROWS: usize = 500;
 const COLUMNS: [Column; 10] = [
     Column::text("task", "Task"),

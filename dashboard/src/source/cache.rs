@@ -8,7 +8,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use super::highlight::{Language, highlight};
 use super::text::Source;
 
-/// Most sources that are kept.
+/// Maximum number of sources that are kept.
 const MAX_ENTRIES: usize = 256;
 /// Most memory that they take, in bytes.
 const MAX_BYTES: usize = 32 << 20;

@@ -14,9 +14,9 @@ const CONTEXT_LINES: usize = 3;
 const PATIENCE: Duration = Duration::from_millis(400);
 /// After this long, what differs within lines is not looked for any more.
 const PATIENCE_FOR_WORDS: Duration = Duration::from_millis(300);
-/// Most words of a line that are compared.
+/// Maximum number of words of a line that are compared.
 const MAX_WORDS: usize = 600;
-/// Most pairs of lines whose words are compared.
+/// Maximum number of pairs of lines whose words are compared.
 const MAX_WORD_PAIRS: usize = 2_000;
 /// Two lines of which less than this share of the words is equal are shown as replaced as a whole.
 const MIN_EQUAL_WORDS: f64 = 0.3;
@@ -107,7 +107,7 @@ impl Diff {
         Self { old, new, parts: folded(rows), added, removed }
     }
 
-    /// Whether nothing differs.
+    /// Returns whether nothing differs.
     pub(crate) fn is_same(&self) -> bool {
         self.added == 0 && self.removed == 0
     }
@@ -145,7 +145,7 @@ struct WordSearch {
 }
 
 impl WordSearch {
-    /// Counts one more pair of lines; whether there is time and room for it.
+    /// Counts one more pair of lines. Returns whether there is time and room for it.
     fn goes_on(&mut self) -> bool {
         self.pairs += 1;
         self.pairs <= MAX_WORD_PAIRS && self.deadline.is_none_or(|deadline| Instant::now() < deadline)

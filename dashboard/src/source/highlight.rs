@@ -107,7 +107,7 @@ pub(super) fn highlight(text: &str, language: Language) -> Source {
     source
 }
 
-/// Whether a text is of a kind for which colours are worth their time.
+/// Returns whether a text is of a kind for which colours are worth their time.
 fn is_colourable(text: &str) -> bool {
     let (mut open, mut deepest) = (0_usize, 0_usize);
     for byte in text.bytes() {

@@ -7,7 +7,7 @@ use crate::markup::Markup;
 
 /// Largest listing, in bytes of markup; the rest of the source is told of.
 const MAX_MARKUP_BYTES: usize = 400_000;
-/// Most notes of one line.
+/// Maximum number of notes of one line.
 const MAX_NOTES: usize = 8;
 /// Longest note, in characters.
 const MAX_NOTE_CHARS: usize = 500;

@@ -6,7 +6,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 
 use crate::markup::Markup;
 
-/// Most lines that are shown.
+/// Maximum number of lines that are shown.
 pub(super) const MAX_LINES: usize = 20_000;
 /// Longest part of a line that is shown, in bytes.
 pub(super) const MAX_LINE_BYTES: usize = 2_000;
@@ -49,7 +49,7 @@ impl Source {
         Self { lines, lines_left_out }
     }
 
-    /// Whether lines, or ends of lines, are not among what is shown.
+    /// Returns whether lines, or ends of lines, are not among what is shown.
     pub(crate) fn is_cut(&self) -> bool {
         self.lines_left_out > 0 || self.lines.iter().any(|line| line.rest.is_some())
     }

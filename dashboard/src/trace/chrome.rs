@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{TraceError, parsed};
 
-/// Most events of a download.
+/// Maximum number of events of a download.
 const MAX_EVENTS: usize = 400_000;
 
 /// A stored trace with nothing but events that its readers know, and with facts about where it comes from.

@@ -12,9 +12,9 @@ use super::profile::bound;
 use crate::chart::{Bar, Caption, Operating, Roof, Unit, bars, roofline, shares, show, significant};
 use crate::page::components::{Cell, facts, folded, table, words};
 
-/// Most kernels that are shown.
+/// Maximum number of kernels that are shown.
 const MAX_KERNELS: usize = 40;
-/// Most kernels under the roofline.
+/// Maximum number of kernels under the roofline.
 const MAX_UNDER_ROOF: usize = 4;
 
 /// The counters; none when there are none.
@@ -269,7 +269,7 @@ fn by_counters(kernel: &KernelProfile) -> Option<Operating> {
     })
 }
 
-/// Whether the roofline has anything to stand on.
+/// Returns whether the roofline has anything to stand on.
 fn has_roof(profile: &Profile) -> bool {
     profile.peak_bytes_per_s > 0.0 || profile.roofline_share.is_some()
 }

@@ -81,7 +81,7 @@ impl Talk {
         }
     }
 
-    /// Whether the call at this place is shown.
+    /// Returns whether the call at this place is shown.
     pub(crate) fn shows(self, place: usize) -> bool {
         match self {
             Self::Folded => false,

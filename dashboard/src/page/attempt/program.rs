@@ -14,7 +14,7 @@ use crate::markup::visible;
 use crate::page::components::{artifact_href, bytes, folded};
 use crate::source::{Diff, DiffView, Language, LineNote, diff_view, highlighted, listing};
 
-/// Most attempts that can be chosen from a list.
+/// Maximum number of attempts that can be chosen from a list.
 const MAX_CHOICES: usize = 500;
 
 /// The section.

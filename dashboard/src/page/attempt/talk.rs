@@ -15,7 +15,7 @@ use crate::shell::model_label;
 
 /// Longest prompt or reply that is shown, in bytes.
 const MAX_TEXT_BYTES: usize = 96 << 10;
-/// Most parts of a text that are folded one by one.
+/// Maximum number of parts of a text that are folded one by one.
 const MAX_CHAPTERS: usize = 80;
 /// Most text of all calls together, in bytes: what comes after it is a download.
 const MAX_TALK_BYTES: usize = 1 << 20;

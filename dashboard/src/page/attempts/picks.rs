@@ -55,7 +55,7 @@ impl Picks {
         self.names.join(",")
     }
 
-    /// Whether this attempt is chosen.
+    /// Returns whether this attempt is chosen.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }

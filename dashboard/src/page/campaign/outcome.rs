@@ -10,7 +10,7 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::speedups::Speedups;
 
-/// Most attempts of a campaign whose runs are read as a whole, where the summary has no measured times because the run ended
+/// Maximum number of attempts of a campaign whose runs are read as a whole, where the summary has no measured times because the run ended
 /// before summaries had them: a run with all of its attempts is large.
 const MAX_READ_ATTEMPTS: u64 = 120;
 

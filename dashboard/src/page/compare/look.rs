@@ -6,7 +6,7 @@ use nightshift_protocol::id::RunId;
 
 use crate::source::DiffView;
 
-/// Most attempts that are compared.
+/// Maximum number of attempts that are compared.
 pub(crate) const MAX_COMPARED: usize = 12;
 /// Longest place of an address that is repeated when it is wrong, in characters.
 const MAX_REPEATED_CHARS: usize = 80;

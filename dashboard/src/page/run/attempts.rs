@@ -14,7 +14,7 @@ use crate::page::compare::MAX_COMPARED;
 use crate::page::components::words;
 use crate::page::files;
 
-/// Most attempts in the list.
+/// Maximum number of attempts in the list.
 const MAX_LISTED: usize = 500;
 
 /// The section.
