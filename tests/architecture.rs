@@ -20,7 +20,7 @@ use sources::{SHIPPED, root, sources, sources_in};
 const WORKER_CRATES: [&str; 5] =
     ["worker/sandbox", "worker/toolchain", "worker/evaluator", "worker/profilers", "worker"];
 
-/// Most lines of a file of these crates, which is Rust or Python.
+/// Maximum number of lines of a file of these crates, which is Rust or Python.
 const MOST_LINES: usize = 500;
 
 /// Files that are tables, and may be longer.

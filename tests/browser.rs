@@ -46,7 +46,7 @@ fn campaign(folder: &Path, data_dir: &Path) -> (String, String) {
     (run["campaign"].as_str().unwrap().to_owned(), run["id"].as_str().unwrap().to_owned())
 }
 
-/// Begins a campaign that waits for approval of its plan, on the server of this data folder; gives its run.
+/// Begins a campaign that waits for approval of its plan, on the server of this data folder. Returns its run.
 fn waiting_run(folder: &Path, data_dir: &Path, task: &str) -> String {
     let task = tiny_task::write(folder, task, &[16, 2]);
     // Should the first plan be rejected, the script makes the same one again.
@@ -77,7 +77,7 @@ fn waiting_run(folder: &Path, data_dir: &Path, task: &str) -> String {
     run
 }
 
-/// Begins a run that fails, because its script has no reply to the first question; gives it.
+/// Begins a run that fails, because its script has no reply to the first question. Returns it.
 fn failed_run(folder: &Path, data_dir: &Path) -> String {
     let task = tiny_task::write(folder, "gaussian_without_plan", &[16]);
     std::fs::remove_file(task.join("replies/plan.md")).unwrap();

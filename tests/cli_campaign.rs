@@ -18,7 +18,7 @@ use binary::{expect_exit, json_lines, nightshift};
 use nightshift_protocol::artifact::ArtifactHash;
 use serde_json::Value;
 
-/// Longest time that anything here is waited for.
+/// Maximum time that anything here is waited for.
 const LIMIT: Duration = Duration::from_mins(2);
 
 fn json(data_dir: &Path, args: &[&str], code: i32) -> Vec<Value> {

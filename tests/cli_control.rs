@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use server::Served;
 
 const OPERATOR: &str = "the-operator-of-this-test";
-/// Longest time that anything here is waited for.
+/// Maximum time that anything here is waited for.
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// A server, and how to speak to it.

@@ -106,7 +106,7 @@ const NO_CODES: [&str; 42] = [
     "worker.python",
 ];
 
-/// Whether a file holds tests, which name codes that do not exist.
+/// Returns whether a file holds tests, which name codes that do not exist.
 fn is_test(file: &Path) -> bool {
     file.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }

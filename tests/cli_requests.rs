@@ -25,7 +25,7 @@ use outside_agent::answer_of;
 use serde_json::Value;
 use serving::Serving;
 
-/// Longest time that anything here is waited for.
+/// Maximum time that anything here is waited for.
 const LIMIT: Duration = Duration::from_mins(2);
 
 fn json(data_dir: &Path, args: &[&str], code: i32) -> Value {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use binary::{expect_exit, json_lines, nightshift};
 use serde_json::{Value, json};
 
-/// Longest time that an answer is waited for.
+/// Maximum time that an answer is waited for.
 const LIMIT: Duration = Duration::from_mins(3);
 
 fn json_of(data: &Path, args: &[&str]) -> Value {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use binary::{expect_exit, json_lines, nightshift};
 use serde_json::Value;
 
-/// Longest time that anything here is waited for.
+/// Maximum time that anything here is waited for.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// A server on its own data folder.

@@ -24,7 +24,7 @@ use binary::{expect_exit, json_lines, nightshift};
 use serde_json::Value;
 use serving::Serving;
 
-/// Most bytes of a page with all that it needs, as they come over the wire.
+/// Maximum number of bytes of a page with all that it needs, as they come over the wire.
 const MAX_FIRST_LOAD_BYTES: usize = 150_000;
 /// Longest wait for an answer.
 const MAX_ANSWER: Duration = Duration::from_secs(30);

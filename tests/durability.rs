@@ -26,9 +26,9 @@ use rand::{RngExt as _, SeedableRng as _};
 const KILLS: u32 = 200;
 /// Series of kills beside each other.
 const SERIES: u32 = 2;
-/// Longest time that one life lasts before it is killed.
+/// Maximum time that one life lasts before it is killed.
 const LONGEST_LIFE_MS: u64 = 1_200;
-/// Longest time for the last, undisturbed life.
+/// Maximum time for the last, undisturbed life.
 const FINISH_LIMIT: Duration = Duration::from_mins(2);
 
 /// Passes of the three attempts: the second is the best by a factor of four.

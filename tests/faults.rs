@@ -42,7 +42,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Campaigns at once.
 const AT_ONCE: usize = 16;
-/// Longest time of one campaign: far more than it takes, far less than for ever.
+/// Maximum time of one campaign: far more than it takes, far less than for ever.
 const LIMIT: Duration = Duration::from_secs(90);
 /// Speedups of the three attempts.
 const SPEEDUPS: [f64; 3] = [2.0, 16.0, 4.0];

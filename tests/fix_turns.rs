@@ -34,7 +34,7 @@ fn task(parent: &Path) -> PathBuf {
     task
 }
 
-/// Runs the task's script; gives the only run in full.
+/// Runs the task's script. Returns the only run in full.
 fn run(data_dir: &Path, task: &Path, further: &[&str]) -> Value {
     let mut command = nightshift(data_dir);
     command.arg("run").arg(task).args(["--model", "scripted", "--exit", "--json"]).args(further);

@@ -22,7 +22,7 @@ use server::Served;
 
 const OPERATOR: &str = "the-operator-of-this-test";
 const WORKER: &str = "the-worker-of-this-test";
-/// Most bytes of an answer of the default size.
+/// Maximum number of bytes of an answer of the default size.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// Calls after which a request has to be open: each waits for 45 seconds at most.
 const MAX_CALLS: usize = 4;

@@ -32,12 +32,12 @@ use server::Served;
 
 const OPERATOR: &str = "the-operator-of-this-test";
 const WORKER: &str = "the-worker-of-this-test";
-/// Most bytes of an answer of the default size.
+/// Maximum number of bytes of an answer of the default size.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// Tools that spend, change or end something on a server.
 const CHANGING: [&str; 7] =
     ["create_campaign", "control_run", "signal_run", "add_note", "next_request", "answer_request", "release_request"];
-/// Longest time that a socket is read.
+/// Maximum time that a socket is read.
 const MAX_READ: Duration = Duration::from_secs(30);
 
 /// A server with one campaign that has ended.

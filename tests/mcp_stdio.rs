@@ -27,11 +27,11 @@ use rmcp::service::ClientLifecycleMode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Longest time until a program is judged, its compilers found and its reference built first.
+/// Maximum time until a program is judged, its compilers found and its reference built first.
 const MAX_JUDGING: Duration = Duration::from_mins(4);
-/// Longest time between the end of the input and the end of the process.
+/// Maximum time between the end of the input and the end of the process.
 const MAX_END: Duration = Duration::from_secs(30);
-/// Most bytes of an answer for which nothing larger was asked.
+/// Maximum number of bytes of an answer for which nothing larger was asked.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// What clients show of a description and of the instructions.
 const MAX_DESCRIPTION_BYTES: usize = 2_000;

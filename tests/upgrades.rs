@@ -23,7 +23,7 @@ use serde_json::Value;
 
 /// The binary of another release.
 const OTHER_RELEASE: &str = "NIGHTSHIFT_TEST_OTHER_RELEASE";
-/// Longest time that anything here is waited for.
+/// Maximum time that anything here is waited for.
 const LIMIT: Duration = Duration::from_mins(2);
 /// The error code of an older release for a database with migrations that it does not know.
 const TOO_NEW: &str = "store.too_new";

@@ -10,11 +10,11 @@ use tempfile::TempDir;
 
 use super::{document, expect_right, folder_with, processes, right, stderr, stdout, verify};
 
-/// Longest time until a program runs that has to be built first.
+/// Maximum time until a program runs that has to be built first.
 const MAX_START: Duration = Duration::from_mins(2);
-/// Longest time between a signal and the end of the command.
+/// Maximum time between a signal and the end of the command.
 const MAX_END: Duration = Duration::from_secs(20);
-/// Longest time between the end of the command and the end of its children.
+/// Maximum time between the end of the command and the end of its children.
 const MAX_CLEANUP: Duration = Duration::from_secs(5);
 
 /// Returns a program that gives its thread this name and never returns.

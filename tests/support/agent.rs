@@ -9,7 +9,7 @@ use rmcp::service::{ClientLifecycleMode, RunningService, serve_client_with_lifec
 use rmcp::transport::TokioChildProcess;
 use serde_json::Value;
 
-/// Longest time that one call may take: tools wait 45 s at most.
+/// Maximum time that one call may take: tools wait 45 s at most.
 const MAX_CALL: Duration = Duration::from_mins(1);
 
 /// A client that is connected.
@@ -44,7 +44,7 @@ impl Agent {
         answered.unwrap_or_else(|_| panic!("{name} answers in time")).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Calls a tool that does what it is asked for. Gives its answer.
+    /// Calls a tool that does what it is asked for. Returns its answer.
     pub(crate) async fn answer(&self, name: &str, arguments: Value) -> Value {
         let result = self.call(name, arguments).await;
         assert_ne!(result.is_error, Some(true), "{name}: {}", text(&result));
@@ -59,7 +59,7 @@ impl Agent {
         value
     }
 
-    /// Calls a tool that refuses. Gives what the model reads.
+    /// Calls a tool that refuses. Returns what the model reads.
     pub(crate) async fn refusal(&self, name: &str, arguments: Value) -> String {
         let result = self.call(name, arguments).await;
         assert_eq!(result.is_error, Some(true), "{name}: {}", text(&result));
@@ -67,7 +67,7 @@ impl Agent {
     }
 }
 
-/// Whether a value fits a schema, as far as our schemas go.
+/// Returns whether a value fits a schema, as far as our schemas go.
 fn fits(schema: &Value, value: &Value) -> Result<(), String> {
     if let Some(kinds) = schema.get("anyOf").or(schema.get("oneOf")).and_then(Value::as_array) {
         return kinds

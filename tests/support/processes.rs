@@ -8,7 +8,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Whether it still runs; a zombie does not.
+    /// Returns whether it still runs; a zombie does not.
     pub(crate) fn is_alive(&self) -> bool {
         stat(self.id).is_some_and(|(state, _, started)| started == self.started && state != "Z")
     }

@@ -47,7 +47,7 @@ impl Score {
     }
 }
 
-/// Runs the races; whether exactly one won each time.
+/// Runs the races. Returns whether exactly one won each time.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let score = runtime.block_on(races(options))?;

@@ -64,7 +64,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Runs a storm; whether everything held.
+/// Runs a storm. Returns whether everything held.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let seed = options.seed.unwrap_or_else(rand::random);
     eprintln!(

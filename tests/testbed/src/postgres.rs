@@ -131,7 +131,7 @@ impl Cluster {
         Ok(self.admin.with_database(database)?.url)
     }
 
-    /// Whether the server is our own: one that was there before is neither stopped nor crashed.
+    /// Returns whether the server is our own: one that was there before is neither stopped nor crashed.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.private.is_some()
@@ -205,7 +205,7 @@ impl Cluster {
     }
 }
 
-/// Whether [`Cluster::shared`] can be had here, and if not, what to do.
+/// Returns whether [`Cluster::shared`] can be had here, and if not, what to do.
 pub fn is_available() -> Result<(), String> {
     let checked = match existing_url() {
         Some(url) => Cluster::connect(&url).map(drop),

@@ -40,7 +40,7 @@ fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().next().is_none()
 }
 
-/// Whether any process names this folder in its command line.
+/// Returns whether any process names this folder in its command line.
 fn is_named_by_a_process(folder: &Path) -> bool {
     let name = folder.to_str().unwrap();
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {

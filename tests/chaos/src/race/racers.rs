@@ -69,7 +69,7 @@ impl Racer {
     }
 }
 
-/// Whether exactly one won.
+/// Returns whether exactly one won.
 pub(super) fn one_won(prizes: &[Prize; 2]) -> bool {
     prizes[0].won != prizes[1].won
 }

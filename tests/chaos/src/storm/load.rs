@@ -205,7 +205,7 @@ impl Load {
         }
     }
 
-    /// Does one thing to one run; gives how many runs are running.
+    /// Does one thing to one run. Returns how many runs are running.
     async fn meddle(&self, random: &mut ChaCha8Rng) -> Result<usize, ClientError> {
         let client = &self.clients[random.random_range(0..self.clients.len())];
         let running = client.runs(None, Some(RunStatus::Running), Some(100), None).await?.items;

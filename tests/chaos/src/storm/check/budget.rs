@@ -49,7 +49,7 @@ pub(super) fn check(books: &Books, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Whether not even one more step could be afforded.
+/// Returns whether not even one more step could be afforded.
 fn is_used_up(line: &BudgetLine) -> bool {
     line.is_exhausted_for(match line.resource {
         Resource::Attempts => 1,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Run, Violation};
 use crate::toy::{Name, expected_sum, keys};
 
-/// Whether a run ended with its sum, and not because its campaign could not afford it.
+/// Returns whether a run ended with its sum, and not because its campaign could not afford it.
 pub(super) fn has_sum(event: &EventRecord) -> bool {
     matches!(&event.event, Event::RunCompleted { result } if !result["sum"].is_null())
 }
