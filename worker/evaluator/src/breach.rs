@@ -22,7 +22,7 @@ pub(crate) enum Breach {
     OutputNotWritten {
         /// The tensor.
         tensor: String,
-        /// How many.
+        /// Number of cases.
         elements: u64,
     },
 }

@@ -22,7 +22,7 @@ pub(crate) const UNNOTICED: f64 = 1e-3;
 /// its result.
 pub(crate) const STEPS: f64 = 4.0;
 
-/// What a comparison of one tensor found.
+/// The result of comparing a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TensorComparison {
     /// Elements outside the tolerance, or not finite.
@@ -35,7 +35,7 @@ pub struct TensorComparison {
     pub histogram: Histogram,
 }
 
-/// What a comparison of all outputs of a call found.
+/// The result of comparing all outputs of a call.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Comparison {
     /// All elements.
@@ -44,7 +44,7 @@ pub struct Comparison {
     pub wrong_elements: u64,
     /// Largest normalized error; infinite when an element is not finite.
     pub largest_error: f64,
-    /// Where it is.
+    /// Index of the element.
     pub worst: Option<WorstElement>,
     /// Elements by normalized error.
     pub histogram: Histogram,

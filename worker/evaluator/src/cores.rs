@@ -18,10 +18,10 @@ pub struct TimedCores {
     others: Vec<usize>,
 }
 
-/// One physical core in so many is reserved at most.
+/// At most one in this many physical cores is reserved.
 const SHARE: usize = 4;
 
-/// Most and fewest physical cores that are reserved for one GPU: for the evaluator, and for the threads of a program.
+/// Maximum and minimum number of physical cores that are reserved for a GPU: for the evaluator and a program's threads.
 const MOST: usize = 4;
 const FEWEST: usize = 2;
 

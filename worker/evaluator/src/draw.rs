@@ -13,10 +13,10 @@ use crate::element::Element;
 use crate::seeds::SecretSeeds;
 use crate::tensor::{HostTensor, PART};
 
-/// What is done to the declared distribution.
+/// A change of the declared distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InputKind {
-    /// Nothing.
+    /// No change.
     Declared,
     /// Values are three times as large.
     ScaledUp,
@@ -37,12 +37,12 @@ impl InputKind {
     }
 }
 
-/// How one tensor is drawn.
+/// The random draw of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Draw {
-    /// What its values follow from.
+    /// Seed of its values.
     pub seed: u64,
-    /// What is done to the distribution.
+    /// Change of the distribution.
     pub kind: InputKind,
     /// A further factor of the values.
     pub scale: f32,
@@ -55,9 +55,9 @@ pub struct Draw {
 /// A few elements of a tensor, at places that a program cannot expect.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Few {
-    /// What their places and values follow from.
+    /// Seed of their places and values.
     pub seed: u64,
-    /// One of so many elements belongs to them.
+    /// One in this many elements belongs to them.
     pub one_in: u64,
     /// A factor of their values.
     pub scale: f32,

@@ -41,16 +41,16 @@ pub struct Recorded {
     pub reference_error: f64,
 }
 
-/// What one check asked, and was answered.
+/// The questions and answers of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
-    /// What its inputs are drawn from.
+    /// Seed of its inputs.
     pub seed: u64,
     /// The answers in the order of the questions; none where there is no finite one.
     pub answers: Vec<Option<Recorded>>,
 }
 
-/// What is said of a recording in the file.
+/// The metadata of a recording in the file.
 #[derive(Serialize, Deserialize)]
 struct StoredRecording {
     seed: u64,

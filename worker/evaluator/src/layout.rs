@@ -1,4 +1,4 @@
-//! Where everything lies in the memory that the evaluator shares with one program's process.
+//! The layout of the memory that the evaluator shares with a program's process.
 
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, TorchSpec};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct Placed {
     pub element: Element,
     /// Extents, outermost first.
     pub shape: Vec<u64>,
-    /// Where it lies.
+    /// Location in memory.
     pub region: Region,
 }
 
@@ -68,7 +68,7 @@ pub struct Layout {
     pub total_bytes: usize,
 }
 
-/// How a program's tensors are represented.
+/// The representation of a program's tensors.
 #[derive(Debug, Clone, Copy)]
 pub struct Representation<'a> {
     /// Floats are 64 bits wide: the program gives the truth.

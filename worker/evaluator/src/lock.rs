@@ -1,4 +1,4 @@
-//! Who may use a device at the same time.
+//! The device lock: coordinates concurrent uses of a device.
 //!
 //! Measurements need the device alone. A confirmation, on which a published number rests, also needs a driver that is idle: while
 //! other contexts begin, end or free memory, the driver delays calls. Requests are served in FIFO order.

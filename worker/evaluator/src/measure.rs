@@ -53,18 +53,18 @@ const CONFIDENCE: f64 = 0.95;
 pub struct Programs<'a> {
     /// The program in question.
     pub candidate: &'a Path,
-    /// What it is compared with.
+    /// The baseline.
     pub baseline: &'a Path,
     /// The reference in double precision.
     pub truth: &'a Path,
-    /// What the baseline is and how it was built, for people.
+    /// Description of the baseline and its build, for people.
     pub baseline_label: &'a str,
 }
 
-/// How long and how precisely to measure.
+/// Duration and precision of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasureOptions {
-    /// Whether a published number rests on it: then the driver is idle, and the baseline has new processes.
+    /// Whether the result is published: then the driver is idle, and the baseline has new processes.
     pub confirms: bool,
     /// Whether the machine's other work stops while it is timed.
     pub quiet: bool,
@@ -77,7 +77,7 @@ pub struct MeasureOptions {
     pub most_process_pairs: usize,
     /// Windows of each program that a pair of processes is timed for, even when the precision is reached before.
     pub min_windows: usize,
-    /// Most windows of each program in a pair of processes.
+    /// Maximum number of windows of each program in a pair of processes.
     pub max_windows: usize,
     /// Half the width of the interval by the estimate at which the measurement is precise.
     pub wanted_relative_half_width: f64,
@@ -149,7 +149,7 @@ impl MeasureOptions {
     }
 }
 
-/// Whose process ended, or what else failed.
+/// The error of a measurement: the end of a process, or a failure.
 pub(crate) enum Side {
     Candidate(ProgramError),
     Baseline(ProgramError),
@@ -258,7 +258,7 @@ struct Round<'a, M: Memory> {
     options: &'a MeasureOptions,
 }
 
-/// Where a pair of processes stands in its measurement.
+/// The progress of a pair of processes in its measurement.
 #[derive(Debug, Clone, Copy)]
 struct PlaceOfPair {
     is_first: bool,

@@ -23,15 +23,15 @@ use crate::draw::Draw;
 use crate::layout::{Layout, Placed, Region};
 use crate::tensor::HostTensor;
 
-/// Why memory cannot be used.
+/// The error of a use of memory.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The operating system refused.
     #[error("{what}: {source}")]
     Os {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
-        /// Why it failed.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
@@ -70,7 +70,7 @@ impl<M: Memory + ?Sized> Clone for Operand<'_, M> {
 
 impl<M: Memory + ?Sized> Copy for Operand<'_, M> {}
 
-/// One kind of memory, with what the evaluator does there.
+/// A kind of memory, with the evaluator's operations on it.
 pub trait Memory {
     /// Memory shared with one process.
     type Shared: Send + std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Where the time of a step goes.
+//! Measures the phases of a step.
 
 use std::time::Instant;
 

@@ -48,11 +48,11 @@ pub struct ReferenceFacts {
     pub reference_normalized_error: f64,
     /// Observations about the task's quality.
     pub warnings: Vec<Finding>,
-    /// Where the time of the examination went.
+    /// Time of the examination by phase.
     pub cost: Vec<CostPart>,
 }
 
-/// Whether the task can be used.
+/// The result of an examination.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Examined {
     /// It can.
@@ -61,9 +61,9 @@ pub enum Examined {
     Rejected {
         /// Stable code, for example `task.reference_not_deterministic`.
         code: String,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         message: String,
-        /// What the reference printed.
+        /// Output of the reference.
         printed: String,
     },
 }
@@ -193,7 +193,7 @@ fn known_problems(spec: &TaskSpec) -> Vec<Finding> {
     problems.map(|problem| warning(&problem.code, problem.message.clone())).collect()
 }
 
-/// Why an examination ends early.
+/// The reason for which an examination ends early.
 enum Stop {
     Rejected { code: &'static str, message: String },
     Oracle(OracleError),

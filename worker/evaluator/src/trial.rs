@@ -1,4 +1,4 @@
-//! One call of a program, to hear what it says when it fails.
+//! Calls a program once, to get the message of its failure.
 
 use std::path::Path;
 

@@ -26,7 +26,7 @@ use crate::tensor::HostTensor;
 /// Cases of a shape after which a wrong program may be given up: they tell results of earlier calls from wrong ones.
 const CASES_BEFORE_STOPPING: usize = 3;
 
-/// Where expected values come from.
+/// The source of expected values.
 pub(super) enum Answers<'a> {
     /// From reference and truth; they are recorded where that is wanted.
     Live { reference: &'a Path, truth: &'a Path, recorded: Option<Vec<Option<Recorded>>> },
@@ -51,7 +51,7 @@ pub(super) struct Check<'a, M: Memory> {
     pub(super) timer: &'a mut PhaseTimer,
 }
 
-/// What is compared with a program's outputs.
+/// The expected outputs.
 enum Expected<'a, M: Memory> {
     /// Reference and truth.
     Live(&'a mut Oracle<M>),
@@ -242,7 +242,7 @@ impl<M: Memory> Check<'_, M> {
         Ok(())
     }
 
-    /// One case that is compared with the truth.
+    /// Runs a case that is compared with the truth.
     #[expect(clippy::too_many_arguments, reason = "a case needs all of them")]
     fn case(
         &mut self,
@@ -329,7 +329,7 @@ impl<M: Memory> Check<'_, M> {
         Ok(())
     }
 
-    /// Says what it means when outputs are those of an earlier call.
+    /// Explains outputs that are equal to those of an earlier call.
     fn explain(&mut self, case: TestCase, (print, passed): (u64, bool), seen: &mut ShapeHistory) {
         let like_previous = seen.previous == Some(print) && !passed;
         match case {

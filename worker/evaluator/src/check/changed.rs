@@ -40,7 +40,7 @@ const CHANGED_ELEMENTS: u64 = 3;
 /// Most times that a tensor is changed: what is missed once is found next time.
 const MAX_ROUNDS: usize = 4;
 
-/// Of a small tensor, one of so many elements is changed.
+/// One in this many elements of a small tensor is changed.
 const CHANGED_ONE_IN: u64 = 8;
 
 /// Which tensor is changed.

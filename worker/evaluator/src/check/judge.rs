@@ -33,7 +33,7 @@ const MAX_RTOL: f64 = 0.5;
 /// Other inputs may be a little harder than those of the check.
 const SLACK: f64 = 2.0;
 
-/// How far a reference is from the truth, at its worst element.
+/// The largest error of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct ReferenceError {
     /// In tolerances.
@@ -93,12 +93,12 @@ impl ReferenceError {
     }
 }
 
-/// How far outputs may be from what is expected.
+/// The tolerance of outputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Limits {
     /// The tolerance, widened where the reference itself comes close to it or misses it.
     pub(crate) tolerance: Tolerance,
-    /// How much it was widened.
+    /// Factor by which it was widened.
     pub(crate) widened: f64,
     /// The reference's own error under that tolerance.
     own: f64,

@@ -15,10 +15,10 @@ use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::context::ExecutionContext;
 use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
 
-/// The code of a reference that broke down.
+/// Error code of a failed reference.
 pub(crate) const REFERENCE_FAILED: &str = "reference.failed";
 
-/// Which of the two broke down, and how.
+/// The failure of the reference or the truth.
 #[derive(Debug)]
 pub(crate) enum OracleError {
     /// The process of the reference or the truth ended.
@@ -63,7 +63,7 @@ pub(crate) fn with_reason(mut failure: StepFailure, printed: &str) -> StepFailur
     failure
 }
 
-/// What the two said to one set of inputs. Their outputs lie in their own memory until the next call.
+/// The answers of reference and truth to a set of inputs. Their outputs stay in their memory until the next call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     /// The reference's largest normalized error, or the one that rounding makes which the task's policy allows.

@@ -14,10 +14,10 @@ use crate::tensor::HostTensor;
 /// The factor of values that are nearly zero.
 const NEARLY_ZERO: f32 = 1e-6;
 
-/// One of so many elements of an input that is mostly zero is not. The number is odd: the places follow no tiles.
+/// One in this many elements of a mostly zero input is not zero. The number is odd, so that the places follow no tiles.
 const NOT_ZERO_ONE_IN: u64 = 61;
 
-/// Why a check ends early.
+/// The reason for which a check ends early.
 pub(super) enum Stop {
     /// The program is wrong at this shape: others say no more.
     Wrong,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct DeviceError {
     /// The driver's name of the error, for example `CUDA_ERROR_ILLEGAL_ADDRESS`.
     pub error: String,
-    /// What was being done.
+    /// The failed operation.
     pub during: String,
 }
 

@@ -21,7 +21,7 @@ const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
 /// Words of the results of a kernel.
 pub(crate) const FOUND_WORDS: usize = 12;
 
-/// What is written over to empty the last cache, as a multiple of its size.
+/// Size of the memory that is written to flush the last-level cache, as a multiple of the cache size.
 const FLUSHED_CACHES: usize = 3;
 
 /// Argument of `ns_draw` and `ns_holds`.

@@ -31,7 +31,7 @@ pub enum Exported {
 #[derive(Debug)]
 pub struct SharedMemory {
     held: Backing,
-    /// Where this process maps it.
+    /// Address of the mapping in this process.
     pub(crate) address: CUdeviceptr,
     /// Size of the mapping in bytes: at least what was asked for.
     pub(crate) size: usize,

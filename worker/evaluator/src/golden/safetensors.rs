@@ -16,12 +16,12 @@ pub(crate) struct Stored {
     pub(crate) data: HostTensor,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TensorFile {
     /// Tensors by name.
     pub(crate) tensors: BTreeMap<String, Stored>,
-    /// What is said beside them.
+    /// Metadata.
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
@@ -54,7 +54,7 @@ impl TensorFile {
         safetensors::serialize(views, Some(metadata))
     }
 
-    /// What the bytes hold, or what is wrong with them.
+    /// Parses the bytes, or returns what is wrong with them.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
         let metadata = header.metadata().iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect();

@@ -17,7 +17,7 @@ pub(super) struct LockFiles {
     driver: Turnstile,
 }
 
-/// What a guard holds; files that are closed are free.
+/// Locked files of a guard; closing a file releases its lock.
 #[derive(Debug, Default)]
 pub(super) struct Locked {
     _files: Vec<File>,

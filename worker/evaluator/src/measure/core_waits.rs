@@ -7,7 +7,7 @@ use nightshift_sandbox::cores::waited_ns;
 use crate::memory::Memory;
 use crate::program::Program;
 
-/// Most of the time for which the evaluator and the baseline together may wait for a core.
+/// Maximum time for which the evaluator and the baseline together may wait for a core.
 const MOST_SHARE: f64 = 0.05;
 
 /// Time in windows of the baseline, and how much of it the evaluator's thread and the baseline waited for a core. Windows of the

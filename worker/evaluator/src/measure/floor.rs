@@ -7,7 +7,7 @@ use nightshift_protocol::task::TaskSpec;
 
 use crate::breach::{note, violation};
 
-/// How far below the floor a time has to be: peaks are figures of the vendor, and clocks have their errors.
+/// Margin below the floor: peaks are figures of the vendor, and clocks have errors.
 const BELOW_FLOOR: f64 = 0.9;
 
 /// Returns the least time of one call at the default shape on this device, in nanoseconds, when the task says how much work it

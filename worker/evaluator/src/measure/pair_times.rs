@@ -84,7 +84,7 @@ pub(super) struct PairTimes {
 }
 
 impl PairTimes {
-    /// What one call of the candidate takes more when calls do not follow each other, beyond the same for the baseline.
+    /// Extra time of a candidate's call when calls do not follow each other, minus that of the baseline.
     fn overlap_ns(&self) -> Option<f64> {
         if self.lone_candidate_ns.is_empty() {
             return None;

@@ -52,7 +52,7 @@ const INTERIM_RESAMPLES: usize = 200;
 /// to it.
 const OWN_SHARE: f64 = 0.5;
 
-/// One window of so many is searched for broken rules.
+/// One in this many windows is searched for broken rules.
 const SEARCHED_WINDOWS: usize = 4;
 
 /// Times pairs until the ratio is precise or the time is over.
@@ -183,7 +183,7 @@ impl<M: Memory> Pairs<'_, '_, M> {
         self.verifier.is_over()
     }
 
-    /// One window of each program on the same inputs, in random order. Compares what came out.
+    /// Times one window of each program on the same inputs, in random order, and compares the outputs.
     fn pair(&mut self, kind: WindowKind, calls: usize, findings: &mut Vec<Finding>) -> Result<Pair, Side> {
         let on_device = self.setup.on_device();
         let inputs = self.setup.draw(calls);

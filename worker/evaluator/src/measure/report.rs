@@ -11,7 +11,7 @@ use super::process_pairs::ProcessPairs;
 use super::{CONFIDENCE, MeasureOptions};
 use crate::statistics::{coefficient_of_variation, median};
 
-/// What a measurement is made of.
+/// The parts of a measurement.
 pub(super) struct Report<'a> {
     pub(super) spec: &'a TaskSpec,
     pub(super) machine: &'a MachineFacts,

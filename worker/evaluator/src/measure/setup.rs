@@ -31,7 +31,7 @@ const WINDOW_NS: f64 = 1e6;
 /// Shortest window of the faster program, in nanoseconds; else there are as many calls as fit.
 const SHORTEST_WINDOW_NS: f64 = 3e5;
 
-/// Longest window of the baseline, in nanoseconds.
+/// Maximum length of a window of the baseline, in nanoseconds.
 const LONGEST_WINDOW_NS: f64 = 5e6;
 
 /// Maximum number of calls of a window.
@@ -77,7 +77,7 @@ impl Calls {
     }
 }
 
-/// What was timed in windows of so many calls while the candidate was not loaded.
+/// Times of windows of this many calls while the candidate was not loaded.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Solo {
     calls: usize,
@@ -231,7 +231,7 @@ impl<'a, M: Memory> Setup<'a, M> {
         })
     }
 
-    /// What the next pair of processes of the same measurement uses again.
+    /// Returns what the next pair of processes of the same measurement reuses.
     pub(super) fn basis(&self) -> Basis {
         Basis { weights: self.weights.clone(), limits: self.limits, baseline_ns: self.baseline_ns }
     }

@@ -21,7 +21,7 @@ const REPEATS: usize = 3;
 /// thread computes it takes a third longer or more.
 const SHARED: f64 = 1.2;
 
-/// How long a pair of processes waits for a core by itself in all.
+/// Maximum total time that a pair of processes waits for an unused core.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The shortest time of the work on this machine so far, in nanoseconds.

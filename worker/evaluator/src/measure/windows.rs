@@ -1,4 +1,4 @@
-//! One timed window: the evaluator puts inputs in place, starts the calls, and sees them end.
+//! A timed window: the evaluator writes the inputs, starts the calls, and observes their end.
 //!
 //! On a device the driver lets one context compute at a time. So the evaluator's own operations, before and after the calls, take
 //! longer when the program computes outside of its window, and show such work without asking the program. Their usual times come
@@ -132,7 +132,7 @@ pub(super) fn draws_of(calls: usize, inputs: usize, seeds: &mut SecretSeeds) -> 
 pub(super) struct Inputs {
     /// Draws of the inputs of each call. Calls beyond them use the same again.
     draws: Vec<Vec<Draw>>,
-    /// How many calls.
+    /// Number of calls.
     calls: usize,
     /// Draws of the inputs of untimed calls before them.
     leads: Vec<Vec<Draw>>,
