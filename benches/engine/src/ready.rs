@@ -66,7 +66,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         crowd.spawn(wait_for_steps(client.clone(), worker, started.clone()));
     }
     let all_wait = async {
-        // The claims are on their way; the first workflows are not counted, and by then everybody waits.
+        // The claims are on their way; the first workflows are not counted, and by then every client waits.
         let mut workflows_before = Loop::new(Place::port(&store), 1, trivial::STEPS_PER_WORKFLOW).await?;
         workflows_before.run(20).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -82,7 +82,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     }
     let mut waits = Vec::new();
     while let Ok(start) = starts.try_recv() {
-        let from = decided.take(start.first, start.place).context("a step began that nobody decided")?;
+        let from = decided.take(start.first, start.place).context("a step began without a decision")?;
         waits.push(start.at.duration_since(from));
     }
     crowd.shutdown().await;
@@ -127,7 +127,7 @@ async fn register(client: &Client, workers: u32) -> anyhow::Result<Vec<WorkerId>
     Ok(ids)
 }
 
-/// Waits for steps, one at a time, without end. The report asks for none: the next step is for somebody who waits.
+/// Waits for steps, one at a time, without end. The report requests none: the next step is for a waiting client.
 async fn wait_for_steps(client: Client, worker: WorkerId, started: mpsc::UnboundedSender<Start>) -> anyhow::Result<()> {
     let claim = Claim { free: FreeSlots { cpu: 1, devices: Vec::new() }, wait_ms: WAIT_MS };
     loop {
@@ -139,7 +139,7 @@ async fn wait_for_steps(client: Client, worker: WorkerId, started: mpsc::Unbound
                 nightshift_protocol::step::StepOutput::TaskRejected { message, .. } => message.parse()?,
                 _ => anyhow::bail!("another output"),
             };
-            // Nobody listens any more when the measurement has failed.
+            // The receiver is gone when the measurement has failed.
             let _ = started.send(Start { first: sum - place, place, at });
             let result = TryOutcome::Completed { output: Box::new(output) };
             client

@@ -20,7 +20,7 @@ use secrecy::SecretString;
 
 use crate::trivial::{self, Trivial};
 
-/// Tokens of servers that nobody else can reach.
+/// Tokens of servers that only this process can reach.
 const OPERATOR: &str = "bench-operator";
 const WORKER: &str = "bench-worker";
 /// The product's own.

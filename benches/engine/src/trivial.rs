@@ -28,7 +28,7 @@ const TIMEOUT_MS: u64 = 600_000;
 pub(crate) struct Trivial {
     pub(crate) steps: u64,
     pub(crate) needs: Needs,
-    /// When each step was decided, for whoever asks.
+    /// The time at which each step was decided.
     pub(crate) decided: Option<Arc<Decided>>,
 }
 

@@ -102,7 +102,7 @@ impl Watch {
             Ok(Some(sum)) => Ok(sum),
             Err(error) => Err(error),
         };
-        // Whoever takes it out is the only one who tells.
+        // Only the thread that removes it reports it.
         let Some(awaited) = self.awaited().remove(&run) else { return };
         let at = Instant::now();
         let result = result.and_then(|sum| {
@@ -110,7 +110,7 @@ impl Watch {
             ensure!(sum == expected, "the run of {} came to {sum} instead of {expected}", awaited.first);
             Ok(Ended { took: at.duration_since(awaited.began), at })
         });
-        // Nobody listens any more when the measurement has failed.
+        // The receiver is gone when the measurement has failed.
         let _ = self.ended.send(result);
         self.room.add_permits(1);
     }

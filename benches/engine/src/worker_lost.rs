@@ -1,4 +1,4 @@
-//! A worker killed with `kill -9` while it holds a step: how long until somebody else has it.
+//! A worker killed with `kill -9` while it holds a step: measures how long until another worker has it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -42,7 +42,7 @@ class Cluster:
         self.port = _free_port()
         self.process: subprocess.Popen | None = None
         self.created = 0
-        # initdb refuses root, so the whole cluster belongs to somebody else then.
+        # initdb refuses root, so another account owns the whole cluster then.
         self.account = _account(user) if os.geteuid() == 0 else None
 
     def __enter__(self) -> "Cluster":

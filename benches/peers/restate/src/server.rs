@@ -147,7 +147,7 @@ fn lost(source: std::io::Error) -> ServerError {
     ServerError::Io { what: "watching the server".to_owned(), source }
 }
 
-/// Ports that nobody listens on now, all three held until all are known.
+/// Returns three free ports, all held until all are known.
 fn free_ports() -> std::io::Result<[SocketAddr; 3]> {
     let [a, b, c] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0"));
     Ok([a?.local_addr()?, b?.local_addr()?, c?.local_addr()?])
