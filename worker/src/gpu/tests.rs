@@ -208,7 +208,7 @@ fn what_a_driver_does_not_tell_moves_nothing_and_a_lost_gpu_is_an_error() {
 }
 
 #[test]
-fn descendants_are_ours_and_everybody_else_is_not() {
+fn only_descendants_belong_to_this_worker() {
     let table = tempfile::tempdir().unwrap();
     let process = |pid: u32, name: &str, parent: u32| {
         let folder = table.path().join(pid.to_string());
