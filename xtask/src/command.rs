@@ -51,13 +51,13 @@ pub(crate) fn target_folder() -> Result<PathBuf> {
     Ok(PathBuf::from(target.context("cargo metadata without target_directory")?))
 }
 
-/// Runs it with our own output; whether it succeeded.
+/// Runs it with our own output. Returns whether it succeeded.
 pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     let shown = format!("{command:?}");
     Ok(command.status().with_context(|| format!("cannot run {shown}"))?.success())
 }
 
-/// Runs it, showing each line of its standard output and handing it to `line` too; whether it succeeded.
+/// Runs it, showing each line of its standard output and handing it to `line` too. Returns whether it succeeded.
 pub(crate) fn for_each_line(command: &mut Command, mut line: impl FnMut(&str)) -> Result<bool> {
     let shown = format!("{command:?}");
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {shown}"))?;

@@ -45,7 +45,7 @@ pub(crate) fn write(may_install: bool) -> Result<()> {
     std::fs::write(dist().join(MANIFEST), manifest.to_json()?).context("the manifest could not be written")
 }
 
-/// Builds the bundle and compares it with the one that is kept; whether they are the same.
+/// Builds the bundle and compares it with the one that is kept. Returns whether they are the same.
 pub(crate) fn check() -> Result<bool> {
     let kept = Manifest::read(&dist().join(MANIFEST))?;
     let (files, _) = build()?;
@@ -70,7 +70,7 @@ pub(crate) fn check() -> Result<bool> {
     Ok(same)
 }
 
-/// Whether the bundle can be built here, installing what is missing when that is allowed; else how it could.
+/// Returns whether the bundle can be built here, installing what is missing when that is allowed; else how it could.
 pub(crate) fn can_build(may_install: bool) -> Result<std::result::Result<(), String>> {
     Ok(if compile::target_is_there(may_install)? {
         Ok(())

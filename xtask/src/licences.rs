@@ -35,7 +35,7 @@ pub(crate) fn check() -> Result<usize> {
     }
 }
 
-/// Whether an SPDX expression can be satisfied with allowed licences. `/` is the old spelling of `OR`.
+/// Returns whether an SPDX expression can be satisfied with allowed licences. `/` is the old spelling of `OR`.
 fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let tokens: Vec<String> = expression
         .replace('/', " OR ")

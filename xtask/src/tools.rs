@@ -120,7 +120,7 @@ impl Subcommand {
         format!("cargo install --debug --locked {}@{}", self.program, self.version)
     }
 
-    /// Whether it is there, after installing it when that is allowed.
+    /// Returns whether it is there, after installing it when that is allowed.
     pub(crate) fn is_there(&self, may_install: bool) -> Result<bool> {
         if find_program(&[self.program]).is_some() {
             return Ok(true);

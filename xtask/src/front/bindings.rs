@@ -31,7 +31,9 @@ pub(super) fn generate(wasm: &Path) -> Result<Files> {
         .collect::<Result<_>>()?;
     found.sort();
     if found != FILES {
-        bail!("expected {FILES:?}, and there are {found:?}: a crate brings scripts of its own, which the server does not serve");
+        bail!(
+            "expected {FILES:?}, and there are {found:?}: a crate brings scripts of its own, which the server does not serve"
+        );
     }
     FILES.iter().map(|name| Ok((*name, std::fs::read(folder.join(name))?))).collect()
 }

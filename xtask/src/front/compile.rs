@@ -24,7 +24,7 @@ pub(super) struct Program {
     pub(super) dep_info: PathBuf,
 }
 
-/// Whether the target is there, after installing it when that is allowed.
+/// Returns whether the target is there, after installing it when that is allowed.
 pub(super) fn target_is_there(may_install: bool) -> Result<bool> {
     let is_there = || -> Result<bool> {
         let folder = rustc(&["--print", "target-libdir", "--target", TARGET])?;
