@@ -42,7 +42,7 @@ pub struct StepArtifacts<'a> {
 }
 
 impl<'a> StepArtifacts<'a> {
-    /// Cancelled with the step.
+    /// Creates access for a step. Cancelling the step ends its transfers.
     #[must_use]
     pub fn new(cache: &'a ArtifactCache, transfer: Transfer<'a>) -> Self {
         Self { cache, transfer }

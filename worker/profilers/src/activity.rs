@@ -1,4 +1,4 @@
-//! What a trace holds: the device's work and the host's calls, each with its beginning and its end.
+//! The events of a trace: the device's work and the host's calls, with start and end times.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Span {
     }
 }
 
-/// One run of a kernel.
+/// A kernel launch.
 #[derive(Debug, Clone)]
 pub(super) struct Kernel {
     pub(super) span: Span,
@@ -70,7 +70,7 @@ pub(super) struct Kernel {
     pub(super) shared_bytes: u64,
 }
 
-/// One copy or set.
+/// A memory copy or set.
 #[derive(Debug, Clone)]
 pub(super) struct Transfer {
     pub(super) span: Span,
@@ -80,7 +80,7 @@ pub(super) struct Transfer {
     pub(super) bytes: u64,
 }
 
-/// One call of a CUDA interface.
+/// A call of a CUDA API.
 #[derive(Debug, Clone)]
 pub(super) struct ApiCall {
     pub(super) span: Span,

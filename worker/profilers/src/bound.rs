@@ -1,4 +1,4 @@
-//! What holds a kernel or a program back, decided by numbers alone. Every threshold has a name, and every decision hands
+//! Decides what limits a kernel or a program, by numbers alone. Every threshold has a name, and every decision hands
 //! out the numbers that it stands on.
 
 use nightshift_protocol::attempt::Bound;
@@ -31,7 +31,7 @@ const MAJOR_SHARE: f64 = 0.5;
 /// Shares of stalls that are worth a line.
 const NOTABLE_STALL_SHARE: f64 = 0.15;
 
-/// What limits a kernel. Its own field for that is not read.
+/// Returns what limits a kernel, without reading its own field for that.
 #[must_use]
 pub(super) fn bound_of_kernel(kernel: &KernelProfile) -> BoundBy {
     let memory = memory_share(kernel);
@@ -129,7 +129,7 @@ fn kernel_details(kernel: &KernelProfile, bound: Bound) -> Vec<String> {
     lines
 }
 
-/// What a stall means, in a few words.
+/// Describes a stall reason in a few words.
 fn meaning(reason: &str) -> &'static str {
     match reason {
         "long_scoreboard" => " (data of the L1 cache or beyond)",
@@ -157,7 +157,7 @@ pub(super) struct Roof<'a> {
     pub(super) arithmetic: Option<Arithmetic>,
 }
 
-/// What limits a whole program: its device idles, or copies, or computes. `median_ns` is the time of one call without a
+/// Returns what limits a whole program: its device idles, copies, or computes. `median_ns` is the time of one call without a
 /// tool, which makes the host's part look larger than it is. Where the kernels' counters do not decide, the roofline and
 /// the time of a call do; where they do not either, there is no bound and the evidence says why.
 #[must_use]
@@ -194,7 +194,7 @@ pub(super) fn bound_of_program(
     bound
 }
 
-/// What can be said without counters that decide: by the work that the task names, and by the time of a call.
+/// Decides without counters: by the work that the task states, and by the time of a call.
 fn bound_by_roof(why: String, roof: Roof<'_>, median_ns: Option<f64>) -> BoundBy {
     let named = match roof.bound {
         "memory" => Some(Bound::Memory),

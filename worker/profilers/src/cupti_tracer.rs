@@ -18,7 +18,7 @@ const BUFFER_WORDS: usize = 1 << 17;
 /// Maximum number of records of one kind that are kept.
 pub(crate) const MAX_RECORDS: usize = 100_000;
 
-/// Longest name that is kept, in characters.
+/// Maximum length of a name, in characters.
 const MAX_NAME_CHARS: usize = 512;
 
 /// Kinds of records that are asked for.
@@ -36,7 +36,7 @@ const RUNTIME_NAMES: u32 = 2;
 /// Waits for records that are not there yet.
 const FLUSH_FORCED: u32 = 1;
 
-/// What was traced. Times are nanoseconds by the driver's clock.
+/// The recorded events. Times are nanoseconds of the driver's clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeviceTrace {
@@ -54,7 +54,7 @@ pub(crate) struct DeviceTrace {
     pub(crate) calls: Vec<TracedCall>,
 }
 
-/// One run of a kernel.
+/// A kernel launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TracedKernel {
@@ -70,7 +70,7 @@ pub(crate) struct TracedKernel {
     pub(crate) shared_bytes: i64,
 }
 
-/// One copy or set.
+/// A memory copy or set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TracedCopy {
@@ -83,7 +83,7 @@ pub(crate) struct TracedCopy {
     pub(crate) bytes: u64,
 }
 
-/// One call of an interface.
+/// A call of an API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TracedCall {
@@ -222,7 +222,7 @@ impl Interface {
     }
 }
 
-/// What comes in on CUPTI's own thread.
+/// The data that CUPTI's own thread collects.
 struct Sink {
     interface: Interface,
     trace: DeviceTrace,

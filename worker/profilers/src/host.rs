@@ -36,7 +36,7 @@ const LIMITS: Limits = Limits {
     output_bytes: 64 << 10,
 };
 
-/// What one thread of this machine can do.
+/// The peak rates of a thread of this machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peaks {
     /// Floating-point operations per second in single precision.

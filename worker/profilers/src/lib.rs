@@ -52,7 +52,7 @@ pub fn sanitize(
     sanitizer::sanitize(profilers, replay, checks)
 }
 
-/// What is said where nothing was looked at: the tools repeat calls of libraries, and this is a file of Python.
+/// Returns the report of skipped checks of a Python file: the tools only replay calls of libraries.
 #[must_use]
 pub fn nothing_sanitized(checks: &Checks<'_>) -> SanitizeReport {
     sanitizer::nothing(checks.wanted())
@@ -102,7 +102,7 @@ fn compiler_tier(subject: &ProfiledProgram<'_>) -> TierReport {
     }
 }
 
-/// What a tier that is not there, or not whole, would have added.
+/// Describes what a missing or incomplete tier would have added.
 fn missing(tier: &TierReport) -> Option<String> {
     let reason = tier.reason.as_deref()?;
     let what = match tier.purpose {

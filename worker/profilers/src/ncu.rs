@@ -34,7 +34,7 @@ const ENOUGH_SHARE: f64 = 0.95;
 /// Maximum number of launches that are profiled. Each one is repeated some ten times.
 const MAX_LAUNCHES: usize = 12;
 
-/// Longest name of a kernel that the tool is told to look for.
+/// Maximum length of a kernel name in the tool's filter.
 const MAX_NAME_BYTES: usize = 256;
 
 /// Limits of one profile, beside that of its time.
@@ -47,13 +47,13 @@ const LIMITS: Limits = Limits {
     output_bytes: 1 << 20,
 };
 
-/// Most of a log that is read, in bytes.
+/// Maximum number of bytes of a log that are read.
 const MAX_LOG_BYTES: u64 = 16 << 20;
 
 /// File in which the tool writes its table.
 const LOG: &str = "kernels.csv";
 
-/// What the tool says when it does not know a name of the list.
+/// The tool's message for an unknown metric.
 const UNKNOWN_METRIC: &str = "Failed to find metric";
 
 /// Profiles the kernels that matter. The tier says how it went.
@@ -107,7 +107,7 @@ pub(super) fn count(
     Ok((tier::failed(report, ToolFailure::plain("it knows none of the metrics that were asked for")), Vec::new()))
 }
 
-/// What is profiled.
+/// The profiled kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Selection {
     /// Kernels by name, without parameters; all of them when there are none.
@@ -203,7 +203,7 @@ fn trouble(result: &ProcessResult, printed: &str) -> ToolFailure {
     tier::trouble(result, printed)
 }
 
-/// What is to be said about a result that can be used all the same.
+/// Returns the caveats of a usable result.
 fn caution(result: &ProcessResult, selection: &Selection, launches: &[Launch]) -> Option<String> {
     let mut said = Vec::new();
     if result.end != ProcessEnd::Finished {

@@ -101,7 +101,7 @@ fn export_arguments(folder: &Path) -> Vec<OsString> {
     ]
 }
 
-/// Why there is no report.
+/// Explains a missing report.
 fn no_report(result: &ProcessResult, folder: &Path) -> ToolFailure {
     let printed = [result.stderr.as_slice(), result.stdout.as_slice()].concat();
     let printed = String::from_utf8_lossy(&printed);

@@ -1,4 +1,4 @@
-//! Whose kernels a program of `PyTorch` spends its time in: its own, or those of the libraries that it calls.
+//! Finds the origin of the kernels of a `PyTorch` program: its own code, or a library.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use nightshift_protocol::profile::{KernelTime, Profile};
 
 use nightshift_toolchain::build::EXTENSION_MARKER;
 
-/// How kernels of libraries and of compilers begin whose names a function of Python could have.
+/// Prefixes of kernels of libraries and compilers whose names are valid names of Python functions.
 const OTHERS: [&str; 12] = [
     "nvjet", "sm70_", "sm75_", "sm80_", "sm90_", "sm100_", "cudnn", "cublas", "cutlass", "ampere_", "volta_", "triton_",
 ];
 
-/// What a program brings along.
+/// The kernel code of a program.
 struct OwnCode {
     /// Names of functions that its text defines, which is what kernels of Triton are called.
     functions: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! One call of a program, made ready to be repeated by a process of its own, so that a tool can be put in front of it.
+//! A replayable call of a program: a separate process repeats it, so that a tool can wrap that process.
 
 use nightshift_sandbox::access::temporary_folder;
 use std::ffi::OsString;
@@ -19,13 +19,13 @@ use nightshift_toolchain::toolchain::Run;
 /// First argument of our own binary that makes it a replay.
 pub const REPLAY_ARGUMENT: &str = "__replay";
 
-/// Where a tool keeps what it wants to remember: nowhere.
+/// Variable of the home folder, where tools store settings; each replay has an empty one.
 const HOME: &str = "HOME";
 
-/// Where the loader looks first.
+/// Variable of the loader's search path.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// One call of a program, and where and how to repeat it.
+/// A call of a program, and how to replay it.
 ///
 /// The command line is `EXECUTABLE __replay PLAN WARMUPS CALLS`. The replay loads the library, calls `ns_init`, makes the
 /// inputs from its plan, calls `ns_run` so many times for warming up, waits for the device, and then repeats so many
@@ -42,12 +42,12 @@ pub struct Replay<'a> {
     pub plan: &'a Path,
     /// Whether a Python process replays the program, because the program is a Python file.
     pub in_python: bool,
-    /// What the replay reads beside its system: the folders of the plan, the inputs and the library.
+    /// Folders that the replay reads, in addition to the system: those of the plan, the inputs and the library.
     pub readable: &'a [PathBuf],
     /// Folders for `LD_LIBRARY_PATH`: the driver and the libraries of CUDA, where the system does not know them.
     pub library_path: &'a [PathBuf],
     /// Variables that the replay needs, for example `CUDA_VISIBLE_DEVICES`; `HOME` and `LD_LIBRARY_PATH` are made here.
-    /// Nothing else is passed on: reports store the whole environment.
+    /// No other variables are passed, because reports store the whole environment.
     pub env: &'a [(String, String)],
     /// An existing folder in which each tool gets an empty one.
     pub scratch: &'a Path,
@@ -61,7 +61,7 @@ impl fmt::Debug for Replay<'_> {
     }
 }
 
-/// How a tool ended; the reason when it could not be started.
+/// The end of a tool's process, or the reason why it could not be started.
 pub(super) type ToolEnd = Result<ProcessResult, String>;
 
 impl Replay<'_> {
@@ -133,7 +133,7 @@ pub(super) fn read_plain_file(path: &Path, most_bytes: u64) -> String {
     if let Ok(descriptor) = rustix::fs::open(path, flags, Mode::empty()) {
         let file = File::from(descriptor);
         if file.metadata().is_ok_and(|data| data.is_file()) {
-            // What cannot be read is missing from the result, and noticed there.
+            // An unreadable file is missing from the result, which is noticed there.
             let _ = file.take(most_bytes).read_to_end(&mut bytes);
         }
     }

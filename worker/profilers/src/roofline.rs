@@ -1,4 +1,4 @@
-//! How far a program is from what its device allows.
+//! Computes the roofline of a program on its device.
 
 use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::profile::{Arithmetic, KernelProfile, Profile, TierPurpose, TierReport};

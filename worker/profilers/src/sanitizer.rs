@@ -31,7 +31,7 @@ const PRINTED_ERRORS: u32 = 100;
 /// Findings of one check that become observations about compliance.
 const MAX_FINDINGS: usize = 8;
 
-/// Most of a log that is read, and that is kept, in bytes.
+/// Maximum number of bytes of a log that are read, and that are kept.
 const MAX_LOG_BYTES: u64 = 4 << 20;
 const MAX_KEPT_BYTES: usize = 256 << 10;
 
@@ -49,7 +49,7 @@ const LIMITS: Limits = Limits {
 /// File in which the tool says what it found. The program's own words go elsewhere, so that it cannot say it is clean.
 const LOG: &str = "sanitizer.log";
 
-/// How the sources of candidates are named: an access in another file is that of a library.
+/// Extension of candidates' source files; an access in another file belongs to a library.
 const SOURCE_ENDING: &str = ".cu";
 
 /// Carries out the checks that are wanted.
@@ -79,7 +79,7 @@ pub(super) fn sanitize(
     Ok(report)
 }
 
-/// That nothing was looked at, because there is no library to be repeated.
+/// Returns the result of a skipped check of a program without a library to replay.
 pub(super) fn nothing(wanted: &[SanitizerTool]) -> SanitizeReport {
     let trouble = || ToolFailure {
         code: "profile.tool_missing",
@@ -96,7 +96,7 @@ fn arguments(tool: SanitizerTool, folder: &Path, replay: &Replay<'_>) -> Vec<OsS
     args.extend(["--print-limit".into(), PRINTED_ERRORS.to_string().into()]);
     args.extend(["--target-processes".into(), "all".into()]);
     args.extend(["--log-file".into(), folder.join(LOG).into()]);
-    // One call, without a warming up: what is wrong is wrong in the first call already.
+    // One call without warm-up, because an error already occurs in the first call.
     args.extend(replay.command(0, 1));
     args
 }
@@ -121,7 +121,7 @@ fn check(
     Ok((judge(tool, &text::parse(&log), &result, &format!("{log}\n{printed}")), kept))
 }
 
-/// What a check says, by what the tool said and how it ended. Both have to agree that nothing was found.
+/// Judges a check by the tool's output and exit status. A clean result needs both.
 fn judge(tool: SanitizerTool, said: &Said, result: &ProcessResult, printed: &str) -> SanitizerRun {
     let mut issues = said.issues.clone();
     for issue in &mut issues {
@@ -241,7 +241,7 @@ fn without_answer(tool: SanitizerTool, trouble: ToolFailure, wall_ms: u64) -> Sa
     }
 }
 
-/// What a check found, as observations about compliance, the most frequent errors first.
+/// Returns the errors of a check as findings, the most frequent ones first.
 fn findings(run: &SanitizerRun) -> Vec<Finding> {
     let mut issues: Vec<&SanitizerIssue> = run.issues.iter().collect();
     issues.sort_by_key(|issue| (!issue.is_error, std::cmp::Reverse(issue.count)));
@@ -270,7 +270,7 @@ fn findings(run: &SanitizerRun) -> Vec<Finding> {
     findings
 }
 
-/// One thing that was found, in one sentence.
+/// Describes an error in one sentence.
 fn describe(issue: &SanitizerIssue) -> String {
     let (what, how) = issue.kind.split_once(", ").unwrap_or((&issue.kind, ""));
     let how = if how.is_empty() { String::new() } else { format!(", {how},") };

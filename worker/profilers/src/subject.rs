@@ -1,16 +1,16 @@
-//! What is profiled, and what is looked for.
+//! The profiled program, and the requested checks.
 
 use nightshift_protocol::cuda_build::CudaBuild;
 use nightshift_protocol::machine::GpuFacts;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::SanitizerTool;
 
-/// What is known of the program that is profiled.
+/// Facts about the profiled program.
 #[derive(Debug, Clone, Copy)]
 pub struct ProfiledProgram<'a> {
     /// The compiler's report.
     pub compiler: &'a CompilerReport,
-    /// What nvcc and the disassembly of its kernels tell.
+    /// Facts from nvcc and from the disassembly of its kernels.
     pub cuda: Option<&'a CudaBuild>,
     /// The device that it runs on.
     pub gpu: Option<&'a GpuFacts>,
@@ -22,7 +22,7 @@ pub struct ProfiledProgram<'a> {
     pub median_ns: Option<f64>,
 }
 
-/// What the sanitizers are to look for.
+/// The checks of the sanitizers.
 #[derive(Debug, Clone, Copy)]
 pub struct Checks<'a> {
     /// Also check for uninitialized reads, in addition to memory errors and races.

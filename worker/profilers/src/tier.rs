@@ -6,19 +6,19 @@ use nightshift_protocol::verdict::ProcessEnd;
 use super::tool::MissingTool;
 use nightshift_sandbox::process::ProcessResult;
 
-/// Longest line of a tool that is repeated, in characters.
+/// Maximum length of a quoted line of a tool, in characters.
 const MAX_QUOTED_CHARS: usize = 600;
 /// Lines of a tool that are repeated when none of them names an error.
 const MAX_QUOTED_LINES: usize = 4;
 
-/// Why a tool gave nothing.
+/// The failure of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ToolFailure {
     /// Stable code.
     pub(super) code: &'static str,
-    /// What happened.
+    /// Reason, for people.
     pub(super) reason: String,
-    /// What an operator does about it.
+    /// Remedy for an operator.
     pub(super) remedy: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn failed(report: TierReport, trouble: ToolFailure) -> TierReport {
     }
 }
 
-/// What went wrong with a tool, by how it ended and what it printed.
+/// Explains the failure of a tool by its exit status and output.
 pub(super) fn trouble(result: &ProcessResult, printed: &str) -> ToolFailure {
     if let Some(known) = known_trouble(printed) {
         return known;

@@ -1,4 +1,4 @@
-//! What a trace says about the calls of a program. Nothing here reads or runs anything.
+//! Derives a timeline of a program's calls from a trace. This module does no I/O.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,7 +17,7 @@ const MAX_API: usize = 24;
 /// Maximum number of streams that it lists.
 const MAX_STREAMS: usize = 32;
 
-/// What the replay calls before and after each call of the program.
+/// The function that the replay calls before and after each call of the program.
 const CALL_BEGINS: [&str; 2] = ["cuProfilerStart", "cudaProfilerStart"];
 const CALL_ENDS: [&str; 2] = ["cuProfilerStop", "cudaProfilerStop"];
 

@@ -1,4 +1,4 @@
-//! One tool of the machine.
+//! A profiling tool of the machine.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ pub struct Tool {
 /// A tool that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingTool {
-    /// Why not.
+    /// Reason.
     pub reason: String,
-    /// What an operator does to get it.
+    /// Remedy for an operator.
     pub remedy: String,
 }

@@ -23,7 +23,7 @@ const VERSION_LIMITS: Limits = Limits {
     output_bytes: 64 << 10,
 };
 
-/// Longest piece of what a tool printed that is repeated when it gave no version, in characters.
+/// Maximum length of quoted output of a tool without a version, in characters.
 const MAX_QUOTED_CHARS: usize = 600;
 
 /// Programs that did not answer of which the reasons are told.
@@ -43,7 +43,7 @@ pub struct Profilers {
     pub ncu: Result<Tool, MissingTool>,
     /// The sanitizers.
     pub compute_sanitizer: Result<Tool, MissingTool>,
-    /// How long each may take.
+    /// Time limits of the tools.
     pub limits: TimeLimits,
 }
 
@@ -67,7 +67,7 @@ impl Default for TimeLimits {
     }
 }
 
-/// One of the three.
+/// A kind of tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ToolKind {
     Nsys,
@@ -112,7 +112,7 @@ impl Profilers {
         Self::find_below(Path::new("/"), search_path, library_path, scratch, run)
     }
 
-    /// The same for a worker that is configured not to profile. The sanitizers stay: they are about right and wrong.
+    /// Returns the tools for a worker without profiling. The sanitizers stay, because they check correctness.
     #[must_use]
     pub fn switched_off(self) -> Self {
         let missing = || MissingTool {
@@ -141,7 +141,7 @@ impl Profilers {
     }
 }
 
-/// Where and how to look.
+/// Parameters of the search.
 struct Search<'a> {
     root: &'a Path,
     programs: &'a [PathBuf],
@@ -302,7 +302,7 @@ fn version_numbers(name: &str) -> Vec<u64> {
 /// What the nsys of Nsight Compute needs beside its own files to make a report.
 const LIBDW: &str = "libdw.so.1";
 
-/// Where the loader looks by itself.
+/// Default search path of the loader.
 const LIBRARY_FOLDERS: [&str; 7] = [
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
@@ -339,7 +339,7 @@ pub(super) fn missing_library(printed: &str) -> Option<&str> {
     (name.contains(".so") && name.len() < 100).then_some(name)
 }
 
-/// What a tool printed, in one line: an error of C++ is told in several, and the first one says least.
+/// Returns the output of a tool in one line. C++ errors have several lines, of which the first says least.
 fn quoted(printed: &str) -> String {
     let lines: Vec<&str> = printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {

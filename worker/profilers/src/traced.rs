@@ -1,4 +1,4 @@
-//! What a trace of some calls is made into, whichever tool took it.
+//! Converts a trace of any tool into a profile.
 
 use nightshift_protocol::profile::Timeline;
 use nightshift_protocol::verdict::ProcessEnd;
@@ -14,7 +14,7 @@ pub(super) const WARMUPS: u32 = 2;
 /// Calls that are traced: enough to see how much they differ.
 pub(super) const CALLS: u32 = 5;
 
-/// What a trace gave.
+/// The result of a trace.
 #[derive(Debug)]
 pub(super) struct Traced {
     /// Summed up.
@@ -28,7 +28,7 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// Of so many calls.
+    /// Converts a trace of `wanted` calls.
     pub(super) fn of(activity: &Activity, wanted: u32) -> Self {
         let calls = Calls::find(activity, wanted);
         let first = calls.spans.first();

@@ -201,7 +201,7 @@ fn said_by(context: &ExecutionContext<'_>, spec: &TaskSpec, program: &Path) -> O
     what_went_wrong(&printed).map(|line| format!(": {line}"))
 }
 
-/// The line of a Python process's output that says most: what a compiler or a linker complains about, else its exception.
+/// Returns the most useful line of a Python process's output: an error of a compiler or linker, else the exception.
 fn what_went_wrong(printed: &str) -> Option<String> {
     let complains = |line: &&str| [" error: ", "cannot find "].iter().any(|words| line.contains(words));
     printed.lines().find(complains).and_then(last_words).or_else(|| last_words(printed))

@@ -34,7 +34,7 @@ use nightshift_sandbox::process::{CancelFlag, JailHost, ProcessResult};
 const BUILD_VERSION: u32 = 3;
 /// Largest library, in bytes.
 pub const MAX_LIBRARY_BYTES: u64 = 32 << 20;
-/// What a source is built as.
+/// The kind of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The Coder's program.
@@ -69,14 +69,14 @@ impl Role {
         }
     }
 
-    /// What it is called in the folder of a step.
+    /// Returns the file name in the folder of a step.
     #[must_use]
     pub fn library_name(self, spec: &TaskSpec) -> String {
         let extension = if self.is_python(spec) { PYTHON_EXTENSION } else { "so" };
         format!("{}.{extension}", self.name())
     }
 
-    /// How messages name the source.
+    /// Returns the name of the source in messages.
     #[must_use]
     pub fn file_name(self, target: Target) -> &'static str {
         match (self, target) {
@@ -118,7 +118,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// What goes into the address of a build beside source and toolchain.
+    /// Returns the parts of a build's cache key in addition to source and toolchain.
     fn allowance(&self) -> String {
         match self {
             Self::Cpp(_) => String::new(),
@@ -135,7 +135,7 @@ pub trait ArtifactSink: std::fmt::Debug {
     fn put(&self, bytes: &[u8]) -> Result<ArtifactHash, StepFailure>;
 }
 
-/// What a build works with.
+/// The context of a build.
 #[derive(Debug)]
 pub struct Builder<'a> {
     /// Runs the compiler.
@@ -177,10 +177,10 @@ pub fn build(
     delivery.of(&key, &format!("{}.so", role.name()), || compile(builder, source, role, &key, timeout_ms))
 }
 
-/// What compilers and linkers say of a full disk, in the locale that they are run in.
+/// The message of compilers and linkers for a full disk, in the locale of builds.
 const NO_SPACE: &str = "No space left on device";
 
-/// Where builds come from and go to.
+/// A cache of builds.
 struct Delivery<'a> {
     cache: &'a BuildCache,
     artifacts: &'a dyn ArtifactSink,
@@ -205,7 +205,7 @@ impl Delivery<'_> {
                 format!("the compiler found no space left on the disk of {}: free some", self.scratch.display());
             return Err(StepFailure::retriable("worker.disk", message));
         }
-        // What a limit ended may go well on a quieter machine.
+        // A build that a limit ended may succeed on a less busy machine.
         let is_lasting = matches!(built.report.end, ProcessEnd::Finished | ProcessEnd::Exited { .. });
         if is_lasting && let Err(error) = self.cache.put(key, &built) {
             tracing::warn!(build.key = %key, error = %error, "a build could not be kept");
@@ -271,7 +271,7 @@ fn compile(
     })
 }
 
-/// One compilation: the folder holds `nightshift.h`, and nothing of other builds.
+/// A compilation. Its folder holds `nightshift.h`, and no files of other builds.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
     /// What the source is built as.
@@ -280,24 +280,24 @@ pub struct Job<'a> {
     pub file: &'static str,
     /// The source.
     pub source: &'a str,
-    /// Where it is compiled.
+    /// Folder of the compilation.
     pub folder: &'a Path,
-    /// How long the compiler may take.
+    /// Time limit of the compiler.
     pub timeout_ms: u64,
 }
 
-/// What a compiler left.
+/// The result of a compilation.
 #[derive(Debug)]
 pub struct Compiled {
-    /// How it ended.
+    /// End of the compiler's process.
     pub result: ProcessResult,
-    /// What it said, as data.
+    /// Its messages as data.
     pub messages: Vec<CompilerMessage>,
-    /// What it said.
+    /// Its output.
     pub output: String,
     /// The library, when it is one.
     pub library: Option<(Vec<u8>, Symbols)>,
-    /// What compiler and disassembly tell.
+    /// Facts from compiler and disassembly.
     pub report: CompilerReport,
     /// The same for the kernels of the `cuda` target.
     pub cuda: Option<CudaBuild>,

@@ -1,4 +1,4 @@
-//! Where a library comes from: every library names the machine that it was built for and the source that it was built
+//! The provenance of libraries: every library names the machine that it was built for and the source that it was built
 //! from, so that another machine builds it again instead of crashing in instructions that it does not have.
 
 use nightshift_protocol::artifact::ArtifactHash;
@@ -6,10 +6,10 @@ use object::elf::DT_SONAME;
 use object::read::elf::ElfFile64;
 use object::{Endianness, ReadRef};
 
-/// How the name of a library begins.
+/// Prefix of the name of a library.
 const PREFIX: &str = "nightshift";
 
-/// Where a library comes from.
+/// The provenance of a library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildProvenance {
     /// Fingerprint of the toolchain, which covers the processor.
@@ -30,7 +30,7 @@ impl BuildProvenance {
         Some(Self { toolchain: toolchain.to_owned(), source: source.parse().ok()? })
     }
 
-    /// What a library says; none for one that does not say it.
+    /// Reads the provenance of a library; `None` for one without it.
     pub fn read<'data>(library: impl ReadRef<'data>) -> Option<Self> {
         let file = ElfFile64::<Endianness, _>::parse(library).ok()?;
         let table = file.elf_dynamic_table().ok()?;

@@ -1,12 +1,12 @@
-//! What a C++ compiler says, as data: messages of GCC, Clang, assembler and linker, and notes about loops.
+//! Parses the output of C++ compilers: messages of GCC, Clang, assembler and linker, and notes about loops.
 
 use nightshift_protocol::measurement::{CompilerMessage, LoopNote};
 
 /// Maximum number of messages of one build that are kept.
 pub const MAX_MESSAGES: usize = 24;
-/// Longest text of one message, in characters.
+/// Maximum length of a message, in characters.
 pub const MAX_MESSAGE_CHARS: usize = 500;
-/// Most loop notes of each kind that are kept.
+/// Maximum number of loop notes of each kind.
 pub const MAX_LOOP_NOTES: usize = 40;
 
 /// Programs that speak about a build as a whole, without a position in a source.
@@ -27,7 +27,7 @@ const SPEAKERS: [&str; 14] = [
     "clang++",
 ];
 
-/// What the compiler said about loops of the program's own source.
+/// The compiler's notes about loops of the program's own source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoopNotes {
     /// Vectorized.
@@ -171,7 +171,7 @@ fn spoken(line: &str) -> Option<CompilerMessage> {
     known.then(|| spoken(severity, message))
 }
 
-/// What a linker says without the word `error`.
+/// Returns the message of a linker error that lacks the word `error`.
 fn linker_complaint(rest: &str) -> Option<&str> {
     const COMPLAINTS: [&str; 6] = [
         "undefined reference to ",

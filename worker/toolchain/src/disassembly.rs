@@ -1,4 +1,4 @@
-//! What the machine code of a library consists of: counts from `objdump`, where there is one.
+//! Counts the instructions of a library with `objdump`, if it is installed.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use nightshift_sandbox::process::{JailedCommand, Limits};
 
 mod inner_loop;
 
-/// Longest disassembly that is read, in bytes.
+/// Maximum number of bytes of a disassembly that are read.
 const MAX_LISTING_BYTES: usize = 64 << 20;
 
 const LIMITS: Limits = Limits {

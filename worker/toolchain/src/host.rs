@@ -1,4 +1,4 @@
-//! What programs are built and run with on this machine.
+//! The tools of this machine to build and run programs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host without a Python interpreter.
+    /// Creates a host without a Python interpreter.
     #[must_use]
     pub fn without_python(jail: JailHost, scratch: PathBuf) -> Self {
         Self { jail, python: None, scratch }

@@ -1,4 +1,4 @@
-//! What a file with a model needs, found out by running it in the jail.
+//! Inspects a file with a model by running it in the jail.
 //!
 //! The file is untrusted: it may fail, never end, or exceed a limit. Each of these is a result about the file.
 
@@ -31,7 +31,7 @@ const FILE: &str = "reference.py";
 /// Address space of the inspection in bytes: `PyTorch` takes a few GiB of it before anything happens.
 const MEMORY_BYTES: u64 = 16 << 30;
 
-/// Most that the inspection may print, in bytes.
+/// Maximum output of the inspection, in bytes.
 const OUTPUT_BYTES: usize = 8 << 20;
 
 /// The stage that is not about the file.
@@ -40,20 +40,20 @@ const IMPORTING_TORCH: &str = "importing PyTorch";
 /// With which weights are made, when their values are looked at.
 const SEED: u64 = 42;
 
-/// How a file is inspected.
+/// Parameters of an inspection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectOptions {
     /// Element type that the model is called with: `fp32`, `fp16` or `bf16`.
     pub precision: String,
     /// Whether it is called in training mode.
     pub training: bool,
-    /// Most bytes of all tensors of a call.
+    /// Maximum number of bytes of all tensors of a call.
     pub max_bytes: u64,
     /// Wall time in milliseconds.
     pub wall_ms: u64,
 }
 
-/// One tensor of a model's call.
+/// A tensor of a model's call.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct FoundTensor {
     /// Its name in the contract.
@@ -62,16 +62,16 @@ pub struct FoundTensor {
     pub dtype: DType,
     /// Extents.
     pub shape: Vec<u64>,
-    /// How its values are drawn.
+    /// Distribution of its values.
     pub distribution: Distribution,
-    /// Where the distribution comes from, for people.
+    /// Source of the distribution, for people.
     pub origin: String,
     /// For a weight: its name in the model's `state_dict`.
     #[serde(default)]
     pub state: Option<String>,
 }
 
-/// One operator that a call carried out.
+/// An operator of a call.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct FoundOperator {
     /// A name that no other one has.
@@ -89,11 +89,11 @@ pub struct FoundOperator {
     /// Names of those before it whose results it reads.
     #[serde(default)]
     pub after: Vec<String>,
-    /// How many alike it stands for.
+    /// Number of equal operators that it represents.
     pub count: u64,
 }
 
-/// What a file needs.
+/// The result of an inspection.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Inspection {
     /// Arguments of the constructor, as `TorchSpec` writes them.
@@ -117,27 +117,27 @@ pub struct Inspection {
     pub flops: Option<f64>,
     /// Bytes of all tensors of a call.
     pub bytes: f64,
-    /// Why results will say less than those of other tasks.
+    /// Reasons why results of the task are less conclusive than others.
     pub problems: Vec<TaskProblem>,
-    /// What else is worth knowing.
+    /// Other notes.
     pub notes: Vec<String>,
     /// Version of `PyTorch`.
     pub torch: String,
 }
 
-/// Why a file cannot become a task.
+/// The reason why a file cannot become a task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
     /// Stable code, documented in `docs/errors.md`.
     pub code: &'static str,
-    /// What is wrong and what to do.
+    /// The problem and its remedy.
     pub message: String,
     /// Line in the file, when it has one.
     pub line: Option<u32>,
 }
 
-/// What the script says, line by line.
+/// A line of the script's output.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Said {

@@ -15,7 +15,7 @@ use nightshift_sandbox::process::{SEARCH_PATH, run_trusted};
 /// Reads arguments of models as tasks have them written down, in Python: for scripts that stand behind it.
 pub const ARGUMENTS: &str = include_str!("arguments.py");
 
-/// What is looked for in the search path.
+/// Program names to find in the search path.
 const NAMES: [&str; 2] = ["python3", "python"];
 
 /// Prints what is asked of a Python interpreter, without loading `PyTorch`: that would take seconds.
@@ -50,7 +50,7 @@ for name in ('torch', 'torch.export', 'torch.utils.cpp_extension', 'torch._dynam
 pub struct Python {
     /// The program.
     pub program: PathBuf,
-    /// What it reads beside the system's folders.
+    /// Folders that it reads, in addition to the system's.
     pub folders: Vec<PathBuf>,
     /// Its version, for example `3.12.3`.
     pub version: String,
@@ -106,13 +106,13 @@ impl Python {
         Ok(self)
     }
 
-    /// What every Python process in a jail is started with.
+    /// Returns the arguments of every Python process in a jail.
     #[must_use]
     pub fn flags(&self) -> Vec<OsString> {
         flags(self.bytecode.as_deref())
     }
 
-    /// What a report says of it, as of a compiler.
+    /// Returns its description in reports, as for a compiler.
     #[must_use]
     pub fn toolchain(&self) -> Toolchain {
         let version = format!("Python {}, PyTorch {}", self.version, self.torch);
@@ -130,7 +130,7 @@ impl Python {
     }
 }
 
-/// Why there is none.
+/// The error of finding a Python installation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PythonError {
     /// No Python with `PyTorch` in the search path.
@@ -139,7 +139,7 @@ pub enum PythonError {
          name it as worker.python in the configuration (NIGHTSHIFT_WORKER__PYTHON=DIR/bin/python)"
     )]
     NotFound {
-        /// What was found instead.
+        /// The installations that were found instead.
         looked_at: String,
     },
     /// The one that was named cannot be used.
@@ -199,9 +199,9 @@ pub struct PythonSearch {
     search_path: Vec<PathBuf>,
     /// Where processes with Python get folders of their own; the system's folder for temporary files without it.
     scratch: Option<PathBuf>,
-    /// Where bytecode is kept from one worker to the next.
+    /// Cache folder of bytecode, shared between workers.
     bytecode: Option<PathBuf>,
-    /// What models find that was fetched before.
+    /// Cache folder of fetched models.
     models: Option<PathBuf>,
     found: OnceLock<Result<Python, PythonError>>,
 }
@@ -219,7 +219,7 @@ impl PythonSearch {
         Self { scratch: Some(scratch), ..self }
     }
 
-    /// The same, with a folder for the bytecode of a Python installation that was installed without.
+    /// Sets a folder for the bytecode of a Python installation without bytecode files.
     #[must_use]
     pub fn with_bytecode(self, bytecode: PathBuf) -> Self {
         Self { bytecode: Some(bytecode), ..self }
@@ -330,7 +330,7 @@ fn outermost(folders: Vec<PathBuf>) -> Vec<PathBuf> {
     existing.iter().filter(|folder| !within_another(folder)).cloned().collect()
 }
 
-/// What every Python process in a jail is given: libraries that keep files do so in its own folder, and one thread is enough.
+/// Returns the environment of every Python process in a jail: libraries keep files in its own folder, and use one thread.
 /// What was fetched of models before is looked for in `models`.
 #[must_use]
 pub fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String, String)> {
@@ -353,7 +353,7 @@ pub fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String, String
         // Kernels are loaded at their first call, as by PyTorch's default. Loading all kernels of its libraries takes a
         // second of the driver's time and gigabytes of memory. Timed calls come after the first call.
         ("CUDA_MODULE_LOADING", "LAZY"),
-        // Who asks for the user's name would look for it in a file that is not shown.
+        // Without this variable, a lookup of the user's name would read a file that the jail hides.
         ("USER", "nightshift"),
     ]
     .map(|(name, value)| (name, value.to_owned()));
@@ -367,7 +367,7 @@ mod tests {
 
     use super::*;
 
-    /// A program that answers like a Python interpreter of this kind.
+    /// Writes a program that answers like a Python interpreter of this kind.
     fn stand_in(folder: &Path, name: &str, torch: &str) -> PathBuf {
         std::fs::create_dir_all(folder).unwrap();
         let (program, folder) = (folder.join(name), folder.display());

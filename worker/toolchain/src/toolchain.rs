@@ -17,7 +17,7 @@ use nightshift_sandbox::process::{JailedCommand, Limits, ProcessError, ProcessRe
 
 /// Compilers in the order in which they are tried when none is configured.
 pub const COMPILERS: [&str; 3] = ["g++", "c++", "clang++"];
-/// Where compilers are looked for: the folders of the system, which a jail can show.
+/// Folders to search for compilers: those of the system, which a jail can show.
 pub const SYSTEM_FOLDERS: [&str; 5] = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin", "/opt/local/bin"];
 /// The contract that every program includes.
 pub const NIGHTSHIFT_H: &str = include_str!("../include/nightshift.h");
@@ -115,7 +115,7 @@ pub fn flags() -> Vec<String> {
     let native = if cfg!(target_arch = "aarch64") { "-mcpu=native" } else { "-march=native" };
     [
         "-std=c++20",
-        // What a careful author would ask for by hand.
+        // Flags that a careful author would set.
         "-O3",
         native,
         // Contraction to fused multiply-adds is the one liberty that is taken with numbers, and both sides get it; GCC

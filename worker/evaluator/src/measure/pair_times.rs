@@ -84,7 +84,7 @@ pub(super) struct PairTimes {
 }
 
 impl PairTimes {
-    /// Extra time of a candidate's call when calls do not follow each other, minus that of the baseline.
+    /// Returns the extra time of a candidate's call when calls do not follow each other, minus that of the baseline.
     fn overlap_ns(&self) -> Option<f64> {
         if self.lone_candidate_ns.is_empty() {
             return None;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-/// How the line of the header begins.
+/// Prefix of the header line.
 const HEADER: &str = "\"ID\",";
 
 /// Columns that say which launch it is; the counters come after them.
@@ -15,10 +15,10 @@ const GRID: &str = "Grid Size";
 const MAX_LAUNCHES: usize = 256;
 const MAX_COLUMNS: usize = 8192;
 
-/// Longest text of a field that is kept, in bytes.
+/// Maximum length of a field, in bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
-/// One launch of a kernel.
+/// A kernel launch.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Launch {
     /// With its parameters.
@@ -94,7 +94,7 @@ fn number(field: &str) -> Option<f64> {
     plain.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// What makes a number of this unit one of the base unit; none for a unit that is not known, whose number would mislead.
+/// Returns the factor to the base unit; `None` for an unknown unit.
 fn factor(unit: &str) -> Option<f64> {
     // Of `byte/s` the first part matters; per second is the base already.
     let (counted, per) = unit.split_once('/').unwrap_or((unit, ""));

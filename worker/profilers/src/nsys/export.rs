@@ -23,10 +23,10 @@ pub(super) const MAX_EVENTS: usize = 100_000;
 /// Maximum number of names that are read.
 const MAX_NAMES: usize = 50_000;
 
-/// Longest name that is kept, in characters: templates can make a name of any length.
+/// Maximum length of a name, in characters; names of templates can have any length.
 const MAX_NAME_CHARS: usize = 512;
 
-/// Longest value that SQLite may hand out, in bytes.
+/// Maximum length of a value that SQLite returns, in bytes.
 const MAX_VALUE_BYTES: i32 = 1 << 20;
 
 /// Instructions of SQLite's machine after which it asks whether to go on, and how often the answer is yes.
@@ -36,7 +36,7 @@ const MAX_STEPS: u32 = 20_000;
 /// Name of what has none.
 const NAMELESS: &str = "(nameless)";
 
-/// Why an export cannot be read.
+/// The error of reading an export.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
     /// SQLite says no, also to what is no database at all.
@@ -50,10 +50,10 @@ pub(super) enum ExportError {
     Column {
         /// The table.
         table: &'static str,
-        /// What it lacks.
+        /// The missing column.
         column: &'static str,
     },
-    /// Nothing of CUDA was traced.
+    /// The export has no CUDA events.
     #[error("it holds no CUDA activity: the program started no device work, or the tool could not trace it")]
     Empty,
 }

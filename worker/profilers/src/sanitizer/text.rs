@@ -1,31 +1,31 @@
-//! What compute-sanitizer prints: blocks of lines that begin with nine equals signs, and a summary at the end.
+//! Parses the output of compute-sanitizer: blocks of lines that begin with nine equals signs, and a summary.
 
 use nightshift_protocol::profile::SanitizerIssue;
 
 /// Before every line of the tool.
 const PREFIX: &str = "=========";
 
-/// Most different things that are kept.
+/// Maximum number of different errors that are kept.
 const MAX_ISSUES: usize = 50;
 
 /// Maximum number of lines of detail of one thing, and the longest line that is kept, in characters.
 const MAX_DETAILS: usize = 3;
 const MAX_LINE_CHARS: usize = 300;
 
-/// What the tool said.
+/// The parsed output.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Said {
-    /// What it found, equal things as one.
+    /// The errors, without duplicates.
     pub(super) issues: Vec<Issue>,
     /// Errors by its summary; none without a summary.
     pub(super) errors: Option<u64>,
     /// Warnings by its summary that are not among the issues.
     pub(super) warnings: u64,
-    /// What kept it from looking.
+    /// The reason for which it could not check.
     pub(super) failure: Option<String>,
 }
 
-/// One thing that it found.
+/// An error.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Issue {
     pub(super) kind: String,
@@ -108,7 +108,7 @@ fn keep(said: &mut Said, issue: Option<Issue>) {
     }
 }
 
-/// Takes in a line of the summary.
+/// Parses a line of the summary.
 fn summary(said: &mut Said, line: &str) -> bool {
     if let Some(rest) = line.strip_prefix("ERROR SUMMARY:") {
         // The second summary line counts what was not printed, which the first one holds already.
@@ -214,7 +214,7 @@ fn detail(issue: &mut Issue, line: &str) {
     }
 }
 
-/// Takes in `oob(float *, int)+0xb0 in oob.cu:3`.
+/// Parses `oob(float *, int)+0xb0 in oob.cu:3`.
 fn locate(issue: &mut Issue, place: &str) {
     let (function, file) = match place.rsplit_once(" in ") {
         Some((function, file)) => (function, Some(file)),
@@ -255,7 +255,7 @@ fn first_number(text: &str) -> Option<u64> {
     number(word.trim_end_matches(|c: char| !c.is_ascii_digit()))
 }
 
-/// The same thing at another address is the same thing.
+/// Returns the line without addresses and numbers, to find equal errors.
 fn without_numbers(line: &str) -> String {
     let words: Vec<&str> =
         line.split_whitespace().filter(|word| !word.starts_with("0x") && number(word).is_none()).collect();

@@ -18,14 +18,14 @@ use crate::nvcc::messages::{Context, messages};
 use crate::nvcc::{CudaCompiler, Nvcc, cubin, needed, occupancy, ptxas};
 use nightshift_sandbox::process::{CancelFlag, JailHost, WATCH_INTERVAL, run_jailed};
 
-/// Where the source lies according to messages and line tables: a build must not depend on the folder it happens in.
+/// Folder of the source in messages and line tables, so that a build does not depend on its real folder.
 const SOURCE_FOLDER: &str = "/nightshift/";
 
 /// Largest cubin that is looked into, in bytes.
 const MAX_CUBIN_BYTES: u64 = MAX_LIBRARY_BYTES;
 /// Largest assembly that is looked into for the lines of errors, in bytes.
 const MAX_PTX_BYTES: u64 = 32 << 20;
-/// How the preprocessor ends its complaint about a header.
+/// End of the preprocessor's message about a missing header.
 const MISSING_HEADER: &str = ": No such file or directory";
 
 /// Compiles a source that lies in the folder of the job.
@@ -107,7 +107,7 @@ pub(super) fn compile(
     Ok(built)
 }
 
-/// What the machine code consists of, by kernel, or why that is not known.
+/// The instruction counts by kernel, or why they are unknown.
 type Counted = Result<BTreeMap<String, SassCounts>, String>;
 
 /// Waits for the machine code, and counts its instructions.
@@ -131,7 +131,7 @@ fn count(jail: &JailHost, cancel: &CancelFlag, nvcc: &Nvcc, job: &Job<'_>, over:
     disassembler.count(&cubin, job.folder, &|command| run_jailed(jail, command, cancel))
 }
 
-/// What the compiler's output and its machine code tell of the kernels.
+/// Returns facts about the kernels from the compiler's output and machine code.
 fn examine(nvcc: &Nvcc, job: &Job<'_>, output: &str, libraries: Vec<String>, counted: Counted) -> CudaBuild {
     let mut kernels = ptxas::kernels(output);
     let bounds = cubin_in(&job.folder.join(KEPT))

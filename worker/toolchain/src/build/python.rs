@@ -35,7 +35,7 @@ const SCRIPT: &str = concat!(include_str!("../arguments.py"), include_str!("buil
 /// How that is called in the jail.
 const SCRIPT_FILE: &str = "build_program.py";
 
-/// How a line begins that holds a built extension. The evaluator looks for the same.
+/// Prefix of the line that names a built extension. The evaluator searches for the same prefix.
 pub const EXTENSION_MARKER: &str = "#nightshift-extension ";
 
 /// Raised whenever what a build keeps changes: older entries of the cache then fit no more.
@@ -47,7 +47,7 @@ const MAX_OUTPUT_FILE_BYTES: u64 = 512 << 20;
 /// Memory of all compilers of an extension together in bytes: as many as `MAX_JOBS` run at the same time.
 const COMPILERS_MEMORY_BYTES: u64 = 16 << 30;
 
-/// What a build of a file of Python works with.
+/// The context of a build of a Python file.
 #[derive(Debug)]
 pub struct PythonBuilder<'a> {
     /// Runs Python.
@@ -133,7 +133,7 @@ fn build_key(builder: &PythonBuilder<'_>, python: &Python, source: &str, role: R
     hasher.finalize().to_hex().to_string()
 }
 
-/// How the task's model is made and called.
+/// Returns the arguments of the constructor and of the call of the task's model.
 fn arguments(task: &TaskSpec) -> Value {
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
     let torch = task.torch.as_ref();
@@ -172,7 +172,7 @@ fn compile(
     Ok(build_of(python, result, &folder, source, key))
 }
 
-/// What came of a run of the script.
+/// Returns the result of a run of the script.
 fn build_of(python: &Python, result: ProcessResult, folder: &Folder, source: &str, key: &str) -> CachedBuild {
     let (library, messages, log) = match outcome(&result, source, folder.path()) {
         Ok(library) => (Some(library), Vec::new(), Vec::new()),
@@ -259,13 +259,13 @@ impl Folder {
     }
 }
 
-/// What the script says in its last line.
+/// Parses the last line of the script's output.
 fn said(result: &ProcessResult) -> Option<Said> {
     let text = String::from_utf8_lossy(&result.stdout);
     text.lines().rev().find_map(|line| serde_json::from_str::<Said>(line).ok())
 }
 
-/// What the compilers of an extension find by themselves otherwise.
+/// Returns the variables with paths for the compilers of extensions.
 fn compiling(builder: &PythonBuilder<'_>, python: &Python, folder: &Path) -> Vec<(String, String)> {
     let mut env = environment(folder, python.models.as_deref());
     // The folder of Python's programs has `ninja`, where it was installed with it.

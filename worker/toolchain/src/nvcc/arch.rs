@@ -7,7 +7,7 @@ use nightshift_protocol::needs::ComputeCapability;
 
 use super::error::NvccError;
 
-/// What is built for on a machine without a GPU when nothing else is configured: the H100 and H200.
+/// Default architecture on a machine without a GPU: that of the H100 and H200.
 pub const DEFAULT_ARCH: Arch = Arch { capability: ComputeCapability { major: 9, minor: 0 }, suffix: Some('a') };
 
 /// From this compute capability on, an architecture has instructions of its own that need the suffix `a`.
@@ -35,7 +35,7 @@ impl Arch {
         format!("{major}{minor}{suffix}")
     }
 
-    /// What a multiprocessor of it holds; none for an architecture that this program does not know.
+    /// Returns the resources of a multiprocessor; `None` for an unknown architecture.
     #[must_use]
     pub fn multiprocessor(&self) -> Option<Multiprocessor> {
         let ComputeCapability { major, minor } = self.capability;
@@ -99,7 +99,7 @@ impl FromStr for Arch {
     }
 }
 
-/// What one multiprocessor holds.
+/// The resources of a multiprocessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Multiprocessor {
     /// Registers of 4 bytes.

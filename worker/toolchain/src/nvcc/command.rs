@@ -16,7 +16,7 @@ pub(crate) const KEPT: &str = "keep";
 /// Memory of each process of the compiler, in bytes of address space: heavy templates take gigabytes.
 const COMPILER_MEMORY_BYTES: u64 = 12 << 30;
 
-/// One run of nvcc in a folder that holds the source, `nightshift.h` and the folder [`KEPT`].
+/// Returns the nvcc command for a folder that holds the source, `nightshift.h` and the folder [`KEPT`].
 pub(crate) fn command(nvcc: &Nvcc, file: &str, folder: &Path, timeout_ms: u64, extra: Vec<OsString>) -> JailedCommand {
     let mut args: Vec<OsString> = nvcc.toolchain.flags.iter().map(OsString::from).collect();
     args.extend(extra);

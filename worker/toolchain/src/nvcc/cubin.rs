@@ -1,4 +1,4 @@
-//! What a cubin says of its kernels beside the report of ptxas.
+//! Reads facts about kernels from a cubin that the report of ptxas lacks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Why CUDA programs cannot be built here.
+//! The errors of finding a CUDA compiler.
 
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@ use nightshift_testbed::executable::write_executable;
 
 use super::*;
 
-/// A fake Python interpreter that creates environments and installs packages without a network. `pip` holds its script.
+/// Writes a fake Python interpreter that creates environments and installs packages without a network. `pip` is its script.
 fn python(folder: &Path, pip: &str) -> PathBuf {
     let bin = folder.join("path");
     std::fs::create_dir_all(&bin).unwrap();
