@@ -45,12 +45,12 @@ impl Form {
         Self { shows: Some(name), ..self }
     }
 
-    /// Prefix of that text, such as a path of this server.
+    /// Sets the prefix of that text, such as a path of this server.
     pub(crate) fn before(self, text: String) -> Self {
         Self { before: Some(text), ..self }
     }
 
-    /// Page to open after success.
+    /// Sets the page to open after success.
     pub(crate) fn next(self, path: impl Into<String>) -> Self {
         Self { next: Some(path.into()), ..self }
     }

@@ -43,7 +43,7 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A share from 0 to 1 in whole hundredths, rounded: 10 of 18 are `56 %`. An unknown value is a dash.
+/// Formats a share from 0 to 1 in whole hundredths, rounded: 10 of 18 are `56 %`. An unknown value is a dash.
 pub(crate) fn percent(share: Option<f64>) -> String {
     share.filter(|share| share.is_finite()).map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }

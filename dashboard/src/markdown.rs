@@ -20,7 +20,7 @@ pub(crate) fn to_html(text: &str) -> String {
     shown
 }
 
-/// Maximum depth of nested lists and quotes; deeper ones are shown at this depth.
+/// Drops the starts and ends of lists and quotes that are nested too deep; their content stays.
 fn not_too_deep<'a>(event: Event<'a>, depth: &mut usize) -> Option<Event<'a>> {
     match event {
         Event::Start(Tag::List(_) | Tag::BlockQuote(_)) => *depth += 1,

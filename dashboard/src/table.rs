@@ -47,7 +47,7 @@ impl Column {
         Self { key, label, kind: Kind::Moment }
     }
 
-    /// Order after the first click.
+    /// Returns whether the first click sorts in descending order.
     fn begins_descending(self) -> bool {
         self.kind != Kind::Text
     }

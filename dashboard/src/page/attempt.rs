@@ -48,7 +48,7 @@ use crate::trace::{of_steps, well_formed};
 use crate::visitor::Visitor;
 use crate::{download, report, team};
 
-/// Returns the parameters of a query in their order.
+/// The parameters of a query in their order.
 pub(crate) type Pairs = Query<Vec<(String, String)>>;
 
 /// `GET /runs/{id}/attempts/{number}`.
