@@ -108,7 +108,7 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// The flags of every command.
+    /// Returns the flags of every command.
     fn flags(&self) -> Flags {
         let mut flags = Flags { config: self.config.clone(), values: Vec::new() };
         if let Some(folder) = &self.data_dir {

@@ -65,7 +65,7 @@ fn show(context: &Context, detail: &CampaignDetail) -> Result<()> {
     output.text(&format!("priority: {}, weight: {}", priority(detail), summary.weight))
 }
 
-/// Priority of the campaign's steps. Each run can have its own.
+/// Formats the priority of the campaign's steps. Each run can have its own.
 fn priority(detail: &CampaignDetail) -> String {
     let open = detail.runs.iter().filter(|run| !run.status.is_final()).map(|run| run.priority);
     match (open.clone().min(), open.max()) {
