@@ -121,7 +121,7 @@ fn held(facts: &Value) {
     eprintln!("{told}");
 }
 
-/// Environment variable that names the folder for pictures of the pages.
+/// Returns the folder for pictures of the pages, from the environment.
 #[expect(clippy::disallowed_methods, reason = "the environment names the folder for pictures")]
 fn pictures() -> Option<String> {
     std::env::var("NIGHTSHIFT_TEST_PICTURES").ok()

@@ -165,7 +165,7 @@ fn an_attempt_is_named_by_its_number() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("error[usage.invalid]"));
 }
 
-/// A program that answers like a Python interpreter with `PyTorch`, and tells of every file what is written here.
+/// Writes a program that answers like a Python interpreter with `PyTorch`, with this inspection of every file.
 fn python_that_says(folder: &Path, torch: &str, found: &Value) -> PathBuf {
     let folder = folder.canonicalize().unwrap();
     let (program, shown) = (folder.join("python3"), folder.display());
@@ -178,7 +178,7 @@ fn python_that_says(folder: &Path, torch: &str, found: &Value) -> PathBuf {
     program
 }
 
-/// The inspection of a model that multiplies by a matrix.
+/// Returns the inspection of a model that multiplies by a matrix.
 fn found_model() -> Value {
     let tensor = |name: &str| {
         serde_json::json!({"name": name, "dtype": "f32", "shape": [4, 4], "origin": "torch.rand",

@@ -149,7 +149,7 @@ fn body(address: &str, path: &str, encodings: &str) -> Vec<u8> {
     answer.split_off(end + 4)
 }
 
-/// A first visit loads the page, its program and its style: together they stay small.
+/// Checks that each page with its program and style stays small.
 fn every_page_is_small(data_dir: &Path, runs: &BTreeMap<String, Value>) {
     let serving = Serving::on(data_dir, &["--no-worker"]);
     let mut paths: Vec<String> = [

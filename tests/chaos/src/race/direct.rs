@@ -24,7 +24,7 @@ use crate::storm::database::Database;
 /// How long servers and leases of these races last, in milliseconds.
 const LONG_MS: u64 = 3_600_000;
 
-/// Two processes open the same data folder: the one that gets the lock decides every run in it.
+/// Lets two processes open the same data folder. The one that gets the lock decides every run in it.
 pub(super) async fn on_sqlite(rounds: u32, folder: &Path, score: &mut Score) -> anyhow::Result<()> {
     let data = folder.join("raced");
     std::fs::create_dir_all(&data)?;
