@@ -22,7 +22,7 @@ pub(crate) enum Breach {
     OutputNotWritten {
         /// The tensor.
         tensor: String,
-        /// Number of cases.
+        /// Number of elements.
         elements: u64,
     },
 }

@@ -44,7 +44,7 @@ pub struct Comparison {
     pub wrong_elements: u64,
     /// Largest normalized error; infinite when an element is not finite.
     pub largest_error: f64,
-    /// Index of the element.
+    /// The worst element, with its index.
     pub worst: Option<WorstElement>,
     /// Elements by normalized error.
     pub histogram: Histogram,
