@@ -12,7 +12,7 @@ use super::model_use::ModelUse;
 /// The value of `--baselines` that names all of them.
 const ALL_BASELINES: &str = "all";
 
-/// What stands below the options of `verify`.
+/// Text below the options of `verify`.
 const AFTER_HELP: &str = "\
 Exit codes:
     0  right and faster
@@ -47,7 +47,7 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "NAMES", conflicts_with = "against", num_args = 0..=1, require_equals = true)]
     #[arg(value_delimiter = ',', default_missing_value = ALL_BASELINES, value_parser = baselines())]
     pub(crate) baselines: Vec<Vec<BaselineKind>>,
-    /// How precise programs have to be, in the place of what the task says
+    /// Required precision of programs, instead of that of the task
     #[arg(long, value_name = "NAME", value_parser = super::policy())]
     pub(crate) policy: Option<PrecisionPolicy>,
     /// Judge only at this shape of the task
