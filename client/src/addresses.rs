@@ -1,4 +1,4 @@
-//! The addresses of a server's replicas, and the one that is spoken to.
+//! The addresses of a server's replicas, and the current one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,7 +6,7 @@ use reqwest::Url;
 
 use crate::error::ClientError;
 
-/// Addresses of one server or of several replicas of it. Calls go to one of them until it fails; then to the next.
+/// Addresses of one server or of its replicas. Calls go to the current one until it fails, and then to the next.
 #[derive(Debug)]
 pub struct Addresses {
     /// Each ends with `/api/v1/`. Never empty.
@@ -15,7 +15,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Reads one address, or several that are separated by commas.
+    /// Parses one address, or several that are separated by commas.
     pub fn parse(list: &str) -> Result<Self, ClientError> {
         let mut bases = Vec::new();
         for address in list.split(',').map(str::trim) {
@@ -27,26 +27,26 @@ impl Addresses {
         Ok(Self { bases, current: AtomicUsize::new(0) })
     }
 
-    /// How many there are.
+    /// Returns their number.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         self.bases.len()
     }
 
-    /// The number of the one that is spoken to.
+    /// Returns the index of the current one.
     #[must_use]
     pub fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed) % self.bases.len().max(1)
     }
 
-    /// Goes on to the next one, unless somebody else did since `failed` was taken for the current one.
+    /// Selects the next one, unless a concurrent call has done so since it read `failed` as the current one.
     pub fn move_on_from(&self, failed: usize) {
         let next = (failed + 1) % self.bases.len().max(1);
         let _ = self.current.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The address of this number, without the path of the API.
+    /// Returns the address of this index, without the path of the API.
     #[must_use]
     pub fn address(&self, number: usize) -> &str {
         let address = self.bases.get(number).map_or("", Url::as_str);
@@ -57,7 +57,7 @@ impl Addresses {
         self.bases.get(number)
     }
 
-    /// Whether every one is on this machine's own loopback.
+    /// Returns whether all of them are on this machine's loopback.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn are_loopback(&self) -> bool {
         self.bases.iter().all(is_loopback)

@@ -1,4 +1,4 @@
-//! Artifacts: verified on both ways, large ones in parts, and gone on with where a broken connection left off.
+//! Artifacts: verified in both directions, transferred in parts if large, and resumed after a broken connection.
 
 use std::time::Duration;
 
@@ -12,24 +12,25 @@ use crate::download::{Download, number};
 use crate::error::ClientError;
 use crate::transport::Client;
 
-/// Longest time that the transfer of one artifact, or of a part of it, may take.
+/// Timeout of the transfer of one artifact, or of one part of it.
 const TRANSFER_TIMEOUT: Duration = Duration::from_mins(5);
-/// Up to this size an artifact goes in one piece: asking how far it is would cost more than sending it again.
+/// Maximum size for an upload in one piece. Asking for its progress would cost more than sending it again.
 pub const MAX_WHOLE_UPLOAD_BYTES: usize = 1 << 20;
-/// How often a transfer is taken up again without any progress in between.
+/// Maximum number of retries of a transfer without progress in between.
 const MAX_STANDSTILLS: u32 = 2;
 
 impl Client {
-    /// The bytes of an artifact. Bytes that do not have this hash are an error.
+    /// Downloads an artifact. Bytes that do not match the hash are an error.
     pub async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, ClientError> {
         let mut bytes = Vec::new();
         self.download_artifact(hash, &mut bytes).await?;
         if ArtifactHash::of(&bytes) == *hash { Ok(bytes) } else { Err(ClientError::Damaged { hash: hash.to_string() }) }
     }
 
-    /// Takes the bytes of an artifact into `sink`, from where it stands. A connection that breaks is taken up again
-    /// where it broke, while there is progress; after an error, another call with the same sink goes on. The bytes are
-    /// not verified: the sink's owner does that once all are there.
+    /// Downloads an artifact into `sink`, from the current position of the sink.
+    ///
+    /// A broken connection is resumed while there is progress. After an error, another call with the same sink
+    /// continues. The bytes are not verified: the sink's owner does that after the last byte.
     pub async fn download_artifact<S: Sink>(&self, hash: &ArtifactHash, sink: &mut S) -> Result<(), ClientError> {
         let mut standstills = 0;
         loop {
@@ -50,7 +51,7 @@ impl Client {
     async fn download_rest<S: Sink>(&self, hash: &ArtifactHash, sink: &mut S) -> Result<(), ClientError> {
         let already = sink.stored_bytes();
         let mut download = match self.artifact_from(hash, already).await {
-            // Nothing begins there: all is here already, or more than there is.
+            // Nothing begins at this offset: the sink has all bytes, or more than there are.
             Err(error) if already > 0 && error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE.as_u16()) => {
                 return Ok(());
             }
@@ -70,7 +71,7 @@ impl Client {
             }
             sink.append(&bytes).map_err(|source| ClientError::Sink { source })?;
         }
-        // A body whose end was announced by nothing but its end may have been cut.
+        // Without a declared length, a body may have been truncated.
         match download.size_bytes() {
             Some(size_bytes) if sink.stored_bytes() < size_bytes => {
                 Err(ClientError::Cut { address: self.address(), stored_bytes: sink.stored_bytes(), size_bytes })
@@ -79,7 +80,7 @@ impl Client {
         }
     }
 
-    /// The bytes of an artifact from this one on, as they come.
+    /// Streams the bytes of an artifact from this offset on.
     pub async fn artifact_from(&self, hash: &ArtifactHash, offset: u64) -> Result<Download, ClientError> {
         let url = self.url(&["artifacts", hash.as_str()], &[]);
         let mut request = self.request(Method::GET, url).timeout(TRANSFER_TIMEOUT);
@@ -89,8 +90,10 @@ impl Client {
         Ok(Download::new(self.open(request).await?))
     }
 
-    /// Stores an artifact under its hash: a small one at once, a large one in parts, of which a server that has some
-    /// already is only sent the rest. Repeating it is safe, and goes on where an earlier call failed.
+    /// Stores an artifact under its hash: a small one at once, a large one in parts. Parts that the server has are not
+    /// sent.
+    ///
+    /// Repeating the call is safe, and continues where an earlier call failed.
     pub async fn put_artifact(&self, bytes: &[u8]) -> Result<ArtifactHash, ClientError> {
         let hash = ArtifactHash::of(bytes);
         if bytes.len() <= MAX_WHOLE_UPLOAD_BYTES {
@@ -110,7 +113,7 @@ impl Client {
     async fn put_in_parts(&self, hash: &ArtifactHash, bytes: &[u8]) -> Result<(), ClientError> {
         let size_bytes = bytes.len() as u64;
         let (mut furthest, mut standstills) = (0, 0);
-        // The server's word counts: after a broken connection, what of a part arrived is not known here.
+        // Ask the server: after a broken connection, the stored length is unknown here.
         let mut known: Option<u64> = None;
         loop {
             let sent = match known {
@@ -138,7 +141,7 @@ impl Client {
                         return Err(ClientError::Cut { address: self.address(), stored_bytes, size_bytes });
                     }
                 }
-                // Somebody else uploads the same, or the answer to a part was lost: ask again where it stands.
+                // A concurrent upload of the same artifact, or a lost answer: ask for the progress again.
                 Err(error) if error.is_transient() || error.status() == Some(StatusCode::CONFLICT.as_u16()) => {
                     standstills += 1;
                     if standstills > MAX_STANDSTILLS {
@@ -151,7 +154,7 @@ impl Client {
         }
     }
 
-    /// How far the upload of an artifact is; none when nothing of it is there.
+    /// Returns the upload progress of an artifact; none if no part of it is stored.
     pub async fn upload_progress(&self, hash: &ArtifactHash) -> Result<Option<UploadProgress>, ClientError> {
         let url = self.url(&["artifacts", hash.as_str()], &[]);
         let headers = match self.send_with_headers(self.request(Method::HEAD, url)).await {
@@ -159,7 +162,7 @@ impl Client {
             Err(error) if error.status() == Some(StatusCode::NOT_FOUND.as_u16()) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // Without headers of an upload it is an artifact as any other: whole.
+        // Without upload headers, the artifact is complete.
         let size_bytes = number(&headers, UPLOAD_SIZE_HEADER).or_else(|| number(&headers, CONTENT_LENGTH.as_str()));
         let size_bytes = size_bytes.unwrap_or_default();
         let stored_bytes = number(&headers, UPLOAD_OFFSET_HEADER);
@@ -167,7 +170,7 @@ impl Client {
         Ok(Some(UploadProgress { size_bytes, stored_bytes: stored_bytes.unwrap_or(size_bytes), complete }))
     }
 
-    /// Sends a part of an artifact: at most [`MAX_UPLOAD_PART_BYTES`], at the offset up to which the server has it.
+    /// Sends a part of an artifact: at most [`MAX_UPLOAD_PART_BYTES`], at the server's current length.
     pub async fn put_artifact_part(
         &self,
         hash: &ArtifactHash,
@@ -186,13 +189,13 @@ impl Client {
     }
 }
 
-/// What takes the bytes of a download.
+/// The receiver of a download.
 pub trait Sink {
-    /// How many it has.
+    /// Returns the number of received bytes.
     fn stored_bytes(&self) -> u64;
-    /// Takes further ones.
+    /// Appends bytes.
     fn append(&mut self, bytes: &[u8]) -> std::io::Result<()>;
-    /// Forgets all: they come again from the first.
+    /// Discards all bytes: the download starts again.
     fn begin_again(&mut self) -> std::io::Result<()>;
 }
 

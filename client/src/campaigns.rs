@@ -14,22 +14,22 @@ use crate::download::Download;
 use crate::error::ClientError;
 use crate::transport::Client;
 
-/// Longest time that an archive may be on its way.
+/// Timeout of the transfer of an archive.
 const ARCHIVE_TIMEOUT: Duration = Duration::from_mins(30);
 
 impl Client {
-    /// Whether the server is there, and what it is.
+    /// Returns the health and version of the server.
     pub async fn health(&self) -> Result<Health, ClientError> {
         self.get(self.url(&["health"], &[])).await
     }
 
-    /// Whether the server is ready for work; an error with the reason when it is not.
+    /// Checks that the server is ready for work. The error contains the reason.
     pub async fn ready(&self) -> Result<(), ClientError> {
         self.send(self.request(Method::GET, self.url(&["ready"], &[]))).await?;
         Ok(())
     }
 
-    /// Creates a campaign. The same key with the same request finds the campaign that it created before.
+    /// Creates a campaign. Repeating the same request with the same key returns the first campaign.
     pub async fn create_campaign(
         &self,
         request: &CreateCampaign,
@@ -39,7 +39,8 @@ impl Client {
         self.create(url, request, idempotency_key).await
     }
 
-    /// Campaigns, newest first; without a limit, a page of the server's own size. `before` is the cursor of the page before.
+    /// Lists campaigns, newest first, by default in a page of the server's size. `before` is the cursor of the previous
+    /// page.
     pub async fn campaigns(
         &self,
         limit: Option<u32>,
@@ -49,13 +50,14 @@ impl Client {
         self.get(self.url(&["campaigns"], &query)).await
     }
 
-    /// Campaigns that fit a filter, sorted, with how many there are.
+    /// Lists campaigns that match a filter, sorted, with the total number.
     pub async fn campaign_page(&self, query: &CampaignQuery) -> Result<CampaignPage, ClientError> {
         let pairs: Vec<_> = query.to_pairs().into_iter().map(|(name, value)| (name, Some(value))).collect();
         self.get(self.url(&["campaigns"], &pairs)).await
     }
 
-    /// What came out of a campaign, over all of its attempts; one by one, those from one place to another.
+    /// Returns the results of a campaign over all of its attempts. Attempts in the given range of places are listed
+    /// individually.
     pub async fn campaign_results(
         &self,
         id: &CampaignId,
@@ -65,17 +67,17 @@ impl Client {
         self.get(self.url(&["campaigns", id.as_str(), "results"], &query)).await
     }
 
-    /// One campaign with its runs.
+    /// Returns one campaign with its runs.
     pub async fn campaign(&self, id: &CampaignId) -> Result<CampaignDetail, ClientError> {
         self.get(self.url(&["campaigns", id.as_str()], &[])).await
     }
 
-    /// Pauses, resumes or cancels every run of a campaign that is not over.
+    /// Pauses, resumes or cancels every unfinished run of a campaign.
     pub async fn control_campaign(&self, id: &CampaignId, action: ControlAction) -> Result<Controlled, ClientError> {
         self.post(self.url(&["campaigns", id.as_str(), "control"], &[]), &Control { action }).await
     }
 
-    /// Changes budget, schedule or weight of a campaign: what is given; the rest stays.
+    /// Changes the given ones of budget, schedule and weight of a campaign.
     pub async fn set_campaign_limits(
         &self,
         id: &CampaignId,
@@ -84,18 +86,18 @@ impl Client {
         self.post(self.url(&["campaigns", id.as_str(), "limits"], &[]), limits).await
     }
 
-    /// Changes the head start of the steps of all runs of a campaign.
+    /// Changes the priority of the steps of all runs of a campaign.
     pub async fn set_campaign_priority(&self, id: &CampaignId, priority: i32) -> Result<(), ClientError> {
         self.tell(self.url(&["campaigns", id.as_str(), "priority"], &[]), &SetPriority { priority }).await
     }
 
-    /// A campaign as one archive file, as it comes. It is rebuilt by [`Self::import_campaign`], here or elsewhere.
+    /// Streams a campaign as one archive file. [`Self::import_campaign`] rebuilds it, on this server or another.
     pub async fn campaign_archive(&self, id: &CampaignId) -> Result<Download, ClientError> {
         let url = self.url(&["campaigns", id.as_str(), "archive"], &[]);
         Ok(Download::new(self.open(self.request(Method::GET, url).timeout(ARCHIVE_TIMEOUT)).await?))
     }
 
-    /// Stores a campaign from the bytes of its archive. One that is there already stays as it is.
+    /// Stores a campaign from the bytes of its archive. An existing campaign stays unchanged.
     pub async fn import_campaign(&self, archive: Vec<u8>) -> Result<CampaignCreated, ClientError> {
         let request = self
             .request(Method::POST, self.url(&["import"], &[]))
@@ -105,7 +107,7 @@ impl Client {
         self.json(request).await
     }
 
-    /// Campaigns and runs whose id begins or ends with the text.
+    /// Returns campaigns and runs whose id begins or ends with the text.
     pub async fn find_ids(&self, text: &str) -> Result<IdMatches, ClientError> {
         self.get(self.url(&["ids", text], &[])).await
     }

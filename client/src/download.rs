@@ -1,4 +1,4 @@
-//! Bytes that come piece by piece, so that nobody has to hold them all.
+//! Streamed bytes, for contents that do not have to fit into memory.
 
 use bytes::Bytes;
 use reqwest::StatusCode;
@@ -7,7 +7,7 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap};
 use crate::error::ClientError;
 use crate::transport::Answer;
 
-/// Bytes on their way.
+/// A running download.
 pub struct Download {
     answer: Answer,
     begins_at: u64,
@@ -32,25 +32,25 @@ impl Download {
         Self { answer, begins_at, size_bytes }
     }
 
-    /// Which byte of the whole comes first. A server that cannot begin in the middle begins at 0, whatever was asked.
+    /// Returns the offset of the first byte. A server without range support begins at 0, regardless of the request.
     #[must_use]
     pub fn begins_at(&self) -> u64 {
         self.begins_at
     }
 
-    /// Size of the whole, when the server says it.
+    /// Returns the total size, if the server states it.
     #[must_use]
     pub fn size_bytes(&self) -> Option<u64> {
         self.size_bytes
     }
 
-    /// The next bytes; none at the end.
+    /// Returns the next bytes; none at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         self.answer.chunk().await
     }
 }
 
-/// First byte and size of the whole, of `bytes 5-9/10`.
+/// Returns offset and total size of `bytes 5-9/10`.
 fn content_range(headers: &HeaderMap) -> (u64, Option<u64>) {
     let text = headers.get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let range = text.strip_prefix("bytes ").and_then(|range| {

@@ -2,29 +2,29 @@
 
 use nightshift_protocol::error::ApiError;
 
-/// Why a call failed. [`ClientError::code`] is stable; see `docs/errors.md`.
+/// The reason of a failed call. [`ClientError::code`] is stable; see `docs/errors.md`.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The address is no HTTP address.
+    /// The address is not an HTTP address.
     #[error(
         "`{address}` is not a server address ({reason}): expected something like http://127.0.0.1:7777, or several with commas between them"
     )]
     InvalidAddress {
-        /// What was given.
+        /// The given address.
         address: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The token holds characters that a header cannot carry.
+    /// The token contains characters that are not permitted in a header.
     #[error("the token holds characters that a token cannot have")]
     InvalidToken,
-    /// The HTTP machinery could not be set up.
+    /// The HTTP client could not be created.
     #[error("the HTTP client could not be set up")]
     Setup(#[source] reqwest::Error),
-    /// Nobody answers there.
+    /// No server is reachable at the address.
     #[error("the server at {address} cannot be reached: {reason}")]
     Unreachable {
-        /// Where.
+        /// The address.
         address: String,
         /// The innermost cause.
         reason: String,
@@ -32,16 +32,16 @@ pub enum ClientError {
         #[source]
         source: reqwest::Error,
     },
-    /// It did not answer in time.
+    /// The server did not answer in time.
     #[error("the server at {address} did not answer within the time limit")]
     TimedOut {
-        /// Where.
+        /// The address.
         address: String,
         /// The cause.
         #[source]
         source: reqwest::Error,
     },
-    /// It answered with an error.
+    /// The server answered with an error.
     #[error("{error}")]
     Api {
         /// HTTP status.
@@ -49,51 +49,51 @@ pub enum ClientError {
         /// The error.
         error: ApiError,
     },
-    /// It answered something that is not part of the API.
+    /// The answer is not part of the API.
     #[error("the server at {address} gave an answer that is not understood (HTTP {status}): {reason}")]
     NotUnderstood {
-        /// Where.
+        /// The address.
         address: String,
         /// HTTP status.
         status: u16,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// It answered more than is read.
+    /// The answer exceeds the limit.
     #[error("the server at {address} answered more than {limit_bytes} bytes")]
     TooLarge {
-        /// Where.
+        /// The address.
         address: String,
         /// The limit.
         limit_bytes: usize,
     },
-    /// The bytes of an artifact do not have the hash that they were asked for by.
+    /// The bytes of an artifact do not match its hash.
     #[error("the artifact {hash} arrived damaged")]
     Damaged {
         /// The hash.
         hash: String,
     },
-    /// A transfer ended before all was there.
+    /// A transfer ended early.
     #[error("a transfer with the server at {address} ended after {stored_bytes} of {size_bytes} bytes")]
     Cut {
-        /// Where.
+        /// The address.
         address: String,
-        /// Bytes that arrived.
+        /// Number of received bytes.
         stored_bytes: u64,
-        /// Bytes of the whole.
+        /// Total number of bytes.
         size_bytes: u64,
     },
-    /// What was downloaded could not be kept.
+    /// The downloaded bytes could not be stored.
     #[error("what was downloaded could not be stored: {source}")]
     Sink {
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl ClientError {
-    /// The stable code: the server's own for its answers.
+    /// Returns the stable code: for an answer, the server's own.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
@@ -111,7 +111,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the same call may succeed later without anyone doing anything.
+    /// Returns whether the same call may succeed later without intervention.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -127,7 +127,7 @@ impl ClientError {
         }
     }
 
-    /// The HTTP status, when the server answered.
+    /// Returns the HTTP status, if the server answered.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -136,7 +136,7 @@ impl ClientError {
         }
     }
 
-    /// The error in the shape of the API: the server's own, or one made from this failure.
+    /// Returns the error in the form of the API: the server's own, or a converted one.
     #[must_use]
     pub fn to_api_error(&self) -> ApiError {
         match self {

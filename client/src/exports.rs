@@ -1,4 +1,4 @@
-//! Lists as whole tables, and programs to be taken away.
+//! Lists as complete tables, and exports of programs.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::download::Download;
 use crate::error::ClientError;
 use crate::transport::Client;
 
-/// Longest time that a table may be on its way.
+/// Timeout of the transfer of a table.
 const TABLE_TIMEOUT: Duration = Duration::from_mins(30);
 
 impl Client {
-    /// A list as a file, as it comes. The pairs are those of the query of its call, without limit and cursor.
+    /// Streams a list as a file. The pairs are the query of its call, without limit and cursor.
     pub async fn table(
         &self,
         name: TableName,
@@ -27,12 +27,12 @@ impl Client {
         Ok(Download::new(self.open(self.request(Method::GET, url).timeout(TABLE_TIMEOUT)).await?))
     }
 
-    /// The program of an attempt as a file of Python with `ModelNew`.
+    /// Returns the program of an attempt as a Python file with `ModelNew`.
     pub async fn attempt_model_new(&self, run: &RunId, number: u32) -> Result<Vec<u8>, ClientError> {
         self.exported(run, number, "model-new").await
     }
 
-    /// The program of an attempt as a `CMake` project, a folder in a `.tar.gz`.
+    /// Returns the program of an attempt as a `CMake` project in a `.tar.gz`.
     pub async fn attempt_project(&self, run: &RunId, number: u32) -> Result<Vec<u8>, ClientError> {
         self.exported(run, number, "project").await
     }

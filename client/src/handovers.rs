@@ -12,7 +12,7 @@ use crate::download::Download;
 use crate::error::ClientError;
 use crate::transport::Client;
 
-/// Longest time that a file may be on its way, and that steps in flight may take with it.
+/// Timeout of a file transfer, including the time for steps in flight.
 const TRANSFER_TIMEOUT: Duration = Duration::from_hours(1);
 
 impl Client {
@@ -22,20 +22,20 @@ impl Client {
         self.json(self.request(Method::POST, url).timeout(TRANSFER_TIMEOUT).json(&BeginHandover { wait_s })).await
     }
 
-    /// The file of the hand-over that has the campaign, as it comes; without artifacts that the other machine has.
+    /// Streams the file of the campaign's hand-over, without the given artifacts, which the other machine has.
     pub async fn handover_file(&self, id: &CampaignId, without: Vec<ArtifactHash>) -> Result<Download, ClientError> {
         let url = self.url(&["campaigns", id.as_str(), "handover", "file"], &[]);
         let request = self.request(Method::POST, url).timeout(TRANSFER_TIMEOUT).json(&HandoverFile { without });
         Ok(Download::new(self.open(request).await?))
     }
 
-    /// Takes a campaign back without results.
+    /// Cancels a hand-over without results.
     pub async fn cancel_handover(&self, id: &CampaignId) -> Result<HandoverDetail, ClientError> {
         let url = self.url(&["campaigns", id.as_str(), "handover", "cancel"], &[]);
         self.json(self.request(Method::POST, url)).await
     }
 
-    /// Brings the results of another machine back, from the bytes of their file.
+    /// Returns the results of another machine, given the bytes of their file.
     pub async fn finish_handover(&self, file: Vec<u8>) -> Result<HandoverFinished, ClientError> {
         let request = self
             .request(Method::POST, self.url(&["handovers", "finish"], &[]))

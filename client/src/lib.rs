@@ -1,9 +1,9 @@
 //! A typed HTTP client over the protocol, for worker, command line and dashboard.
 //!
-//! One method for each call of the API under `/api/v1`; every failure is a [`ClientError`] with a stable code. With several
-//! addresses it goes on to the next replica where nobody answers. Beyond that, and beyond taking up a broken transfer of
-//! an artifact, it never retries by itself (the caller knows whether a call may be repeated), never follows redirects,
-//! reads no environment and starts no runtime, so that it also compiles to wasm.
+//! It has one method per call of the API under `/api/v1`, and every failure is a [`ClientError`] with a stable code.
+//! With several addresses, it uses the next replica when one is unreachable. Apart from that and from resuming
+//! transfers of artifacts, it never retries, because the caller knows whether a call may be repeated. It never follows
+//! redirects, reads no environment and starts no runtime, so it also compiles to wasm.
 
 mod addresses;
 mod artifacts;

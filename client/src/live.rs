@@ -9,15 +9,16 @@ use reqwest::Method;
 use crate::error::ClientError;
 use crate::transport::{Answer, Client};
 
-/// Longest time that one stream is read; the server ends it sooner.
+/// Timeout of a stream. The server ends it earlier.
 pub const MAX_LIVE: Duration = Duration::from_hours(24);
-/// Most bytes of one event.
+/// Maximum size of an event, in bytes.
 pub const MAX_EVENT_BYTES: usize = 1 << 20;
 
 impl Client {
-    /// What changes from now on; of one campaign, of one run. `after` is the id of the last event that the caller has
-    /// (see [`LiveStream::last_id`]): what came after it follows, or [`LiveEvent::Resync`] where the server does not
-    /// know that any more.
+    /// Opens a stream of changes from now on, optionally of one campaign or one run.
+    ///
+    /// `after` is the id of the caller's last event (see [`LiveStream::last_id`]). Later events follow, or
+    /// [`LiveEvent::Resync`] if the server does not have them any more.
     pub async fn live(
         &self,
         campaign: Option<&CampaignId>,
@@ -50,11 +51,9 @@ impl std::fmt::Debug for LiveStream {
 }
 
 impl LiveStream {
-    /// The next event; none when the server ended the stream. Events of a newer release that this one does not know are
-    /// left out.
+    /// Returns the next event; none when the server ended the stream. Unknown events of a newer release are skipped.
     ///
-    /// A server with nothing to say sends heartbeats: after three of them failed to come, give the stream up and open
-    /// it again.
+    /// An idle server sends heartbeats. After three missing ones, close the stream and open it again.
     pub async fn next(&mut self) -> Result<Option<LiveMessage>, ClientError> {
         loop {
             while let Some(frame) = self.frames.take() {
@@ -75,14 +74,14 @@ impl LiveStream {
         }
     }
 
-    /// The id of the last event: what a later stream goes on after.
+    /// Returns the id of the last event, from which a later stream continues.
     #[must_use]
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 }
 
-/// Parts a stream into its frames.
+/// Splits a stream into its frames.
 #[derive(Debug, Default)]
 struct Frames {
     buffer: Vec<u8>,
@@ -95,7 +94,7 @@ struct Frame {
 }
 
 impl Frames {
-    /// The next whole frame that has data.
+    /// Returns the next complete frame with data.
     fn take(&mut self) -> Option<Frame> {
         loop {
             let end = self.buffer.windows(2).position(|pair| pair == b"\n\n")?;

@@ -13,7 +13,7 @@ use crate::error::ClientError;
 use crate::transport::{Client, LONG_POLL_GRACE};
 
 impl Client {
-    /// Requests that wait for an answer, newest first; with `all` also those that do not any more.
+    /// Lists requests that wait for an answer, newest first; with `all`, also the others.
     pub async fn requests(
         &self,
         campaign: Option<&CampaignId>,
@@ -32,12 +32,12 @@ impl Client {
         self.get(self.url(&["requests"], &query)).await
     }
 
-    /// One request with what it asks.
+    /// Returns one request with its question.
     pub async fn model_request(&self, id: &RequestId) -> Result<RequestDetail, ClientError> {
         self.get(self.url(&["requests", id.as_str()], &[])).await
     }
 
-    /// Leases the oldest open request that fits. With none open, the server holds the call for up to `wish.wait_ms`.
+    /// Leases the oldest matching open request. If none is open, the server holds the call for up to `wish.wait_ms`.
     pub async fn next_request(&self, wish: &NextRequest) -> Result<Option<LeasedRequest>, ClientError> {
         let url = self.url(&["requests", "next"], &[]);
         let timeout = Duration::from_millis(wish.wait_ms).saturating_add(LONG_POLL_GRACE);
@@ -53,7 +53,7 @@ impl Client {
         })
     }
 
-    /// Leases the next request within this time, in several calls where it is longer than the server holds one.
+    /// Leases the next request within this time, with several calls if the server's limit is shorter.
     pub async fn wait_for_request(
         &self,
         wish: &NextRequest,
@@ -70,18 +70,18 @@ impl Client {
         }
     }
 
-    /// Answers a request under a lease. The same answer again is fine.
+    /// Answers a request under a lease. Repeating the same answer succeeds.
     pub async fn answer_request(&self, id: &RequestId, answer: &AnswerRequest) -> Result<RequestAnswered, ClientError> {
         self.post(self.url(&["requests", id.as_str(), "answer"], &[]), answer).await
     }
 
-    /// Moves the end of a lease to so many seconds from now.
+    /// Moves the end of a lease to `lease_s` seconds from now.
     pub async fn extend_request(&self, id: &RequestId, lease: &str, lease_s: u32) -> Result<RequestView, ClientError> {
         let wish = ExtendRequest { lease: lease.to_owned(), lease_s };
         self.post(self.url(&["requests", id.as_str(), "extend"], &[]), &wish).await
     }
 
-    /// Gives a request back to other agents.
+    /// Releases a request to other agents.
     pub async fn release_request(&self, id: &RequestId, lease: &str) -> Result<(), ClientError> {
         let wish = ReleaseRequest { lease: lease.to_owned() };
         self.tell(self.url(&["requests", id.as_str(), "release"], &[]), &wish).await

@@ -15,7 +15,7 @@ use crate::error::ClientError;
 use crate::transport::{Client, LONG_POLL_GRACE};
 
 impl Client {
-    /// Runs, newest first; of one campaign, of one status. `before` is the cursor of the page before.
+    /// Lists runs, newest first, optionally of one campaign or one status. `before` is the cursor of the previous page.
     pub async fn runs(
         &self,
         campaign: Option<&CampaignId>,
@@ -32,12 +32,12 @@ impl Client {
         self.get(self.url(&["runs"], &query)).await
     }
 
-    /// One run with everything about it.
+    /// Returns all details of one run.
     pub async fn run(&self, id: &RunId) -> Result<RunDetail, ClientError> {
         self.get(self.url(&["runs", id.as_str()], &[])).await
     }
 
-    /// What the model calls of a run, or of one of its attempts, were given of notes and lessons, by their steps.
+    /// Returns the notes and lessons that the model calls of a run or of one of its attempts received, by step.
     pub async fn retrievals(
         &self,
         id: &RunId,
@@ -53,8 +53,8 @@ impl Client {
         self.get(self.url(&["runs", id.as_str(), "retrievals"], &query)).await
     }
 
-    /// The run's log after this position. With nothing there yet, the server holds the call for up to `wait_ms`
-    /// (at most [`MAX_WAIT_MS`]).
+    /// Returns the run's log after this position. If it has no new events, the server holds the call for up to
+    /// `wait_ms` (at most [`MAX_WAIT_MS`]).
     pub async fn run_events(&self, id: &RunId, after: u64, wait_ms: u64) -> Result<EventsPage, ClientError> {
         let wait_ms = wait_ms.min(MAX_WAIT_MS);
         let query = [("after", Some(after.to_string())), ("wait_ms", Some(wait_ms.to_string()))];
@@ -62,7 +62,7 @@ impl Client {
         self.json(self.request(Method::GET, url).timeout(Duration::from_millis(wait_ms) + LONG_POLL_GRACE)).await
     }
 
-    /// The run's steps in the order they were scheduled.
+    /// Lists the run's steps in the order of their scheduling.
     pub async fn run_steps(&self, id: &RunId) -> Result<Vec<StepView>, ClientError> {
         let page: Page<StepView> = self.get(self.url(&["runs", id.as_str(), "steps"], &[])).await?;
         Ok(page.items)
@@ -73,13 +73,14 @@ impl Client {
         self.post(self.url(&["runs", id.as_str(), "control"], &[]), &Control { action }).await
     }
 
-    /// Begins again from the failed steps of a failed run, or from one of them.
+    /// Schedules the failed steps of a failed run again, or one of them.
     pub async fn retry_run(&self, id: &RunId, step_key: Option<&str>) -> Result<Controlled, ClientError> {
         let retry = Retry { step_key: step_key.map(str::to_owned) };
         self.post(self.url(&["runs", id.as_str(), "retry"], &[]), &retry).await
     }
 
-    /// Tells a run something: a hint, or a word at a gate. The same key with the same signal is heard once.
+    /// Sends a signal to a run: a hint, or an answer to a gate. Repeating the same signal with the same key has no
+    /// effect.
     pub async fn signal_run(&self, id: &RunId, signal: &Signal, idempotency_key: &str) -> Result<(), ClientError> {
         let url = self.url(&["runs", id.as_str(), "signals"], &[]);
         let request = self.request(Method::POST, url).header(IDEMPOTENCY_HEADER, idempotency_key).json(signal);
@@ -87,12 +88,12 @@ impl Client {
         Ok(())
     }
 
-    /// Changes the head start of a run's steps.
+    /// Changes the priority of a run's steps.
     pub async fn set_run_priority(&self, id: &RunId, priority: i32) -> Result<(), ClientError> {
         self.tell(self.url(&["runs", id.as_str(), "priority"], &[]), &SetPriority { priority }).await
     }
 
-    /// Does one thing to every run that fits a filter. When the answer says that there are more, call again.
+    /// Applies one action to every run that matches a filter. If the answer says that more are left, call again.
     pub async fn bulk(&self, bulk: &Bulk) -> Result<BulkDone, ClientError> {
         self.post(self.url(&["runs", "bulk"], &[]), bulk).await
     }

@@ -1,4 +1,4 @@
-//! Scores of attempts that are computed later.
+//! Scores of attempts that are computed after the run.
 
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::score::{Rescore, RewardFormula, RunScores};
@@ -7,12 +7,12 @@ use crate::error::ClientError;
 use crate::transport::Client;
 
 impl Client {
-    /// Scores of a run's attempts that were computed after the run had made its own.
+    /// Returns the scores of a run's attempts that were computed after the run.
     pub async fn run_scores(&self, id: &RunId) -> Result<RunScores, ClientError> {
         self.get(self.url(&["runs", id.as_str(), "scores"], &[])).await
     }
 
-    /// Scores a run's attempts anew under these formulas, all of them when none is named, and keeps the result.
+    /// Computes the scores of a run's attempts again with these formulas, or with all, and stores them.
     pub async fn rescore_run(&self, id: &RunId, formulas: &[RewardFormula]) -> Result<RunScores, ClientError> {
         let wish = Rescore { formulas: formulas.to_vec() };
         self.post(self.url(&["runs", id.as_str(), "scores"], &[]), &wish).await

@@ -1,4 +1,4 @@
-//! Who this client is. Signing in is for browsers: everybody else shows a token with each call.
+//! Sessions. Only browsers sign in; other clients send a token with each call.
 
 use nightshift_protocol::api::{OpenSession, Page, REQUEST_HEADER, SessionView, SignIn};
 use reqwest::header::{HeaderMap, HeaderValue, SET_COOKIE};
@@ -7,27 +7,27 @@ use reqwest::{Method, RequestBuilder};
 use crate::error::ClientError;
 use crate::transport::Client;
 
-/// By which a browser and a reverse proxy say where a request comes from and how it was sent.
+/// Headers in which a browser or a reverse proxy states the origin and scheme of a request.
 const SAID_BY_BROWSERS: [&str; 3] = ["origin", "sec-fetch-site", "x-forwarded-proto"];
 
 impl Client {
-    /// Who the server takes this client for, and what it may do.
+    /// Returns the identity and permissions of this client.
     pub async fn session(&self) -> Result<SessionView, ClientError> {
         self.get(self.url(&["session"], &[])).await
     }
 
-    /// Signs in a browser that sent a form, with what it said with that. Gives the cookies that it is to keep.
+    /// Signs in a browser that sent a form, given its request headers. Returns the cookies to set.
     pub async fn sign_in(&self, token: &str, browser: &HeaderMap) -> Result<Vec<HeaderValue>, ClientError> {
         let wish = SignIn { token: token.to_owned(), valid_for_ms: None };
         self.cookies(self.for_a_browser(Method::POST, browser).json(&wish)).await
     }
 
-    /// Signs it out. Gives the cookies that take away those that it has.
+    /// Signs the browser out. Returns the cookies that delete its own.
     pub async fn sign_out(&self, browser: &HeaderMap) -> Result<Vec<HeaderValue>, ClientError> {
         self.cookies(self.for_a_browser(Method::DELETE, browser).header(REQUEST_HEADER, "1")).await
     }
 
-    /// Browsers that are signed in, the latest first.
+    /// Lists browser sessions, the latest first.
     pub async fn open_sessions(&self) -> Result<Vec<OpenSession>, ClientError> {
         let page: Page<OpenSession> = self.get(self.url(&["sessions"], &[])).await?;
         Ok(page.items)

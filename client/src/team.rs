@@ -1,4 +1,4 @@
-//! What people leave beside campaigns, runs and attempts: notes, tags, pins, views, links.
+//! Annotations of people on campaigns, runs and attempts: notes, tags, pins, views, links.
 
 use nightshift_protocol::api::{
     ChangeTags, CreateShare, EditRemark, NewRemark, Page, Pin, PutSavedView, Remark, SavedView, SetPin, Share,
@@ -10,7 +10,7 @@ use reqwest::Method;
 use crate::error::ClientError;
 use crate::transport::Client;
 
-/// What a list is about: a target, and whether what is about its runs and attempts counts, too.
+/// The scope of a list: a target, and whether annotations of its runs and attempts count, too.
 type About<'a> = Option<(&'a Target, bool)>;
 
 fn about(target: About<'_>, limit: Option<u32>, before: Option<&str>) -> [(&'static str, Option<String>); 4] {
@@ -23,7 +23,7 @@ fn about(target: About<'_>, limit: Option<u32>, before: Option<&str>) -> [(&'sta
 }
 
 impl Client {
-    /// Notes, newest first: all of them, or those about a target (with `true`: also about its runs and attempts).
+    /// Lists notes, newest first: all, or those about a target (with `true`, also about its runs and attempts).
     pub async fn notes(
         &self,
         target: About<'_>,
@@ -33,12 +33,12 @@ impl Client {
         self.get(self.url(&["notes"], &about(target, limit, before))).await
     }
 
-    /// Writes a note.
+    /// Creates a note.
     pub async fn add_note(&self, note: &NewRemark) -> Result<Remark, ClientError> {
         self.post(self.url(&["notes"], &[]), note).await
     }
 
-    /// Writes a note anew.
+    /// Replaces the text of a note.
     pub async fn edit_note(&self, id: &RemarkId, edit: &EditRemark) -> Result<Remark, ClientError> {
         let url = self.url(&["notes", id.as_str()], &[]);
         self.json(self.request(Method::PUT, url).json(edit)).await
@@ -50,7 +50,7 @@ impl Client {
         Ok(())
     }
 
-    /// Tags with what has them, newest first.
+    /// Lists tags with their targets, newest first.
     pub async fn tags(
         &self,
         target: About<'_>,
@@ -60,25 +60,25 @@ impl Client {
         self.get(self.url(&["tags"], &about(target, limit, before))).await
     }
 
-    /// What has this tag, newest first.
+    /// Lists the targets of this tag, newest first.
     pub async fn tagged(&self, tag: &str, limit: Option<u32>) -> Result<Page<Tag>, ClientError> {
         let query = [("tag", Some(tag.to_owned())), ("limit", limit.map(|limit| limit.to_string()))];
         self.get(self.url(&["tags"], &query)).await
     }
 
-    /// The tags that there are, the most used first.
+    /// Lists the existing tags, the most used first.
     pub async fn tag_names(&self) -> Result<Vec<TagCount>, ClientError> {
         let page: Page<TagCount> = self.get(self.url(&["tags", "names"], &[])).await?;
         Ok(page.items)
     }
 
-    /// Puts tags there and takes others away; gives those that the target has now.
+    /// Adds and removes tags. Returns the target's tags.
     pub async fn change_tags(&self, change: &ChangeTags) -> Result<Vec<Tag>, ClientError> {
         let page: Page<Tag> = self.post(self.url(&["tags"], &[]), change).await?;
         Ok(page.items)
     }
 
-    /// Pins, newest first.
+    /// Lists pins, newest first.
     pub async fn pins(
         &self,
         target: About<'_>,
@@ -88,13 +88,13 @@ impl Client {
         self.get(self.url(&["pins"], &about(target, limit, before))).await
     }
 
-    /// Pins something, or lets it go; gives the pin that the target has now.
+    /// Sets or removes a pin. Returns the target's pin.
     pub async fn set_pin(&self, pin: &SetPin) -> Result<Option<Pin>, ClientError> {
         let page: Page<Pin> = self.post(self.url(&["pins"], &[]), pin).await?;
         Ok(page.items.into_iter().next())
     }
 
-    /// The caller's views and those that are shared, newest first; of one page.
+    /// Lists the caller's views and shared views, newest first, optionally of one page.
     pub async fn saved_views(
         &self,
         of_page: Option<&str>,
@@ -109,7 +109,7 @@ impl Client {
         self.get(self.url(&["views"], &query)).await
     }
 
-    /// Saves a view.
+    /// Creates a view.
     pub async fn save_view(&self, view: &PutSavedView) -> Result<SavedView, ClientError> {
         self.post(self.url(&["views"], &[]), view).await
     }
@@ -126,13 +126,14 @@ impl Client {
         Ok(())
     }
 
-    /// Links, newest first; those that are over, too.
+    /// Lists links, newest first, including ended ones.
     pub async fn shares(&self, limit: Option<u32>, before: Option<&str>) -> Result<Page<Share>, ClientError> {
         let query = [("limit", limit.map(|limit| limit.to_string())), ("before", before.map(str::to_owned))];
         self.get(self.url(&["shares"], &query)).await
     }
 
-    /// Makes a link to a campaign or a run. Its secret is in this answer and nowhere else. The same key makes no second one.
+    /// Creates a link to a campaign or a run. Only this answer contains its secret. Repeating the call with the same
+    /// key creates no second one.
     pub async fn create_share(&self, share: &CreateShare, idempotency_key: &str) -> Result<ShareCreated, ClientError> {
         self.create(self.url(&["shares"], &[]), share, idempotency_key).await
     }

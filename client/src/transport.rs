@@ -1,4 +1,4 @@
-//! Sending a request and reading its answer, in one place for all calls.
+//! Sends requests and reads their answers, for all calls.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,43 +17,44 @@ use serde::de::DeserializeOwned;
 use crate::addresses::Addresses;
 use crate::error::ClientError;
 
-/// Longest time that an ordinary call may take.
+/// Timeout of an ordinary call.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
-/// How much longer than its own waiting time a long-polling call may take.
+/// Timeout of a long poll in addition to its waiting time.
 pub const LONG_POLL_GRACE: Duration = Duration::from_secs(30);
-/// Longest time until a connection stands.
+/// Timeout of a connection attempt.
 #[cfg(not(target_arch = "wasm32"))]
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a silent connection is trusted before it is asked for a sign of life, and how often: a machine that lost
-/// its power closes none.
+/// Idle time before a keepalive probe, and the number of probes. A machine that lost its power does not close its
+/// connections.
 #[cfg(not(target_arch = "wasm32"))]
 const KEEPALIVE: (Duration, u32) = (Duration::from_secs(5), 3);
-/// Header that says where a request belongs in a trace.
+/// Header with the trace context of a request.
 const TRACE_HEADER: &str = "traceparent";
-/// Most bytes of one answer.
+/// Maximum size of an answer, in bytes.
 pub const MAX_REPLY_BYTES: usize = 256 * 1024 * 1024;
-/// Most bytes of an answer that is an error.
+/// Maximum size of an error answer, in bytes.
 const MAX_ERROR_BYTES: usize = 1024 * 1024;
-/// Most characters of an answer that is not understood that its error repeats.
+/// Maximum length of the quotation of an unknown answer in an error, in characters.
 const MAX_QUOTED_CHARS: usize = 200;
 
-/// A connection to a server, or to several replicas of it. Cheap to clone; clones share which replica is spoken to.
+/// A connection to a server or to its replicas. Cheap to clone; clones share the current replica.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
     addresses: Arc<Addresses>,
-    /// Ends with `/api/v1/`; requests are made for it and sent to the replica that is spoken to.
+    /// Ends with `/api/v1/`. Requests are built for it and sent to the current replica.
     base: Url,
     authorization: Option<HeaderValue>,
     trace: Option<HeaderValue>,
-    /// What somebody on whose behalf it calls sent as cookies, and as the host that they asked: a cookie is named after it.
+    /// Cookie and host header of the original caller, on whose behalf it calls. The name of a cookie depends on the
+    /// host.
     cookie: Option<HeaderValue>,
     host: Option<HeaderValue>,
 }
 
 impl Client {
-    /// A client of the server at this address, for example `http://127.0.0.1:7777`, or of replicas whose addresses are
-    /// separated by commas. Nothing is sent yet.
+    /// Creates a client of the server at this address, for example `http://127.0.0.1:7777`, or of replicas with
+    /// addresses separated by commas. Sends nothing.
     pub fn new(base_url: &str, token: Option<SecretString>) -> Result<Self, ClientError> {
         let addresses = Addresses::parse(base_url)?;
         let authorization = token.map(|token| bearer(&token)).transpose()?;
@@ -65,21 +66,21 @@ impl Client {
         Ok(Self { http, addresses: Arc::new(addresses), base, authorization, trace: None, cookie: None, host: None })
     }
 
-    /// The address of the server or replica that is spoken to, without the path of the API.
+    /// Returns the address of the current server or replica, without the path of the API.
     #[must_use]
     pub fn address(&self) -> String {
         self.addresses.address(self.addresses.current()).to_owned()
     }
 
-    /// The same client, whose calls belong to this place of a trace (W3C `traceparent`).
+    /// Returns the same client with a trace context for its calls (W3C `traceparent`).
     #[must_use]
     pub fn in_trace(&self, traceparent: Option<&str>) -> Self {
         let trace = traceparent.and_then(|text| HeaderValue::from_str(text).ok());
         Self { trace, ..self.clone() }
     }
 
-    /// The same client, calling with the rights of somebody else: with the `Authorization`, `Cookie` and `Host` headers that
-    /// they sent, and with no token of its own.
+    /// Returns the same client with the permissions of another caller: with that caller's `Authorization`, `Cookie` and
+    /// `Host` headers, and without its own token.
     #[must_use]
     pub fn on_behalf_of(
         &self,
@@ -90,7 +91,7 @@ impl Client {
         Self { authorization, cookie, host, ..self.clone() }
     }
 
-    /// The address of an endpoint: path segments are escaped, absent query values are left out.
+    /// Returns the address of an endpoint. Path segments are escaped, and missing query values are omitted.
     pub(crate) fn url(&self, segments: &[&str], query: &[(&str, Option<String>)]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -136,7 +137,7 @@ impl Client {
         self.json(self.request(Method::POST, url).json(body)).await
     }
 
-    /// Posts what creates something, once for this key.
+    /// Posts a creating request with this idempotency key.
     pub(crate) async fn create<B: Serialize + Sync, T: DeserializeOwned>(
         &self,
         url: Url,
@@ -146,7 +147,7 @@ impl Client {
         self.json(self.request(Method::POST, url).header(IDEMPOTENCY_HEADER, idempotency_key).json(body)).await
     }
 
-    /// Posts what is answered by nothing but success.
+    /// Posts a request whose answer has no body.
     pub(crate) async fn tell<B: Serialize + Sync>(&self, url: Url, body: &B) -> Result<(), ClientError> {
         self.send(self.request(Method::POST, url).json(body)).await?;
         Ok(())
@@ -161,13 +162,13 @@ impl Client {
         })
     }
 
-    /// Sends, and reads the whole answer; an answer that is no success becomes an error.
+    /// Sends a request and reads the whole answer. An answer without success becomes an error.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), ClientError> {
         let (status, _, body) = self.send_with_headers(request).await?;
         Ok((status, body))
     }
 
-    /// [`Self::send`], with the headers of the answer.
+    /// Like [`Self::send`], with the headers of the answer.
     pub(crate) async fn send_with_headers(
         &self,
         request: RequestBuilder,
@@ -184,11 +185,11 @@ impl Client {
         Ok((status, headers, body))
     }
 
-    /// Sends, and gives the answer before its body; an answer that is no success becomes an error.
+    /// Sends a request, and returns the answer before its body. An answer without success becomes an error.
     ///
-    /// Where nobody answers, or a replica says that it is not ready, the next one is asked, each at most once. When the
-    /// connection breaks later, only a call that reads or has an idempotency key is repeated: whether to repeat any other is
-    /// the caller's to say.
+    /// If a replica is unreachable or not ready, the next one is tried, each at most once. If the connection breaks
+    /// later, only a reading call or one with an idempotency key is repeated. The caller decides about repeating all
+    /// others.
     pub(crate) async fn open(&self, request: RequestBuilder) -> Result<Answer, ClientError> {
         let mut request = request.build().map_err(|error| self.failed(self.addresses.current(), error))?;
         let mut left = self.addresses.len();
@@ -228,7 +229,7 @@ impl Client {
         }
     }
 
-    /// The request, to the replica of this number.
+    /// Returns the request for the replica of this index.
     fn addressed(&self, mut request: Request, number: usize) -> Request {
         if let Some(base) = self.addresses.base(number)
             && let Some(below) = request.url().as_str().strip_prefix(self.base.as_str())
@@ -261,7 +262,7 @@ impl Client {
     }
 
     fn failed(&self, number: usize, error: reqwest::Error) -> ClientError {
-        // The address of the call itself stays out of the message: it is long, and the base is what a person can mend.
+        // The message contains only the base address: the full one is long, and a person can correct only the base.
         let source = error.without_url();
         let address = self.addresses.address(number).to_owned();
         if source.is_timeout() {
@@ -277,7 +278,7 @@ type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
 #[cfg(target_arch = "wasm32")]
 type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>>>>;
 
-/// An answer whose body is still to come.
+/// An answer whose body was not read yet.
 pub(crate) struct Answer {
     client: Client,
     number: usize,
@@ -292,7 +293,7 @@ impl Answer {
         Self { client, number, status, headers, body: Box::pin(response.bytes_stream()) }
     }
 
-    /// The next bytes; none at the end.
+    /// Returns the next bytes; none at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
         self.body.next().await.transpose().map_err(|error| {
             self.client.addresses.move_on_from(self.number);
@@ -301,19 +302,19 @@ impl Answer {
     }
 }
 
-/// Whether not a byte of the call can have reached a server.
+/// Returns whether no byte of the call can have reached a server.
 #[cfg(not(target_arch = "wasm32"))]
 fn never_arrived(error: &reqwest::Error) -> bool {
     error.is_connect()
 }
 
-/// A browser does not tell.
+/// A browser gives no such information.
 #[cfg(target_arch = "wasm32")]
 fn never_arrived(_error: &reqwest::Error) -> bool {
     false
 }
 
-/// The innermost cause: the others only repeat that a request failed.
+/// Returns the innermost cause. The outer ones only repeat that a request failed.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -323,7 +324,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
 }
 
 fn quote(body: &[u8]) -> String {
-    // In one line: what is quoted is often a page for browsers.
+    // In one line, because the quoted text is often an HTML page.
     let text = String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ");
     if text.is_empty() { "an empty answer".to_owned() } else { text.chars().take(MAX_QUOTED_CHARS).collect() }
 }
@@ -344,7 +345,7 @@ fn http_client(addresses: &Addresses) -> Result<reqwest::Client, reqwest::Error>
         .tcp_keepalive_retries(KEEPALIVE.1)
         // A redirect would carry the token to another host.
         .redirect(reqwest::redirect::Policy::none());
-    // A proxy of the environment cannot reach this machine's own loopback.
+    // A proxy from the environment cannot reach this machine's loopback.
     if addresses.are_loopback() { builder.no_proxy().build() } else { builder.build() }
 }
 

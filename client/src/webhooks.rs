@@ -1,4 +1,4 @@
-//! Webhooks: who is told what, and what became of it.
+//! Webhooks and their deliveries.
 
 use nightshift_protocol::api::{CreateWebhook, Delivery, Page, Webhook, WebhookCreated};
 use nightshift_protocol::id::{DeliveryId, WebhookId};
@@ -8,24 +8,24 @@ use crate::error::ClientError;
 use crate::transport::Client;
 
 impl Client {
-    /// Webhooks, newest first, without their secrets.
+    /// Lists webhooks, newest first, without their secrets.
     pub async fn webhooks(&self) -> Result<Vec<Webhook>, ClientError> {
         let page: Page<Webhook> = self.get(self.url(&["webhooks"], &[])).await?;
         Ok(page.items)
     }
 
-    /// Has an address told what happens. The secret is in this answer and nowhere else.
+    /// Creates a webhook. Only this answer contains its secret.
     pub async fn create_webhook(&self, webhook: &CreateWebhook) -> Result<WebhookCreated, ClientError> {
         self.post(self.url(&["webhooks"], &[]), webhook).await
     }
 
-    /// Deletes a webhook with what it was and is to be told.
+    /// Deletes a webhook with its deliveries.
     pub async fn delete_webhook(&self, id: &WebhookId) -> Result<(), ClientError> {
         self.send(self.request(Method::DELETE, self.url(&["webhooks", id.as_str()], &[]))).await?;
         Ok(())
     }
 
-    /// What a webhook was and is to be told, newest first.
+    /// Lists the deliveries of a webhook, newest first.
     pub async fn deliveries(
         &self,
         id: &WebhookId,
@@ -36,7 +36,7 @@ impl Client {
         self.get(self.url(&["webhooks", id.as_str(), "deliveries"], &query)).await
     }
 
-    /// Has a delivery tried anew, from its first try.
+    /// Restarts a delivery from its first attempt.
     pub async fn repeat_delivery(&self, id: &DeliveryId) -> Result<Delivery, ClientError> {
         self.json(self.request(Method::POST, self.url(&["deliveries", id.as_str(), "repeat"], &[]))).await
     }

@@ -12,22 +12,22 @@ use reqwest::Method;
 use crate::error::ClientError;
 use crate::transport::{Client, LONG_POLL_GRACE};
 
-/// Longest time that a heartbeat may take: an answer that comes later finds the lease gone.
+/// Timeout of a heartbeat: a later answer would arrive after the lease expired.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Workers, last heard of first; the server bounds how many.
+    /// Lists workers, most recently seen first. The server limits their number.
     pub async fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {
         let page: Page<WorkerView> = self.get(self.url(&["workers"], &[])).await?;
         Ok(page.items)
     }
 
-    /// Introduces a worker process; gives its id from now on.
+    /// Registers a worker process. Returns its id.
     pub async fn register_worker(&self, request: &RegisterWorker) -> Result<WorkerRegistered, ClientError> {
         self.post(self.url(&["workers"], &[]), request).await
     }
 
-    /// Asks for steps. With nothing ready, the server holds the call for up to `claim.wait_ms`.
+    /// Claims steps. If none is ready, the server holds the call for up to `claim.wait_ms`.
     pub async fn claim(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, ClientError> {
         let url = self.url(&["workers", worker.as_str(), "claim"], &[]);
         let timeout = Duration::from_millis(claim.wait_ms).saturating_add(LONG_POLL_GRACE);
@@ -39,7 +39,7 @@ impl Client {
         self.heartbeat_within(worker, heartbeat, HEARTBEAT_TIMEOUT).await
     }
 
-    /// [`Self::heartbeat`], with an answer within this time at the latest.
+    /// Like [`Self::heartbeat`], with a timeout.
     pub async fn heartbeat_within(
         &self,
         worker: &WorkerId,
@@ -50,19 +50,19 @@ impl Client {
         self.json(self.request(Method::POST, url).timeout(within.min(HEARTBEAT_TIMEOUT)).json(heartbeat)).await
     }
 
-    /// Asks a worker to take nothing new and to end, or takes that back.
+    /// Asks a worker to take no new steps and to end, or to resume.
     pub async fn drain_worker(&self, worker: &WorkerId, draining: bool) -> Result<(), ClientError> {
         let url = self.url(&["workers", worker.as_str(), "drain"], &[]);
         self.tell(url, &Drain { draining }).await
     }
 
-    /// Devices on which nothing may run, newest first.
+    /// Lists quarantined devices, newest first.
     pub async fn quarantined_devices(&self) -> Result<Vec<QuarantineView>, ClientError> {
         let page: Page<QuarantineView> = self.get(self.url(&["devices", "quarantined"], &[])).await?;
         Ok(page.items)
     }
 
-    /// Asks for a quarantined device, by the driver's name of it, to be tested and used again.
+    /// Requests that a quarantined device, by the driver's name, is tested and used again.
     pub async fn release_device(&self, device: &str) -> Result<QuarantineView, ClientError> {
         self.json(self.request(Method::POST, self.url(&["devices", device, "release"], &[]))).await
     }

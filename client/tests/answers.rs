@@ -1,4 +1,4 @@
-//! What the client makes of answers, good and bad, over a real connection.
+//! Tests of the client's handling of valid and invalid answers, over a real connection.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use axum::Router;
@@ -41,7 +41,7 @@ async fn an_answer_that_is_no_api_is_quoted_and_not_trusted() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unreachable_and_may_pass() {
+async fn an_address_without_a_server_is_unreachable_and_may_recover() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

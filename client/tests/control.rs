@@ -1,4 +1,4 @@
-//! The calls that steer runs and those that operate a server: where they go, what they carry, what comes back.
+//! Tests of the calls that control runs and operate a server: paths, bodies, results.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ const CAMPAIGN: &str = "cmp_00000000000070008000000000000001";
 const TOKEN: &str = "tok_00000000000070008000000000000001";
 const WORKER: &str = "wrk_00000000000070008000000000000001";
 
-/// A server that answers every call like this, and what the last call was: method, path and body.
+/// A server that gives every call the same answer and records the last call: method, path and body.
 struct Recorder {
     client: Client,
     last: Arc<Mutex<(String, Value)>>,
@@ -69,7 +69,7 @@ async fn priorities_are_set_for_runs_and_campaigns() {
 
 #[tokio::test]
 async fn limits_carry_only_what_changes() {
-    // A campaign that cannot be read: what was sent is the matter here.
+    // The answer is unreadable; this test checks only the request.
     let server = Recorder::answers(StatusCode::OK, &json!({})).await;
     let limits = SetLimits { weight: Some(3), ..SetLimits::default() };
     assert!(server.client.set_campaign_limits(&CAMPAIGN.parse().unwrap(), &limits).await.is_err());
@@ -78,7 +78,7 @@ async fn limits_carry_only_what_changes() {
 }
 
 #[tokio::test]
-async fn a_bulk_call_names_its_runs_and_hears_which_refused() {
+async fn a_bulk_call_returns_its_runs_and_the_refusals() {
     let answer = json!({"done": [[RUN, "paused"]], "refused": [[RUN, "run.illegal", "no"]], "more": true});
     let server = Recorder::answers(StatusCode::OK, &answer).await;
     let filter = RunFilter { task: Some("norm".to_owned()), ..RunFilter::default() };

@@ -1,4 +1,4 @@
-//! Several replicas of a server: which one is spoken to when one dies or is not ready.
+//! Tests of several replicas: which one is used when one dies or is not ready.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ const CREATED: &str = r#"{"token":{"id":"tok_00000000000070008000000000000001","
     "expires_at":null,"revoked_at":null,"last_used_at":null},"secret":"s"}"#;
 const WORKER: &str = "wrk_00000000000070008000000000000001";
 
-/// A replica that answers every call like this, and how many it had.
+/// Starts a replica that gives every call the same answer, and counts the calls.
 async fn replica(status: StatusCode, body: &'static str) -> (String, Arc<AtomicU32>) {
     let calls = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&calls);
@@ -31,13 +31,13 @@ async fn replica(status: StatusCode, body: &'static str) -> (String, Arc<AtomicU
     (address, calls)
 }
 
-/// An address where nobody listens.
-async fn nobody() -> String {
+/// Returns an address without a listener.
+async fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
-/// A replica that takes calls and dies before it answers.
+/// Starts a replica that accepts calls and dies before it answers.
 async fn dies_before_it_answers() -> (String, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -63,9 +63,9 @@ async fn claim(client: &Client) -> Result<(), nightshift_client::ClientError> {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_the_next_one_is_asked_and_stays() {
+async fn an_unreachable_replica_is_replaced_by_the_next_one() {
     let (living, calls) = replica(StatusCode::OK, NO_STEPS).await;
-    let client = client(&[&nobody().await, &living]);
+    let client = client(&[&unused_address().await, &living]);
     for _ in 0..3 {
         claim(&client).await.unwrap();
     }
@@ -115,7 +115,7 @@ async fn a_call_that_only_reads_is_repeated_elsewhere() {
 #[tokio::test]
 async fn with_none_left_the_last_reason_is_told() {
     let (draining, calls) = replica(StatusCode::SERVICE_UNAVAILABLE, NOT_READY).await;
-    let client = client(&[&nobody().await, &draining]);
+    let client = client(&[&unused_address().await, &draining]);
     let error = claim(&client).await.unwrap_err();
     assert_eq!((error.code(), error.is_transient()), ("server.draining", true));
     assert_eq!(calls.load(Ordering::SeqCst), 1, "each is asked once");

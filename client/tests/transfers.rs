@@ -1,4 +1,4 @@
-//! Artifacts over connections that break at random places. The seed of a failure is printed with it.
+//! Tests of artifacts over connections that break at random places. A failure prints its seed.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 const SEEDS: std::ops::Range<u64> = 1..9;
-/// Calls until a transfer has to be through: each one takes up a broken connection several times by itself.
+/// Maximum number of calls of a transfer. Each call resumes several broken connections by itself.
 const MAX_CALLS: u32 = 100;
 
-/// Numbers that look random.
+/// A generator of pseudorandom numbers.
 struct Random(u64);
 
 impl Random {
@@ -31,7 +31,7 @@ fn some_bytes(seed: u64, length: usize) -> Vec<u8> {
 
 #[derive(Default)]
 struct State {
-    /// What is there of each artifact, and how large it is to be.
+    /// The stored bytes and the total size of each artifact.
     stored: HashMap<String, (Vec<u8>, usize)>,
     methods: Vec<String>,
     received_bytes: usize,
@@ -39,12 +39,12 @@ struct State {
     breaks: u32,
 }
 
-/// A store of artifacts whose connections break.
+/// A store of artifacts with breaking connections.
 #[derive(Clone)]
 struct Breaking {
     state: Arc<Mutex<State>>,
     random: Arc<Mutex<Random>>,
-    /// One of so many calls breaks.
+    /// One connection in this many breaks.
     one_of: usize,
 }
 
@@ -57,14 +57,14 @@ impl Breaking {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let serving = accepting.clone();
-                // What a break leaves undone is the test's matter.
+                // Errors of broken connections are expected.
                 tokio::spawn(async move { serving.serve(stream).await.ok() });
             }
         });
         (server, client)
     }
 
-    /// After how many bytes of `length` this one breaks.
+    /// Returns after how many bytes of `length` this connection breaks, if it does.
     fn breaks_after(&self, length: usize) -> Option<usize> {
         let mut random = self.random.lock().unwrap();
         let breaks = self.one_of > 0 && random.below(self.one_of) == 0;
@@ -103,7 +103,7 @@ impl Breaking {
             let mut state = self.state.lock().unwrap();
             state.received_bytes += body.len();
             match method.as_str() {
-                // What a cut connection brought of a whole is worth nothing, of a part it is kept.
+                // A truncated whole is discarded; a truncated part is kept.
                 "PUT" if is_cut => None,
                 "PUT" => {
                     let size = body.len();
@@ -204,7 +204,7 @@ async fn a_download_goes_on_where_it_broke_and_is_verified() {
 }
 
 #[tokio::test]
-async fn what_the_server_has_already_is_not_sent_again() {
+async fn artifacts_on_the_server_are_not_sent_again() {
     let bytes = some_bytes(9, MAX_UPLOAD_PART_BYTES + 1_000);
     let hash = ArtifactHash::of(&bytes);
     let (server, client) = Breaking::start(1, 0).await;

@@ -1,4 +1,4 @@
-//! The last look at every answer: structured, with a copy as text, and never longer than clients read.
+//! Limits the length of every answer, which is structured and has a copy as text.
 
 use rmcp::model::CallToolResult;
 use serde_json::Value;
@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::error::ToolError;
 use crate::limits::{AROUND_WINDOW_BYTES, MAX_WINDOW_BYTES};
 
-/// Returns the answer, or an error in the place of one that is too long. Tools keep their answers short by themselves: this
-/// is a second guard.
+/// Returns the answer, or an error in place of an answer that is too long. Tools limit their answers themselves; this
+/// is a second check.
 pub(crate) fn bounded(tool: &str, value: Value) -> Result<CallToolResult, ToolError> {
     let result = CallToolResult::structured(value);
     let length = result.structured_content.as_ref().map_or(0, |value| value.to_string().len());

@@ -1,4 +1,4 @@
-//! Errors of tools, in words for the model that called the tool.
+//! Errors of tools, worded for the model that called the tool.
 
 use nightshift_client::ClientError;
 use nightshift_protocol::error::ApiError;
@@ -12,19 +12,19 @@ use crate::text::cut;
 pub struct ToolError {
     /// A stable code, for example `task.not_found`.
     pub code: String,
-    /// What failed, and why.
+    /// What failed, and the reason.
     pub message: String,
     /// What to do.
     pub hint: Option<String>,
 }
 
 impl ToolError {
-    /// An error without advice.
+    /// Creates an error without a hint.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into(), hint: None }
     }
 
-    /// Says what to do.
+    /// Adds what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -1,6 +1,6 @@
-//! The tools over HTTP, as part of a server: with the tokens and roles of its API.
+//! The tools over HTTP, as part of a server, with the tokens and roles of its API.
 //!
-//! No session is kept: every request stands alone, so that it does not matter which replica answers it.
+//! There is no session: every request is independent, so any replica can answer it.
 
 use std::sync::Arc;
 
@@ -23,20 +23,20 @@ use crate::limits::MAX_PROGRAM_BYTES;
 use crate::ports::{Caller, Connection, Servers, Tasks};
 use crate::service::{Offer, Service};
 
-/// Where the tools are.
+/// Path of the tools.
 pub const PATH: &str = "/mcp";
 
-/// Bytes of a request beside a program.
+/// Maximum size of a request in addition to its program, in bytes.
 const AROUND_PROGRAM_BYTES: usize = 256 * 1024;
 
-/// Calls the API of the server that this is part of, with the rights of the caller.
+/// Calls the API of this server with the permissions of the caller.
 struct OnBehalf {
     client: Client,
 }
 
 impl OnBehalf {
     fn client(&self, caller: &Caller) -> Client {
-        // Without cookies: a browser would send them for a page of another site, too.
+        // Without cookies, because a browser would send them for a page of another site, too.
         self.client.on_behalf_of(caller.authorization.clone(), None, caller.host.clone())
     }
 }
@@ -48,12 +48,12 @@ impl Servers for OnBehalf {
     }
 }
 
-/// Returns the route of the tools. The client is one of the server itself, without a token.
+/// Returns the route of the tools. `client` connects to this server without a token.
 pub fn router(client: Client, tasks: Arc<dyn Tasks>, version: &str) -> Router {
     let offer = Offer {
         servers: Box::new(OnBehalf { client: client.clone() }),
         tasks,
-        // Programs are judged by workers, never in the process of a server.
+        // Workers verify programs, never the process of a server.
         judge: None,
         read_only: false,
         version: version.to_owned(),
@@ -61,7 +61,7 @@ pub fn router(client: Client, tasks: Arc<dyn Tasks>, version: &str) -> Router {
     let service = Service::new(offer);
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
-        // The server has looked at the name already.
+        // The server has checked the host already.
         .disable_allowed_hosts()
         .with_max_request_body_bytes(MAX_PROGRAM_BYTES + AROUND_PROGRAM_BYTES);
     let sessions = Arc::new(NeverSessionManager::default());
@@ -70,7 +70,7 @@ pub fn router(client: Client, tasks: Arc<dyn Tasks>, version: &str) -> Router {
     Router::new().route_service(PATH, served).layer(from_fn_with_state(known, admit))
 }
 
-/// Admits callers that may read. Each tool checks further rights, and the API checks them again.
+/// Admits callers that may read. Each tool checks further permissions, and the API checks them again.
 async fn admit(State(known): State<Arc<OnBehalf>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     if !is_from_here(headers) {
@@ -106,7 +106,7 @@ async fn admit(State(known): State<Arc<OnBehalf>>, request: Request, next: Next)
     }
 }
 
-/// Whether a browser, if one sends this, sends it for a page of this server.
+/// Returns whether the request comes from a page of this server, if a browser sent it.
 fn is_from_here(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
@@ -115,7 +115,7 @@ fn is_from_here(headers: &HeaderMap) -> bool {
     named.is_some() && authority == named
 }
 
-/// An error in the form of the API's.
+/// Returns an error in the form of the API.
 fn refused(status: StatusCode, error: &ApiError) -> Response {
     let body = serde_json::to_vec(&ApiErrorBody { error: error.clone() }).unwrap_or_default();
     let mut response = Response::new(Body::from(body));
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_of_another_site_is_told_from_one_of_this_server() {
+    fn pages_of_other_sites_are_distinguished_from_pages_of_this_server() {
         let headers = |origin: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_static("127.0.0.1:7777"));

@@ -1,7 +1,7 @@
-//! Entering this MCP server into the configuration of a coding agent.
+//! Adds this MCP server to the configuration of a coding agent.
 //!
-//! Everything here turns a text into a text. An entry of the name [`ENTRY`] is written anew; everything else in the file,
-//! comments included, stays as it is. A file that is not understood is refused and stays as it is, too.
+//! All functions convert texts. The entry named [`ENTRY`] is replaced; everything else in the file, including comments,
+//! stays unchanged. A file that cannot be parsed is refused and stays unchanged.
 
 mod json;
 mod toml;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 /// The name of the entry.
 pub const ENTRY: &str = "nightshift";
 
-/// The variable with the token of the server.
+/// The environment variable with the token of the server.
 pub const TOKEN_VARIABLE: &str = "NIGHTSHIFT_SERVER__TOKEN";
 
-/// Longest time that a call may take, in seconds: waits of tools are shorter.
+/// Timeout of a call, in seconds. Waits of tools are shorter.
 const CALL_TIMEOUT_S: u32 = 120;
 
 /// A coding agent.
@@ -36,10 +36,10 @@ pub enum Client {
 }
 
 impl Client {
-    /// Every one.
+    /// All clients.
     pub const ALL: [Self; 5] = [Self::ClaudeCode, Self::Codex, Self::Cursor, Self::VsCode, Self::Goose];
 
-    /// Its name for people.
+    /// Returns its name for people.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -52,38 +52,38 @@ impl Client {
     }
 }
 
-/// Folders that configuration files are found below.
+/// Folders that contain the configuration files.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The folder of the project.
     pub project: PathBuf,
     /// The folder of Codex; `CODEX_HOME`, or `.codex` in the home folder.
     pub codex: Option<PathBuf>,
-    /// The folder of configurations; `XDG_CONFIG_HOME`, or `.config` in the home folder.
+    /// The configuration folder; `XDG_CONFIG_HOME`, or `.config` in the home folder.
     pub config: Option<PathBuf>,
 }
 
-/// How the client starts this program.
+/// The command with which the client starts this program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// The program.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Whether it needs the token of a server, from the environment of the client.
+    /// Whether it needs the token of a server from the client's environment.
     pub needs_token: bool,
 }
 
 /// Why a configuration is not written.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The file is not what the client reads.
+    /// The file does not have the client's format.
     #[error("the file is not understood: {reason}")]
     NotUnderstood {
-        /// What is wrong, with the place.
+        /// The problem, with its position.
         reason: String,
     },
-    /// The folder of the file is not known.
+    /// The folder of the file is unknown.
     #[error("the folder of {client}'s configuration is not known: HOME is not set")]
     NoPlace {
         /// The client.
@@ -91,7 +91,7 @@ pub enum InstallError {
     },
 }
 
-/// Returns the file that the client reads.
+/// Returns the client's configuration file.
 pub fn file(client: Client, places: &Places) -> Result<PathBuf, InstallError> {
     let below = |folder: &Option<PathBuf>, name: &str| {
         let folder = folder.as_deref().ok_or(InstallError::NoPlace { client: client.label() })?;
@@ -106,7 +106,7 @@ pub fn file(client: Client, places: &Places) -> Result<PathBuf, InstallError> {
     }
 }
 
-/// Returns the text of the file with the entry in it; `before` is empty where there is no file yet.
+/// Returns the text of the file with the entry. `before` is empty if the file does not exist.
 pub fn with_entry(client: Client, before: &str, launch: &Launch) -> Result<String, InstallError> {
     match client {
         Client::ClaudeCode => {
@@ -123,7 +123,7 @@ pub fn with_entry(client: Client, before: &str, launch: &Launch) -> Result<Strin
     }
 }
 
-/// The entry for clients whose files are JSON. The token itself is in no file.
+/// Returns the entry for clients with JSON files. No file contains the token itself.
 fn json_entry(launch: &Launch, token: &str, has_type: bool) -> Map<String, Value> {
     let mut entry = Map::new();
     if has_type {
@@ -137,7 +137,7 @@ fn json_entry(launch: &Launch, token: &str, has_type: bool) -> Map<String, Value
     entry
 }
 
-/// A file that is not what the client reads.
+/// Returns the error for a file that does not have the client's format.
 #[expect(clippy::needless_pass_by_value, reason = "it is the function of `map_err`")]
 fn not_understood(reason: impl ToString) -> InstallError {
     InstallError::NotUnderstood { reason: reason.to_string() }

@@ -1,9 +1,11 @@
-//! The MCP server of Nightshift: what a coding agent can ask, and how it is answered.
+//! The MCP server of Nightshift: the tools of a coding agent.
 //!
-//! The same tools are offered over stdio (`nightshift mcp`) and over HTTP (`/mcp` of a server). Each tool is one type in
-//! `tools/`, with a schema for its arguments and one for its answer. Answers are small: the verdict comes first, long texts
-//! come in windows and as resources. What runs programs, reads task folders or finds a server is behind the traits of
-//! [`ports`]: this crate starts no process, reads no file and knows no database.
+//! The same tools are available over stdio (`nightshift mcp`) and over HTTP (`/mcp` of a server). Each tool is one type
+//! in `tools/`, with a schema for its arguments and one for its answer. Answers are small: the verdict comes first,
+//! long texts come in windows and as resources.
+//!
+//! This crate starts no process, reads no file and knows no database. The traits of [`ports`] run programs, read task
+//! folders and find servers.
 
 mod answer;
 mod error;

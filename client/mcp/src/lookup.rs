@@ -1,4 +1,4 @@
-//! Looks up what a model names: ids, runs, attempts and texts.
+//! Resolves ids, runs, attempts and texts that a model names.
 
 use std::str::FromStr;
 
@@ -10,10 +10,10 @@ use nightshift_protocol::id::{CampaignId, RunId};
 use crate::error::ToolError;
 use crate::text::name;
 
-/// Longest text that is looked up.
+/// Maximum length of a text to resolve.
 const MAX_ID_CHARS: usize = 64;
 
-/// The run of a whole id, or of a part that fits one alone.
+/// Returns the run of a whole id, or of a part that is unique.
 pub(crate) async fn run(client: &Client, text: &str) -> Result<RunId, ToolError> {
     match RunId::from_str(text) {
         Ok(id) => Ok(id),
@@ -21,12 +21,12 @@ pub(crate) async fn run(client: &Client, text: &str) -> Result<RunId, ToolError>
     }
 }
 
-/// Reads the run of a whole id, or of a part that fits one alone.
+/// Loads the run of a whole id, or of a part that is unique.
 pub(crate) async fn run_detail(client: &Client, text: &str) -> Result<RunDetail, ToolError> {
     Ok(client.run(&run(client, text).await?).await?)
 }
 
-/// The campaign that is named, if one is.
+/// Returns the named campaign, if any.
 pub(crate) async fn named_campaign(client: &Client, text: Option<&str>) -> Result<Option<CampaignId>, ToolError> {
     match text {
         Some(text) => campaign(client, text).await.map(Some),
@@ -34,7 +34,7 @@ pub(crate) async fn named_campaign(client: &Client, text: Option<&str>) -> Resul
     }
 }
 
-/// The campaign of a whole id, or of a part that fits one alone.
+/// Returns the campaign of a whole id, or of a part that is unique.
 pub(crate) async fn campaign(client: &Client, text: &str) -> Result<CampaignId, ToolError> {
     match CampaignId::from_str(text) {
         Ok(id) => Ok(id),
@@ -67,7 +67,7 @@ fn only<T: ToString>(text: &str, found: Vec<T>, noun: &str, shown_by: &str) -> R
     }
 }
 
-/// An attempt of a run.
+/// Returns an attempt of a run.
 pub(crate) fn attempt(detail: &RunDetail, number: u32) -> Result<&Attempt, ToolError> {
     let attempts = &detail.view.attempts;
     attempts.iter().find(|attempt| attempt.number == number).ok_or_else(|| {
@@ -76,7 +76,7 @@ pub(crate) fn attempt(detail: &RunDetail, number: u32) -> Result<&Attempt, ToolE
     })
 }
 
-/// The text of an artifact.
+/// Returns the text of an artifact.
 pub(crate) async fn text(
     client: &Client,
     hash: &nightshift_protocol::artifact::ArtifactHash,

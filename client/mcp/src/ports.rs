@@ -1,4 +1,4 @@
-//! The interfaces through which tools reach servers, tasks and the judgement of programs.
+//! The interfaces through which tools reach servers, tasks and the verification of programs.
 
 use async_trait::async_trait;
 use axum::http::HeaderValue;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ToolError;
 
-/// The caller of a tool, whose rights count.
+/// The caller of a tool, which determines the permissions.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
     /// The `Authorization` header of the request; none over stdio.
@@ -22,14 +22,14 @@ pub struct Caller {
     pub host: Option<HeaderValue>,
 }
 
-/// A server that a tool talks to.
+/// A server connection of a tool.
 #[derive(Debug)]
 pub struct Connection {
-    /// Talks to it, with the rights of the caller.
+    /// A client with the permissions of the caller.
     pub client: Client,
-    /// Whether it carries out runs: otherwise there is nothing to wait for.
+    /// Whether the server carries out runs. Otherwise waiting is useless.
     pub drives: bool,
-    /// Dropped with the connection: tells that a server of its own can end.
+    /// Dropped with the connection, which lets a server started for it end.
     pub release: Option<oneshot::Sender<()>>,
 }
 
@@ -45,22 +45,22 @@ pub trait Servers: Send + Sync {
 pub struct ListedTask {
     /// The name that `describe_task` and `verify_program` accept.
     pub task: String,
-    /// The task.
+    /// The task bundle.
     pub bundle: TaskBundle,
 }
 
-/// Reads tasks. Its methods block.
+/// Loads tasks. Its methods block.
 pub trait Tasks: Send + Sync {
-    /// Returns the bundled examples, and the task folders directly in this folder. An error where folders are not readable
-    /// from here.
+    /// Returns the bundled examples, and the task folders directly in this folder. Fails where folders are not
+    /// readable.
     fn list(&self, folder: Option<&str>) -> Result<Vec<ListedTask>, ToolError>;
-    /// Loads a task by its name, or by its folder or file where those are readable from here.
+    /// Loads a task by its name, or by its folder or file where those are readable.
     fn load(&self, task: &str) -> Result<TaskBundle, ToolError>;
-    /// Returns what a program of this form has to be like.
+    /// Returns the contract for programs of this form.
     fn contract(&self, bundle: &TaskBundle) -> Result<String, ToolError>;
 }
 
-/// A program that is to be judged.
+/// A program to verify.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct VerifyRequest {
     /// Name, folder or file of the task.
@@ -69,28 +69,28 @@ pub struct VerifyRequest {
     pub source: String,
     /// The form: native source or a Python file.
     pub form: CandidateForm,
-    /// Judge at this shape alone.
+    /// Verify only this shape.
     pub shape: Option<String>,
-    /// How precise it has to be, in the place of what the task says.
+    /// Precision policy, instead of the one of the task.
     pub policy: Option<PrecisionPolicy>,
-    /// Whether the other baselines are measured.
+    /// Whether to measure the other baselines.
     pub baselines: bool,
-    /// Whether a right program is profiled.
+    /// Whether to profile a correct program.
     pub profile: bool,
 }
 
-/// The result of a request.
+/// The result of a verification.
 #[derive(Debug, Clone)]
 pub struct Judged {
     /// Name of the task.
     pub task: String,
-    /// The program that it was compared with.
+    /// Name of the reference that it was compared with.
     pub against: String,
-    /// How precise it had to be.
+    /// The applied precision policy.
     pub precision: PrecisionPolicy,
-    /// Where it was judged.
+    /// The machine of the verification.
     pub machine: MachineFacts,
-    /// Other ways to run the reference; none where they were not measured.
+    /// Other ways to run the reference; none if they were not measured.
     pub baselines: Option<Vec<Baseline>>,
     /// The fastest of them.
     pub fastest: Option<FastestBaseline>,
@@ -98,9 +98,9 @@ pub struct Judged {
     pub result: Result<Box<Judgement>, StepFailure>,
 }
 
-/// Judges programs on this machine.
+/// Verifies programs on this machine.
 #[async_trait]
 pub trait Judge: Send + Sync {
-    /// Judges one program. The token ends it early.
+    /// Verifies one program. The token ends it early.
     async fn judge(&self, request: VerifyRequest, cancel: CancellationToken) -> Result<Judged, ToolError>;
 }

@@ -1,4 +1,4 @@
-//! What is known about one program, wherever it was judged: its summary, and its sections as texts.
+//! The evidence on one program: its summary, and its sections as texts.
 
 use std::fmt::Write as _;
 
@@ -19,32 +19,32 @@ use serde_json::Value;
 use crate::ports::Judged;
 use crate::text::{line, lines, name};
 
-/// A part of what is known about a program.
+/// A part of the evidence on a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Section {
     /// Its source.
     Source,
-    /// What the compiler said, and the resources that its kernels take.
+    /// The compiler's output, and the resources of its kernels.
     Compiler,
-    /// Each check of its results, failed ones first.
+    /// Each correctness check, failed ones first.
     Check,
-    /// What the memory and race checker found.
+    /// Findings of the memory and race checker.
     Sanitizer,
-    /// The measurement, without single samples.
+    /// The measurement, without individual samples.
     Measurement,
-    /// What bounds it: timeline, roofline, tools that were used or missing.
+    /// What limits it: timeline, roofline, tools that were used or missing.
     Profile,
     /// Hardware counters by kernel.
     Kernels,
-    /// The Verifier's diagnosis, and what the run did next.
+    /// The Verifier's diagnosis, and the run's next step.
     Diagnosis,
-    /// What it does differently from the attempt that it was derived from.
+    /// The difference to the attempt that it was derived from.
     Difference,
 }
 
 impl Section {
-    /// Every section, the most useful one first.
+    /// Every section, the most useful first.
     pub(crate) const ALL: [Self; 9] = [
         Self::Source,
         Self::Compiler,
@@ -57,7 +57,7 @@ impl Section {
         Self::Difference,
     ];
 
-    /// The name in arguments and addresses.
+    /// Returns the name in arguments and addresses.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Source => "source",
@@ -72,7 +72,7 @@ impl Section {
         }
     }
 
-    /// The section of that name.
+    /// Returns the section of that name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|section| section.as_str() == text)
     }
@@ -96,44 +96,45 @@ pub(crate) struct Program<'a> {
     roofline_share: Option<f64>,
 }
 
-/// The summary of a program: verdict, evidence and fault apart.
+/// The summary of a program: verdict, evidence and fault.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ProgramSummary {
-    /// The verdict in one word, for example `correct_faster`, `compile_failed`, `incorrect`; none when nothing was judged.
+    /// The verdict in one word, for example `correct_faster`, `compile_failed`, `incorrect`; none if nothing was
+    /// judged.
     outcome: Option<String>,
-    /// The single answers; none when nothing was judged.
+    /// The individual answers; none if nothing was judged.
     verdict: Option<VerdictAnswers>,
-    /// Why it is not right: the first cause.
+    /// The first reason why it is not correct.
     reason: Option<String>,
-    /// How complete the evidence for the verdict is; none when nothing was judged.
+    /// Completeness of the evidence for the verdict; none if nothing was judged.
     evidence: Option<EvidenceAnswer>,
-    /// What failed of the machine or the reference. It says nothing about the program.
+    /// Failure of the machine or the reference. It says nothing about the program.
     fault: Option<Fault>,
-    /// Speedup over the reference, with its 95 % interval; none when the program was not timed or is not right.
+    /// Speedup over the reference, with its 95 % interval; none if the program was not timed or is not correct.
     speedup: Option<SpeedupAnswer>,
-    /// Speedup over the fastest way to run the reference without a new program; none where that is not known.
+    /// Speedup over the fastest baseline, the fastest way to run the reference without a new program; none if unknown.
     speedup_over_fastest: Option<SpeedupAnswer>,
-    /// The name of that way.
+    /// Name of that baseline.
     fastest_baseline: Option<String>,
     /// Median time of one call, in nanoseconds.
     program_median_ns: Option<f64>,
-    /// Median time of one call of what it was compared with, in nanoseconds.
+    /// Median time of one call of the reference, in nanoseconds.
     reference_median_ns: Option<f64>,
-    /// Whether the measurement is as precise as it has to be.
+    /// Whether the measurement is precise enough.
     precise: Option<bool>,
-    /// Timed calls whose results were verified, and all timed calls.
+    /// Timed calls with verified results, and all timed calls.
     verified_calls: Option<String>,
-    /// Share of the roofline that it reaches, 0 to 1.
+    /// Fraction of the roofline that it reaches, 0 to 1.
     roofline_share: Option<f64>,
-    /// What limits it: memory, compute, latency, launch, host or unknown; none without a profile.
+    /// Bottleneck: memory, compute, latency, launch, host or unknown; none without a profile.
     bound: Option<String>,
     /// Observations about compliance.
     findings: Vec<String>,
-    /// Where it was timed.
+    /// Machine of the measurement.
     machine: Option<String>,
 }
 
-/// The answers of a verdict: `yes`, `no`, or `unknown` where the evidence does not decide.
+/// The answers of a verdict: `yes`, `no`, or `unknown` if the evidence does not decide.
 #[derive(Debug, Serialize, JsonSchema)]
 struct VerdictAnswers {
     /// Was the source built?
@@ -144,20 +145,20 @@ struct VerdictAnswers {
     contract_compliant: &'static str,
     /// Is the whole interval of the speedup above 1?
     fast: &'static str,
-    /// Share of its time in code that was built from its source, 0 to 1.
+    /// Fraction of its time in code that was built from its source, 0 to 1.
     custom_kernel_time_share: Option<f64>,
 }
 
-/// How complete the evidence is.
+/// Completeness of the evidence.
 #[derive(Debug, Serialize, JsonSchema)]
 struct EvidenceAnswer {
-    /// Whether everything was examined that the verdict rests on.
+    /// Whether all evidence for the verdict exists.
     complete: bool,
     /// What is missing.
     missing: Vec<String>,
 }
 
-/// A failure that is not the program's.
+/// A failure that the program did not cause.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Fault {
     /// A stable code.
@@ -183,13 +184,13 @@ impl From<Interval> for SpeedupAnswer {
     }
 }
 
-/// Five significant digits say more than any measurement knows.
+/// Rounds to five significant digits, which exceeds the precision of any measurement.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
 impl<'a> Program<'a> {
-    /// The program of an attempt.
+    /// Creates the program of an attempt.
     pub(crate) fn of_attempt(attempt: &'a Attempt, fastest: Option<FastestBaseline>) -> Self {
         let route = attempt.route.as_ref().map(|decision| format!("{}: {}", decision.route.as_str(), decision.reason));
         Self {
@@ -216,7 +217,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The program that was judged without a run.
+    /// Creates the program of a verification.
     fn of_judgement(found: &'a Judgement, fastest: Option<FastestBaseline>) -> Self {
         Self {
             outcome: found.outcome,
@@ -238,7 +239,7 @@ impl<'a> Program<'a> {
 
     pub(crate) fn summary(&self) -> ProgramSummary {
         let is_correct = self.outcome.is_correct();
-        // Times of a program that is not right mean nothing.
+        // Times of an incorrect program are meaningless.
         let timed = self.measurement.filter(|_| is_correct);
         let over_fastest = timed.and_then(|timed| Some(self.fastest?.speedup_of(timed.speedup)));
         let judged = self.outcome != AttemptOutcome::Pending;
@@ -269,12 +270,12 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The sections that say something, source and difference aside.
+    /// Returns the sections with content, except source and difference.
     pub(crate) fn sections(&self) -> Vec<Section> {
         Section::ALL.into_iter().filter(|section| self.section(*section).is_some()).collect()
     }
 
-    /// A section as a text; none where there is nothing to say. Source and difference are texts of their own.
+    /// Returns a section as text; none if it is empty. Source and difference are separate texts.
     pub(crate) fn section(&self, section: Section) -> Option<String> {
         match section {
             Section::Source | Section::Difference => None,
@@ -294,7 +295,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// The summary of what was judged without a run.
+/// Returns the summary of a verification.
 pub(crate) fn summary(judged: &Judged) -> ProgramSummary {
     match &judged.result {
         Ok(found) => Program::of_judgement(found, judged.fastest).summary(),
@@ -302,13 +303,13 @@ pub(crate) fn summary(judged: &Judged) -> ProgramSummary {
     }
 }
 
-/// A section of what was judged without a run.
+/// Returns a section of a verification.
 pub(crate) fn section(judged: &Judged, section: Section) -> Option<String> {
     let found = judged.result.as_ref().ok()?;
     Program::of_judgement(found, judged.fastest).section(section)
 }
 
-/// The sections of what was judged without a run.
+/// Returns the sections of a verification.
 pub(crate) fn sections(judged: &Judged) -> Vec<Section> {
     let found = judged.result.as_ref().ok();
     found.map(|found| Program::of_judgement(found, judged.fastest).sections()).unwrap_or_default()
@@ -335,7 +336,7 @@ fn of_fault(failure: &StepFailure) -> ProgramSummary {
     }
 }
 
-/// The single answers, from the evidence for them.
+/// Returns the individual answers with their evidence.
 fn verdict(found: &Judgement) -> Verdict {
     let refused = has_violation(&found.findings);
     let compiled = match found.outcome {
@@ -375,13 +376,13 @@ fn finding(finding: &Finding) -> String {
     format!("{severity}: {}", finding.line())
 }
 
-/// What bounds a program: by its counters, and without any by its place under the roofline.
+/// Returns the bottleneck of a program: by its counters, or else by its position under the roofline.
 pub(crate) fn bound(profile: &Profile) -> &str {
     let by = profile.bound.as_ref().map(|by| by.bound.map_or("unknown", Bound::as_str));
     by.unwrap_or(&profile.roofline_bound)
 }
 
-/// The processor, and the GPUs where there are any.
+/// Returns the processor, and any GPUs.
 pub(crate) fn machine(facts: &nightshift_protocol::machine::MachineFacts) -> String {
     let gpus: Vec<&str> = facts.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
     let gpus = if gpus.is_empty() { String::new() } else { format!("; {}", gpus.join(", ")) };
@@ -422,7 +423,7 @@ fn checks(check: &CheckReport) -> String {
     text
 }
 
-/// Without single samples: they are many, and the interval tells what they say.
+/// Returns the measurement without individual samples, which are many; the interval summarizes them.
 fn measurement(measurement: &Measurement) -> String {
     let mut value = serde_json::to_value(measurement).unwrap_or(Value::Null);
     if let Value::Object(fields) = &mut value {
@@ -433,7 +434,7 @@ fn measurement(measurement: &Measurement) -> String {
     json(&value)
 }
 
-/// A profile in the order in which it is used: what bounds the program, then the rest.
+/// Returns a profile ordered by usefulness: first the bottleneck, then the rest.
 pub(crate) fn digest(profile: &Profile) -> String {
     let mut text = format!("bound: {}\n", bound(profile));
     for evidence in profile.bound.iter().flat_map(|bound| &bound.evidence) {

@@ -1,4 +1,4 @@
-//! Progress of a call, for clients that asked for it.
+//! Progress reports of a call, for clients that request them.
 
 use std::time::Instant;
 
@@ -14,16 +14,16 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Reports to the client of this request, if it asked for that.
+    /// Creates the reporter of this request, if the client asked for progress.
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
         Self { peer: context.peer.clone(), token: context.meta.get_progress_token(), began: Instant::now() }
     }
 
-    /// Says what is being waited for. The values are the seconds of the call: they only rise.
+    /// Reports what the call waits for. The values are the seconds of the call, so they only increase.
     pub(crate) async fn say(&self, message: &str) {
         let Some(token) = self.token.clone() else { return };
         let report = ProgressNotificationParam::new(token, self.began.elapsed().as_secs_f64()).with_message(message);
-        // A client that went away needs no report.
+        // A disconnected client needs no report.
         let _ = self.peer.notify_progress(report).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Resources: whole texts under an address, for clients that read them by themselves.
+//! Resources: whole texts under an address.
 
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 
@@ -10,10 +10,10 @@ use crate::text::{cut, name};
 use crate::tool::Call;
 use crate::tools::{self, RunSection, TaskSection};
 
-/// The beginning of addresses.
+/// Scheme of the addresses.
 const SCHEME: &str = "nightshift://";
 
-/// Resources that exist for everyone.
+/// Returns the static resources.
 pub(crate) fn listed() -> Vec<Resource> {
     vec![
         Resource::new(GUIDE_URI, "guide")
@@ -23,7 +23,7 @@ pub(crate) fn listed() -> Vec<Resource> {
     ]
 }
 
-/// How the addresses of the others are made.
+/// Returns the address templates of all other resources.
 pub(crate) fn templates() -> Vec<ResourceTemplate> {
     let template = |uri: &str, name: &str, title: &str| {
         ResourceTemplate::new(format!("{SCHEME}{uri}"), name).with_title(title).with_mime_type("text/plain")

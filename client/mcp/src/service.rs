@@ -1,4 +1,4 @@
-//! The service: which tools a caller is offered, and how their calls are answered.
+//! The MCP service: which tools a caller is offered, and how calls are answered.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ pub struct Offer {
     pub servers: Box<dyn Servers>,
     /// Reads tasks.
     pub tasks: Arc<dyn Tasks>,
-    /// Judges programs in this process; `None` on a server, where workers judge.
+    /// Verifies programs in this process; `None` on a server, where workers do that.
     pub judge: Option<Arc<dyn Judge>>,
-    /// Offer only tools that read, whatever the token allows.
+    /// Offer only tools that read, regardless of the token.
     pub read_only: bool,
-    /// The release, for clients.
+    /// Version of the release, for clients.
     pub version: String,
 }
 
@@ -55,7 +55,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service that offers this.
+    /// Creates a service.
     #[must_use]
     pub fn new(offer: Offer) -> Self {
         let Offer { servers, tasks, judge, read_only, version } = offer;
@@ -63,7 +63,7 @@ impl Service {
         Self { shared: Arc::new(Shared { servers, tasks, verifications, read_only, version, entries: tools::all() }) }
     }
 
-    /// Ends verifications that are still open, and waits for that, so long at most.
+    /// Ends open verifications, and waits for their end up to a timeout.
     pub async fn close(&self) {
         if let Some(verifications) = &self.shared.verifications {
             verifications.close().await;
@@ -72,7 +72,8 @@ impl Service {
 }
 
 impl Shared {
-    /// Whether a caller of this role is offered the tool. A caller whose role is not known may read: the server decides.
+    /// Returns whether a caller of this role is offered the tool. If the role is unknown, tools that read are offered:
+    /// the server decides.
     fn offers(&self, entry: &Entry, role: Option<Role>) -> bool {
         match entry.access {
             Access::Open => true,
@@ -82,7 +83,7 @@ impl Shared {
         }
     }
 
-    /// The role of a caller on the server; none when it cannot be found out.
+    /// Returns the caller's role on the server, if it can be determined.
     async fn role(&self, caller: &Caller) -> Option<Role> {
         let asked = async {
             let connection = self.servers.connect(caller).await.ok()?;
@@ -100,7 +101,7 @@ impl Shared {
         answered.await.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.text())]))
     }
 
-    /// The tool of that name, if the caller may call it.
+    /// Returns the tool of that name, if the caller may call it.
     async fn entry(&self, name: &str, call: &Call<'_>) -> Result<&Entry, ToolError> {
         let unknown = || {
             ToolError::new("request.no_such_tool", format!("there is no tool `{}` here", crate::text::name(name)))
@@ -131,11 +132,11 @@ impl Shared {
     }
 }
 
-/// Who calls: over HTTP by the headers of the request.
+/// Returns the caller: over HTTP by the headers of the request.
 fn caller(context: &RequestContext<RoleServer>) -> Caller {
     let parts = context.extensions.get::<Parts>();
     let header = |name| parts.and_then(|parts| parts.headers.get(name).cloned());
-    // Cookies are left out: a browser would send them for a page of another site.
+    // Without cookies, because a browser would send them for a page of another site, too.
     Caller { authorization: header(AUTHORIZATION), host: header(HOST) }
 }
 
@@ -153,7 +154,7 @@ impl ServerHandler for Service {
     ) -> Result<ListToolsResult, ErrorData> {
         let role = self.shared.role(&caller(&context)).await;
         let offered = self.shared.entries.iter().filter(|entry| self.shared.offers(entry, role));
-        // On one page: some clients read no second one.
+        // In one page, because some clients do not request a second one.
         Ok(ListToolsResult::with_all_items(offered.map(|entry| entry.listed.clone()).collect()))
     }
 

@@ -1,4 +1,4 @@
-//! Serving one client over standard input and output.
+//! Serves one client over standard input and output.
 
 use rmcp::ServiceExt;
 use tokio_util::sync::CancellationToken;
@@ -8,11 +8,11 @@ use crate::service::Service;
 /// Why serving ended other than by the end of the input.
 #[derive(Debug, thiserror::Error)]
 pub enum StdioError {
-    /// The client did not begin as the protocol says.
+    /// The client did not initialize the protocol.
     #[error("the client did not begin a session of MCP: {0}")]
     Start(String),
-    /// The task that serves broke down.
-    #[error("serving broke down: {0}")]
+    /// The serving task panicked.
+    #[error("the service failed: {0}")]
     Broken(String),
 }
 
@@ -25,7 +25,7 @@ pub async fn serve_stdio(service: Service, stop: CancellationToken) -> Result<()
     };
     let running = match running {
         Ok(running) => running,
-        // A client that says nothing and goes away has done nothing wrong.
+        // A client that disconnects without a message is no error.
         Err(
             rmcp::service::ServerInitializeError::ConnectionClosed(_) | rmcp::service::ServerInitializeError::Cancelled,
         ) => {

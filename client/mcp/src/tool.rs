@@ -17,27 +17,27 @@ use crate::ports::{Caller, Connection};
 use crate::progress::Progress;
 use crate::service::Shared;
 
-/// Who may call a tool, and where it is offered.
+/// The permission for a tool, and where it is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Everyone: it needs no server.
+    /// Every caller: the tool needs no server.
     Open,
-    /// Only where programs are judged in this process.
+    /// Only where this process verifies programs.
     Judges,
     /// Callers with this role on the server.
     Needs(Role),
 }
 
-/// What a call changes, as hints for clients.
+/// The effect of a call, as hints for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Nothing.
     Reads,
-    /// It adds something; the same call again adds nothing more.
+    /// It adds data. Repeating the call adds nothing.
     Adds,
-    /// It adds something at each call.
+    /// Each call adds data.
     AddsEachTime,
-    /// It ends or changes something that exists.
+    /// It ends or changes existing data.
     Ends,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Connects to the server with the rights of the caller.
+    /// Connects to the server with the permissions of the caller.
     pub(crate) async fn connect(&self) -> Result<Connection, ToolError> {
         self.shared.servers.connect(&self.caller).await
     }
@@ -57,22 +57,22 @@ impl Call<'_> {
 
 /// A tool.
 pub(crate) trait Tool: 'static {
-    /// The name for clients.
+    /// Its name for clients.
     const NAME: &'static str;
     /// Its name for people.
     const TITLE: &'static str;
-    /// The description for models: effect, use and answer.
+    /// Its description for models: effect, use and answer.
     const DESCRIPTION: &'static str;
-    /// Who may call it.
+    /// The required permission.
     const ACCESS: Access;
-    /// What a call changes.
+    /// The effect of a call.
     const EFFECT: Effect;
     /// The arguments.
     type Arguments: DeserializeOwned + JsonSchema + Send;
     /// The answer, an object.
     type Answer: Serialize + JsonSchema;
 
-    /// Carries it out.
+    /// Carries out the call.
     fn call(
         call: &Call<'_>,
         arguments: Self::Arguments,
@@ -81,7 +81,7 @@ pub(crate) trait Tool: 'static {
 
 type Answering<'a> = Pin<Box<dyn Future<Output = Result<Value, ToolError>> + Send + 'a>>;
 
-/// A tool as the service keeps it.
+/// A registered tool.
 pub(crate) struct Entry {
     pub(crate) listed: ListedTool,
     pub(crate) access: Access,
@@ -94,7 +94,7 @@ impl Entry {
             .read_only(T::EFFECT == Effect::Reads)
             .destructive(T::EFFECT == Effect::Ends)
             .idempotent(T::EFFECT != Effect::AddsEachTime)
-            // It talks to one server, not to the world.
+            // It connects to one server, not to the world.
             .open_world(false);
         let listed = ListedTool::new(T::NAME, T::DESCRIPTION, schema::<T::Arguments>(SchemaSettings::draft2020_12()))
             .with_title(T::TITLE)
@@ -117,7 +117,8 @@ fn run<'a, T: Tool>(call: &'a Call<'a>, arguments: JsonObject) -> Answering<'a> 
     })
 }
 
-/// A schema in one piece: some clients follow no references, and validators warn of formats such as `uint32`.
+/// Returns a self-contained schema, because some clients resolve no references. Omits formats such as `uint32`, which
+/// cause warnings in validators.
 fn schema<T: JsonSchema>(settings: SchemaSettings) -> Arc<JsonObject> {
     let plain = settings.with(|settings| {
         settings.inline_subschemas = true;

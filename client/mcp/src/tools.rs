@@ -27,7 +27,7 @@ use crate::program::Section;
 use crate::tool::{Call, Entry};
 use crate::verification::Verifications;
 
-/// Every tool.
+/// Returns every tool.
 pub(crate) fn all() -> Vec<Entry> {
     vec![
         Entry::of::<list_tasks::ListTasks>(),
@@ -56,7 +56,7 @@ pub(crate) fn all() -> Vec<Entry> {
 pub(crate) use describe_run::RunSection;
 pub(crate) use describe_task::TaskSection;
 
-/// The verifications of this process.
+/// Returns the verifications of this process.
 fn verifications<'a>(call: &'a Call<'_>) -> Result<&'a Verifications, ToolError> {
     call.shared.verifications.as_ref().ok_or_else(|| {
         ToolError::new("request.no_such_tool", "programs are not judged in this process")
@@ -64,27 +64,27 @@ fn verifications<'a>(call: &'a Call<'_>) -> Result<&'a Verifications, ToolError>
     })
 }
 
-/// Runs what blocks in the background.
+/// Runs blocking work in the background.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(ToolError::new("internal.task", format!("the work broke down: {error}"))))
+    done.unwrap_or_else(|error| Err(ToolError::new("internal.task", format!("the task failed: {error}"))))
 }
 
-/// A section of a task as a text. Folders are read by describe_task alone.
+/// Returns a section of a task as text. Only describe_task reads folders.
 pub(crate) async fn task_text(call: &Call<'_>, task: &str, section: TaskSection) -> Result<String, ToolError> {
     let (tasks, task) = (call.shared.tasks.clone(), task.to_owned());
     let bundle = in_background(move || tasks.load(&task)).await?;
     describe_task::section(call, &bundle, section)
 }
 
-/// A section of a verification as a text.
+/// Returns a section of a verification as text.
 pub(crate) fn verification_text(call: &Call<'_>, id: &str, section: Section) -> Result<String, ToolError> {
     get_verification::section_text(&*verifications(call)?.get(id)?, section)
 }
 
-/// A section of a run as a text.
+/// Returns a section of a run as text.
 pub(crate) async fn run_text(call: &Call<'_>, run: &str, section: RunSection) -> Result<String, ToolError> {
     let connection = call.connect().await?;
     let run = lookup::run(&connection.client, run).await?;
@@ -92,7 +92,7 @@ pub(crate) async fn run_text(call: &Call<'_>, run: &str, section: RunSection) ->
     describe_run::section_text(call, &connection.client, &detail, section).await
 }
 
-/// A section of an attempt as a text.
+/// Returns a section of an attempt as text.
 pub(crate) async fn attempt_text(
     call: &Call<'_>,
     run: &str,

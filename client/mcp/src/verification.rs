@@ -1,7 +1,7 @@
-//! Verifications of this process: started once, judged one after the other, read by their handle.
+//! Verifications of this process, run one after the other and addressed by their handles.
 //!
-//! A verification does not hang on the call that started it: it goes on when the client cancels the call or goes away from
-//! it, and ends with the process.
+//! A verification is independent of the call that started it. It continues when the client cancels the call or
+//! disconnects, and ends with the process.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,15 +16,15 @@ use crate::limits::{CLOSE_TIMEOUT, MAX_ENDED_VERIFICATIONS, MAX_KEY_CHARS, MAX_O
 use crate::ports::{Judge, Judged, VerifyRequest};
 use crate::progress::Progress;
 
-/// What handles begin with.
+/// Prefix of the handles.
 const PREFIX: &str = "ver_";
 
-/// Where a verification stands.
+/// State of a verification.
 #[derive(Debug, Clone)]
 pub(crate) enum Stage {
-    /// Others are judged before it: measurements of this machine would disturb each other.
+    /// It waits for others: concurrent measurements on one machine would disturb each other.
     Queued,
-    /// It is being judged.
+    /// It is running.
     Running,
     /// It ended.
     Ended(Arc<Result<Judged, ToolError>>),
@@ -33,9 +33,9 @@ pub(crate) enum Stage {
 /// One verification.
 #[derive(Debug)]
 pub(crate) struct Verification {
-    /// Names it. Not guessable.
+    /// Its handle, which cannot be guessed.
     pub(crate) id: String,
-    /// What is judged.
+    /// The request.
     pub(crate) request: VerifyRequest,
     key: Option<String>,
     since: Instant,
@@ -44,12 +44,12 @@ pub(crate) struct Verification {
 }
 
 impl Verification {
-    /// Where it stands now.
+    /// Returns its state.
     pub(crate) fn stage(&self) -> Stage {
         self.stage.borrow().clone()
     }
 
-    /// Seconds since it was asked for.
+    /// Returns the seconds since its start.
     pub(crate) fn age_s(&self) -> u64 {
         self.since.elapsed().as_secs()
     }
@@ -63,7 +63,7 @@ impl Verification {
         !matches!(*self.stage.borrow(), Stage::Ended(_))
     }
 
-    /// Waits for its end, so long at most. Reports progress meanwhile.
+    /// Waits for its end, up to a timeout, and reports progress.
     pub(crate) async fn wait(&self, time: Duration, progress: &Progress) -> Stage {
         let until = Instant::now() + time;
         let mut stage = self.stage.clone();
@@ -93,7 +93,7 @@ impl Verifications {
         Self { judge, all: Mutex::default(), turn: Arc::default() }
     }
 
-    /// Begins a verification, or finds the one that this key, or the same open request, began before.
+    /// Starts a verification, or returns the one that this key, or the same open request, started before.
     pub(crate) fn start(&self, request: VerifyRequest, key: Option<String>) -> Result<Arc<Verification>, ToolError> {
         if key.as_ref().is_some_and(|key| key.is_empty() || key.chars().count() > MAX_KEY_CHARS) {
             return Err(ToolError::new(
@@ -127,7 +127,7 @@ impl Verifications {
         }
         let verification = self.spawn(request, key);
         all.push_back(verification.clone());
-        // The oldest ended ones are forgotten.
+        // The oldest ended ones are removed.
         while all.iter().filter(|known| !known.is_open()).count() > MAX_ENDED_VERIFICATIONS {
             let Some(oldest) = all.iter().position(|known| !known.is_open()) else { break };
             all.remove(oldest);
@@ -157,7 +157,7 @@ impl Verifications {
         Arc::new(Verification { id, request, key, since: Instant::now(), cancel, stage })
     }
 
-    /// The verification of this handle.
+    /// Returns the verification of this handle.
     pub(crate) fn get(&self, id: &str) -> Result<Arc<Verification>, ToolError> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|known| known.id == id).cloned().ok_or_else(|| {
@@ -171,7 +171,7 @@ impl Verifications {
         })
     }
 
-    /// Ends all that are open, and waits until the one in work has ended its processes.
+    /// Ends all open verifications, and waits until the running one has ended its processes.
     pub(crate) async fn close(&self) {
         for verification in self.all.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             verification.cancel();

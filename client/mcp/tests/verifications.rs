@@ -1,4 +1,4 @@
-//! Verifications with a judge that is played: their order, their limits, and answers that stay small whatever programs say.
+//! Tests of verifications with a fake judge: their order, their limits, and the size of answers with hostile programs.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// Longest time that anything here is waited for.
+/// Timeout of each wait.
 const LIMIT: Duration = Duration::from_mins(1);
-/// Bytes that the pipes between client and server hold.
+/// Capacity of the pipes between client and server, in bytes.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// There is no server.
+/// A port without a server.
 struct NoServers;
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl Servers for NoServers {
     }
 }
 
-/// There are no tasks: the judge needs none.
+/// A port without tasks, which the judge does not need.
 struct NoTasks;
 
 impl Tasks for NoTasks {
@@ -51,7 +51,7 @@ impl Tasks for NoTasks {
     }
 }
 
-/// Judges as many programs as it has permits, and says as much as programs can make it say.
+/// A judge that handles as many programs as it has permits, and returns results of maximum size.
 struct PlayedJudge {
     permits: Semaphore,
     running: AtomicUsize,
@@ -112,7 +112,7 @@ impl Judge for PlayedJudge {
     }
 }
 
-/// A client of a service with a judge that has so many permits.
+/// Returns a client of a service whose judge has this many permits.
 async fn client(permits: usize) -> (RunningService<RoleClient, ()>, Arc<PlayedJudge>) {
     let judge = Arc::new(PlayedJudge {
         permits: Semaphore::new(permits),
@@ -155,7 +155,7 @@ async fn judging_goes_on_when_its_call_is_cancelled() {
     let wish = json!({"task": "t", "source": "a", "wait_s": 45, "idempotency_key": "k"});
     let request = ClientRequest::CallToolRequest(Request::new(call("verify_program", &wish)));
     let asked = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
-    // It is in work before the client loses its interest.
+    // It is running before the client loses interest.
     let handle = {
         let begun = json!({"task": "t", "source": "a", "wait_s": 0, "idempotency_key": "k"});
         value(&answer(&client, "verify_program", begun).await)["verification"].as_str().unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! Files of JSON, with comments and commas at the end as the clients' editors write them.
+//! JSON files with comments and trailing commas, as the clients' editors write them.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use super::{ENTRY, InstallError, not_understood};
 
-/// The text with the entry below a key.
+/// Returns the text with the entry below a key.
 pub(super) fn with_entry(before: &str, key: &str, entry: &Map<String, Value>) -> Result<String, InstallError> {
     let text = if before.trim().is_empty() { "{}\n" } else { before };
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(not_understood)?;
-    let object = root.object_value().ok_or_else(|| not_understood("it is no object"))?;
-    let is_object = |name: &str| format!("`{name}` is no object");
+    let object = root.object_value().ok_or_else(|| not_understood("it is not an object"))?;
+    let is_object = |name: &str| format!("`{name}` is not an object");
     let servers = match object.get(key) {
         Some(_) => object.object_value(key).ok_or_else(|| not_understood(is_object(key)))?,
         None => object.object_value_or_create(key).ok_or_else(|| not_understood(is_object(key)))?,

@@ -13,7 +13,7 @@ fn launch() -> Launch {
     }
 }
 
-/// Reads a configuration as its client does.
+/// Parses a configuration as its client does.
 fn read(client: Client, text: &str) -> Value {
     match client {
         Client::Codex => ::toml::from_str::<Value>(text).unwrap(),
@@ -22,7 +22,7 @@ fn read(client: Client, text: &str) -> Value {
     }
 }
 
-/// The key below which a client looks for servers.
+/// Returns the key below which a client finds servers.
 fn key(client: Client) -> &'static str {
     match client {
         Client::Codex => "mcp_servers",
@@ -32,7 +32,7 @@ fn key(client: Client) -> &'static str {
     }
 }
 
-/// An existing configuration with comments.
+/// Returns an existing configuration with comments.
 fn existing(client: Client) -> &'static str {
     match client {
         Client::Codex => {
@@ -68,7 +68,7 @@ fn a_new_file_holds_the_entry_as_its_client_reads_it() {
 }
 
 #[test]
-fn what_is_there_stays_with_its_comments() {
+fn existing_entries_stay_with_their_comments() {
     for client in Client::ALL {
         let before = existing(client);
         let after = with_entry(client, before, &launch()).unwrap();

@@ -1,6 +1,7 @@
 //! The configuration of Goose.
 //!
-//! Comments stay because lines are added to the text. That nothing else changed is then checked by reading both texts.
+//! The code inserts lines into the text, which keeps comments. Then it parses both texts and checks that nothing else
+//! has changed.
 
 use std::fmt::Write as _;
 
@@ -38,11 +39,11 @@ fn read(text: &str) -> Result<Mapping, InstallError> {
     match yaml_serde::from_str(text).map_err(not_understood)? {
         Value::Mapping(mapping) => Ok(mapping),
         Value::Null => Ok(Mapping::new()),
-        _ => Err(not_understood("it is no mapping")),
+        _ => Err(not_understood("it is not a mapping")),
     }
 }
 
-/// Removes the entry, and a key that has no other entry.
+/// Removes the entry, and its key if that has no other entry.
 fn take_entry(mapping: &mut Mapping) -> Option<Value> {
     let extensions = mapping.get_mut(KEY)?;
     let entry = extensions.as_mapping_mut().and_then(|extensions| extensions.remove(ENTRY));
@@ -76,7 +77,7 @@ fn edited(before: &str, launch: &Launch) -> Result<String, InstallError> {
     let says_something = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let indent = below.iter().find(says_something).map_or(0, |line| indent_of(line));
     let indent = if indent == 0 { INDENT } else { indent };
-    // The entry as it was: its heading, and everything that is indented further.
+    // The previous entry: its key, and all lines with a deeper indentation.
     let own = format!("{}{ENTRY}:", " ".repeat(indent));
     let begin = below.iter().position(|line| line.trim_end() == own);
     let end = begin.map(|begin| {
@@ -109,7 +110,7 @@ fn indent_of(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
-/// The entry. Strings of JSON are strings of YAML, too.
+/// Returns the entry. JSON strings are valid YAML strings.
 fn block(indent: usize, launch: &Launch) -> String {
     let (outer, inner) = (" ".repeat(indent), " ".repeat(indent + INDENT));
     let quoted = |text: &str| serde_json::Value::from(text).to_string();

@@ -9,7 +9,7 @@ use crate::error::ToolError;
 use crate::lookup;
 use crate::tool::{Access, Call, Effect, Tool};
 
-/// Longest note, in bytes.
+/// Maximum size of a note, in bytes.
 const MAX_NOTE_BYTES: usize = 8 * 1024;
 
 pub(crate) struct AddNote;
@@ -17,9 +17,9 @@ pub(crate) struct AddNote;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Id of the run that it is about, or a part of it.
+    /// Id of the run, or a part of it.
     run: String,
-    /// The attempt of the run that it is about.
+    /// An attempt of the run, if the note is about one.
     number: Option<u32>,
     /// Markdown, at most 8 KiB.
     text: String,
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 pub(crate) struct Answer {
     /// Id of the note.
     note: String,
-    /// What it is about.
+    /// The target of the note.
     about: String,
 }
 

@@ -16,15 +16,15 @@ pub(crate) struct AnswerRequestTool;
 pub(crate) struct Arguments {
     /// Id of the request.
     request: String,
-    /// Its lease, as next_request gave it.
+    /// Its lease, from next_request.
     lease: String,
-    /// The whole answer, at most 2 MiB: what the end of the prompt says it has to contain.
+    /// The whole answer, at most 2 MiB, in the format that the end of the prompt requires.
     text: String,
-    /// The model that you are, for people.
+    /// Your model, for people.
     model: Option<String>,
-    /// Tokens that you read for it, when you know.
+    /// Input tokens, if known.
     input_tokens: Option<u64>,
-    /// Tokens that you wrote for it, when you know.
+    /// Output tokens, if known.
     output_tokens: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 pub(crate) struct Answer {
     /// Id of the request.
     request: String,
-    /// Whether the same answer had been accepted before.
+    /// Whether the same answer was accepted before.
     repeated: bool,
 }
 

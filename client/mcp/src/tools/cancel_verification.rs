@@ -13,7 +13,7 @@ pub(crate) struct CancelVerification;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The handle that verify_program answered with.
+    /// The handle from verify_program.
     verification: String,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 pub(crate) struct Answer {
     /// The handle.
     verification: String,
-    /// Whether it was still open. One that had ended keeps its verdict.
+    /// Whether it was still open. An ended one keeps its verdict.
     cancelled: bool,
 }
 

@@ -12,17 +12,17 @@ use crate::tool::{Access, Call, Effect, Tool};
 
 pub(crate) struct ControlRun;
 
-/// What is done.
+/// An action on a run.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Action {
-    /// Lease nothing new.
+    /// Lease no new steps.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
-    /// End it for good.
+    /// End it permanently.
     Cancel,
-    /// Begin a failed run again from its failed steps.
+    /// Schedule the failed steps of a failed run again.
     Retry,
 }
 
@@ -31,7 +31,7 @@ enum Action {
 pub(crate) struct Arguments {
     /// Id of the run, or a part of it. Give this or `campaign`.
     run: Option<String>,
-    /// Id of the campaign whose runs are meant, or a part of it. Not for retry.
+    /// Id of the campaign with the runs, or a part of it. Not for retry.
     campaign: Option<String>,
     /// pause, resume, cancel or retry.
     action: Action,
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Answer {
-    /// Runs that changed, with their status now.
+    /// Changed runs, with their new status.
     runs: Vec<String>,
 }
 

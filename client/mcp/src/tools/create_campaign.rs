@@ -15,9 +15,9 @@ use crate::limits::MAX_KEY_CHARS;
 use crate::text::name;
 use crate::tool::{Access, Call, Effect, Tool};
 
-/// The strategy by default.
+/// The default strategy.
 const STRATEGY: &str = "stitch";
-/// Micro-dollars of a dollar.
+/// Micro-dollars per dollar.
 const MICRO: f64 = 1e6;
 
 pub(crate) struct CreateCampaignTool;
@@ -25,21 +25,22 @@ pub(crate) struct CreateCampaignTool;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Name of a task of list_tasks; on this machine (stdio) also a folder with a task.toml or a file of PyTorch.
+    /// Name of a task of list_tasks; on this machine (stdio) also a folder with a task.toml or a PyTorch file.
     task: String,
-    /// The model that writes the programs, as `provider/model`, for example `anthropic/claude-opus-4-1`. The server has its key.
+    /// The model that writes the programs, as `provider/model`, for example `anthropic/claude-opus-4-1`. The server has
+    /// its key.
     model: String,
-    /// How it searches: stitch (the default), forge, beam or group.
+    /// The search strategy: stitch (the default), forge, beam or group.
     strategy: Option<String>,
-    /// Name of the campaign for people; the task's without it.
+    /// Name of the campaign for people; by default the task's name.
     name: Option<String>,
-    /// Most attempts.
+    /// Maximum number of attempts.
     max_attempts: Option<u32>,
-    /// Most money for model calls, in US dollars.
+    /// Maximum cost of model calls, in US dollars.
     max_cost_usd: Option<f64>,
-    /// Longest time, in minutes.
+    /// Maximum duration, in minutes.
     max_minutes: Option<u32>,
-    /// Made up by you, 1 to 128 characters: the same key with the same arguments creates nothing more.
+    /// A key of your choice, 1 to 128 characters. Repeating the same arguments with the same key creates nothing more.
     idempotency_key: String,
 }
 
@@ -49,7 +50,7 @@ pub(crate) struct Answer {
     campaign: String,
     /// Ids of its runs.
     runs: Vec<String>,
-    /// Whether this key had created it before.
+    /// Whether this key created it before.
     existed: bool,
     /// What to do next.
     next: &'static str,
@@ -128,7 +129,7 @@ fn micro(dollars: f64) -> u64 {
     (dollars * MICRO).round() as u64
 }
 
-/// An idempotency key.
+/// Validates an idempotency key.
 pub(super) fn key(text: &str) -> Result<&str, ToolError> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
     if text.is_empty() || text.len() > MAX_KEY_CHARS || !is_plain {

@@ -22,7 +22,7 @@ pub(crate) struct DescribeRun;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunSection {
-    /// What a program has to be like: rules and header.
+    /// The contract of programs: rules and header.
     Contract,
     /// The source of the reference.
     Reference,
@@ -30,11 +30,11 @@ pub(crate) enum RunSection {
     Specification,
     /// Every measured way to run the reference.
     Baselines,
-    /// The profile of the reference, with its place under the roofline.
+    /// The profile of the reference, with its position under the roofline.
     Profile,
-    /// The versions of the plan, the newest first.
+    /// The versions of the plan, newest first.
     Plan,
-    /// One line for each attempt.
+    /// One line per attempt.
     Attempts,
 }
 
@@ -62,7 +62,7 @@ impl RunSection {
         }
     }
 
-    /// The section of that name.
+    /// Returns the section of that name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|section| section.as_str() == text)
     }
@@ -73,11 +73,11 @@ impl RunSection {
 pub(crate) struct Arguments {
     /// Id of the run, or a part of it.
     run: String,
-    /// Read this section as a text, instead of the summary.
+    /// Return this section as text, instead of the summary.
     section: Option<RunSection>,
-    /// Where the text begins, in bytes: `next_offset` of the part before.
+    /// Offset of the text in bytes: `next_offset` of the previous part.
     offset: Option<u64>,
-    /// Most bytes of the part; 6144 without it, at most 24576.
+    /// Maximum size of the part in bytes; default 6144, at most 24576.
     limit: Option<u32>,
 }
 
@@ -85,39 +85,39 @@ pub(crate) struct Arguments {
 pub(crate) struct Answer {
     /// The run as in a list.
     run: Row,
-    /// The summary; none when a section was asked for.
+    /// The summary; none if a section was requested.
     summary: Option<Summary>,
-    /// The part of the section; none without one.
+    /// The part of the section, if requested.
     section: Option<Window>,
-    /// What `section` takes.
+    /// Values of `section`.
     sections: Vec<&'static str>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Summary {
-    /// How it searches, and with which model.
+    /// The search strategy, with its model.
     strategy: String,
-    /// How precise programs have to be.
+    /// Required precision of programs.
     precision: Option<&'static str>,
     /// Median time of one call of the reference, in nanoseconds; none before the task is prepared.
     reference_median_ns: Option<f64>,
     /// The fastest way to run the reference without a new program.
     fastest_baseline: Option<String>,
-    /// What limits the reference.
+    /// Bottleneck of the reference.
     reference_bound: Option<String>,
-    /// Share of the roofline that the reference reaches, 0 to 1.
+    /// Fraction of the roofline that the reference reaches, 0 to 1.
     reference_roofline_share: Option<f64>,
-    /// Where the task was prepared.
+    /// The machine on which the task was prepared.
     machine: Option<String>,
     /// Warnings about the task.
     warnings: Vec<String>,
-    /// What the current plan says.
+    /// The current plan.
     plan: Option<String>,
-    /// Steps that are not over, and why they wait.
+    /// Open steps, and why they wait.
     open_steps: Vec<String>,
     /// Gates that a person has to open.
     awaits: Vec<String>,
-    /// What the campaign has left, by resource.
+    /// The remaining budget of the campaign, by resource.
     budget: Vec<String>,
 }
 
@@ -152,7 +152,7 @@ impl Tool for DescribeRun {
     }
 }
 
-/// A section as a text.
+/// Returns a section as text.
 pub(crate) async fn section_text(
     call: &Call<'_>,
     client: &Client,

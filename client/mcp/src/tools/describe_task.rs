@@ -11,7 +11,7 @@ use crate::program::json;
 use crate::text::{Window, cut, line, lines, name};
 use crate::tool::{Access, Call, Effect, Tool};
 
-/// Most bytes of a description.
+/// Maximum size of a description, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 1_500;
 
 pub(crate) struct DescribeTask;
@@ -20,7 +20,7 @@ pub(crate) struct DescribeTask;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TaskSection {
-    /// What a program has to be like: entry points, rules, header.
+    /// The contract of programs: entry points, rules, header.
     Contract,
     /// The source of the reference.
     Reference,
@@ -32,7 +32,7 @@ impl TaskSection {
     /// Every section.
     pub(crate) const ALL: [Self; 3] = [Self::Contract, Self::Reference, Self::Specification];
 
-    /// The name in arguments and addresses.
+    /// Returns the name in arguments and addresses.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Contract => "contract",
@@ -45,13 +45,13 @@ impl TaskSection {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Name of a task of list_tasks; on this machine (stdio) also a folder with a task.toml or a file of PyTorch.
+    /// Name of a task of list_tasks; on this machine (stdio) also a folder with a task.toml or a PyTorch file.
     task: String,
-    /// Read this section as a text, instead of the summary.
+    /// Return this section as text, instead of the summary.
     section: Option<TaskSection>,
-    /// Where the text begins, in bytes: `next_offset` of the part before.
+    /// Offset of the text in bytes: `next_offset` of the previous part.
     offset: Option<u64>,
-    /// Most bytes of the part; 6144 without it, at most 24576.
+    /// Maximum size of the part in bytes; default 6144, at most 24576.
     limit: Option<u32>,
 }
 
@@ -59,11 +59,11 @@ pub(crate) struct Arguments {
 pub(crate) struct Answer {
     /// Name of the task.
     task: String,
-    /// The summary; none when a section was asked for.
+    /// The summary; none if a section was requested.
     summary: Option<Summary>,
-    /// The part of the section; none without one.
+    /// The part of the section, if requested.
     section: Option<Window>,
-    /// What `section` takes.
+    /// Values of `section`.
     sections: Vec<&'static str>,
 }
 
@@ -75,25 +75,25 @@ struct Summary {
     description: String,
     /// `cpu` or `cuda`.
     target: &'static str,
-    /// What programs are written in.
+    /// Language of the programs.
     language: &'static str,
     /// Inputs, weights and outputs at the default shape.
     tensors: Vec<String>,
-    /// Names of the shapes that are checked, the default one first.
+    /// Names of the checked shapes, the default one first.
     shapes: Vec<String>,
-    /// When an output counts as right.
+    /// Tolerance of the outputs.
     tolerance: String,
-    /// How precise programs have to be.
+    /// Required precision of programs.
     precision: String,
     /// Operators of the reference, in execution order.
     operators: Vec<String>,
     /// Floating-point operations of one call at the default shape, when known.
     flops: Option<f64>,
-    /// Bytes that one call has to move at the default shape, when known.
+    /// Minimum bytes moved by one call at the default shape, when known.
     bytes: Option<f64>,
     /// Libraries that programs may use.
     libraries: Vec<&'static str>,
-    /// Memory and time that a program may take.
+    /// Memory and time limits of a program.
     limits: String,
 }
 
@@ -124,7 +124,7 @@ impl Tool for DescribeTask {
     }
 }
 
-/// A section as a text.
+/// Returns a section as text.
 pub(crate) fn section(call: &Call<'_>, bundle: &TaskBundle, wanted: TaskSection) -> Result<String, ToolError> {
     match wanted {
         TaskSection::Contract => call.shared.tasks.contract(bundle),

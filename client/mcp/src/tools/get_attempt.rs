@@ -24,11 +24,11 @@ pub(crate) struct Arguments {
     run: String,
     /// Number of the attempt within the run.
     number: u32,
-    /// Read this section as a text, instead of the summary.
+    /// Return this section as text, instead of the summary.
     section: Option<Section>,
-    /// Where the text begins, in bytes: `next_offset` of the part before.
+    /// Offset of the text in bytes: `next_offset` of the previous part.
     offset: Option<u64>,
-    /// Most bytes of the part; 6144 without it, at most 24576.
+    /// Maximum size of the part in bytes; default 6144, at most 24576.
     limit: Option<u32>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     pub(super) number: u32,
     /// The task.
     pub(super) task: String,
-    /// Why it was written: draft, a kind of repair, or optimize.
+    /// The stage that wrote it: draft, a kind of repair, or optimize.
     pub(super) stage: &'static str,
     /// The attempt that it was derived from.
     pub(super) parent: Option<u32>,
@@ -48,13 +48,13 @@ pub(crate) struct Answer {
     pub(super) best: bool,
     /// Whether its speedup was confirmed in a fresh process.
     pub(super) confirmed: bool,
-    /// What the Verifier says is its critical issue.
+    /// Its critical issue, according to the Verifier.
     pub(super) issue: Option<String>,
-    /// The verdict; none when a section was asked for.
+    /// The verdict; none if a section was requested.
     pub(super) result: Option<ProgramSummary>,
-    /// The part of the section; none without one.
+    /// The part of the section, if requested.
     pub(super) section: Option<Window>,
-    /// Sections that say something. Each is also the resource `nightshift://attempts/RUN/NUMBER/SECTION`.
+    /// Sections with content. Each is also the resource `nightshift://attempts/RUN/NUMBER/SECTION`.
     pub(super) sections: Vec<&'static str>,
 }
 
@@ -84,7 +84,7 @@ impl Tool for GetAttempt {
     }
 }
 
-/// The attempt with its verdict.
+/// Returns the attempt with its verdict.
 pub(super) fn summary(detail: &RunDetail, attempt: &Attempt) -> Answer {
     let program = program(detail, attempt);
     let mut sections = Vec::new();
@@ -111,7 +111,7 @@ fn program<'a>(detail: &RunDetail, attempt: &'a Attempt) -> Program<'a> {
     Program::of_attempt(attempt, fastest)
 }
 
-/// A section as a text.
+/// Returns a section as text.
 pub(crate) async fn section_text(
     client: &Client,
     detail: &RunDetail,
@@ -136,6 +136,6 @@ pub(crate) async fn section_text(
             let names = (format!("attempt {}", parent.number), format!("attempt {}", attempt.number));
             Ok(difference.unified_diff().context_radius(3).header(&names.0, &names.1).to_string())
         }
-        _ => program(detail, attempt).section(section).ok_or_else(|| missing("nothing was found out for it")),
+        _ => program(detail, attempt).section(section).ok_or_else(|| missing("it has no content")),
     }
 }

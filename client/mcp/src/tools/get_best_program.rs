@@ -13,7 +13,7 @@ use crate::tool::{Access, Call, Effect, Tool};
 
 pub(crate) struct GetBestProgram;
 
-/// Bytes of the source beside the verdict, as JSON.
+/// Size of the source in addition to the verdict, in bytes of JSON.
 const SOURCE_BYTES: u32 = 4_096;
 
 #[derive(Deserialize, JsonSchema)]
@@ -21,9 +21,9 @@ const SOURCE_BYTES: u32 = 4_096;
 pub(crate) struct Arguments {
     /// Id of the run, or a part of it.
     run: String,
-    /// Where the source begins, in bytes: `next_offset` of the part before.
+    /// Offset of the source in bytes: `next_offset` of the previous part.
     offset: Option<u64>,
-    /// Most bytes of the part; 4096 without it, at most 24576.
+    /// Maximum size of the part in bytes; default 4096, at most 24576.
     limit: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ impl Tool for GetBestProgram {
         let client = &connection.client;
         let detail = lookup::run_detail(client, &arguments.run).await?;
         let best = detail.view.best_attempt.ok_or_else(|| {
-            ToolError::new("run.no_best", "no attempt of the run is right so far")
+            ToolError::new("run.no_best", "the run has no correct attempt so far")
                 .hint("describe_run with section `attempts` shows what happened to them")
         })?;
         let attempt = lookup::attempt(&detail, best)?;

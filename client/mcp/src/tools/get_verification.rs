@@ -18,15 +18,15 @@ pub(crate) struct GetVerification;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The handle that verify_program answered with.
+    /// The handle from verify_program.
     verification: String,
-    /// Seconds to wait for the verdict, 0 to 45; 30 without it.
+    /// Seconds to wait for the verdict, 0 to 45; default 30.
     wait_s: Option<u32>,
-    /// Read this section as a text, instead of the summary.
+    /// Return this section as text, instead of the summary.
     section: Option<Section>,
-    /// Where the text begins, in bytes: `next_offset` of the part before.
+    /// Offset of the text in bytes: `next_offset` of the previous part.
     offset: Option<u64>,
-    /// Most bytes of the part; 6144 without it, at most 24576.
+    /// Maximum size of the part in bytes; default 6144, at most 24576.
     limit: Option<u32>,
 }
 
@@ -36,15 +36,15 @@ pub(crate) struct Answer {
     verification: String,
     /// `queued`, `running` or `ended`.
     state: &'static str,
-    /// Seconds since it was asked for.
+    /// Seconds since the start.
     age_s: u64,
     /// Name of the task.
     task: String,
-    /// The verdict; none before the end, and when a section was asked for.
+    /// The verdict; none before the end, and if a section was requested.
     result: Option<ProgramSummary>,
-    /// The part of the section; none without one.
+    /// The part of the section, if requested.
     section: Option<Window>,
-    /// Sections that say something.
+    /// Sections with content.
     sections: Vec<&'static str>,
     /// What to do next.
     next: String,
@@ -72,7 +72,7 @@ impl Tool for GetVerification {
     }
 }
 
-/// A section as a text.
+/// Returns a section as text.
 pub(crate) fn section_text(verification: &Verification, section: Section) -> Result<String, ToolError> {
     if section == Section::Source {
         return Ok(verification.request.source.clone());
@@ -86,14 +86,11 @@ pub(crate) fn section_text(verification: &Verification, section: Section) -> Res
     };
     let judged = result.as_ref().as_ref().map_err(Clone::clone)?;
     program::section(judged, section).ok_or_else(|| {
-        missing(
-            "nothing was found out for it",
-            "`sections` lists those that say something; `profile` needs profile=true",
-        )
+        missing("it has no content", "`sections` lists those that say something; `profile` needs profile=true")
     })
 }
 
-/// Waits, and answers with the summary.
+/// Waits, and returns the summary.
 pub(super) async fn answer_after(
     call: &Call<'_>,
     verification: &Verification,

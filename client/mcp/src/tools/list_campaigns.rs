@@ -17,9 +17,9 @@ pub(crate) struct ListCampaigns;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Campaigns of a page, at most 15.
+    /// Campaigns per page, at most 15.
     limit: Option<u32>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     before: Option<String>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Answer {
     server: String,
     /// Campaigns, newest first.
     campaigns: Vec<Row>,
-    /// Pass it as `before` for the following page; none at the end.
+    /// Value of `before` for the following page; none at the end.
     next: Option<String>,
 }
 
@@ -41,13 +41,13 @@ struct Row {
     name: String,
     /// `scripted` (replies written beforehand), or `endpoint/model`.
     model: String,
-    /// Runs that are not over.
+    /// Unfinished runs.
     unfinished_runs: u64,
     /// All runs.
     runs: u64,
     /// Geometric mean of the best speedups of its runs over the reference.
     geometric_mean: Option<f64>,
-    /// The same over the fastest baselines, where those are known.
+    /// Geometric mean of the best speedups over the fastest baselines, where those are known.
     geometric_mean_over_fastest: Option<f64>,
     /// When it was created, in milliseconds since 1970.
     created_at_ms: i64,

@@ -22,9 +22,9 @@ pub(crate) struct Arguments {
     campaign: Option<String>,
     /// Only runs of this status: running, paused, cancelling, completed, failed or cancelled.
     status: Option<String>,
-    /// Runs of a page, at most 15.
+    /// Runs per page, at most 15.
     limit: Option<u32>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     before: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 pub(crate) struct Answer {
     /// Runs, newest first.
     runs: Vec<Row>,
-    /// Pass it as `before` for the following page; none at the end.
+    /// Value of `before` for the following page; none at the end.
     next: Option<String>,
 }
 
@@ -45,9 +45,9 @@ pub(super) struct Row {
     campaign: String,
     /// The task.
     task: String,
-    /// Where it stands.
+    /// The status.
     status: &'static str,
-    /// What it does or waits for, or why it ended.
+    /// Current activity, reason for waiting, or reason of its end.
     activity: String,
     /// Attempts so far.
     attempts: u32,

@@ -17,12 +17,12 @@ pub(crate) struct ListTasks;
 pub(crate) struct Arguments {
     /// Only tasks whose name or title contains this text.
     query: Option<String>,
-    /// Also list the task folders (with a `task.toml`) directly in this folder. Only where the MCP server runs on this
+    /// Also list the task folders (with a `task.toml`) directly in this folder. Only if the MCP server runs on this
     /// machine (stdio).
     folder: Option<String>,
-    /// Tasks to leave out at the beginning: `next_offset` of the page before.
+    /// Number of tasks to skip: `next_offset` of the previous page.
     offset: Option<u32>,
-    /// Tasks of a page, at most 15.
+    /// Tasks per page, at most 15.
     limit: Option<u32>,
 }
 
@@ -30,23 +30,23 @@ pub(crate) struct Arguments {
 pub(crate) struct Answer {
     /// The tasks.
     tasks: Vec<Row>,
-    /// Where the next page begins; none at the end.
+    /// Offset of the next page; none at the end.
     next_offset: Option<u32>,
-    /// All tasks that fit.
+    /// Number of matching tasks.
     total: u32,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Row {
-    /// What describe_task and verify_program take.
+    /// The `task` argument of describe_task and verify_program.
     task: String,
     /// What it computes, in one line.
     title: String,
     /// `cpu` or `cuda`.
     target: &'static str,
-    /// What programs are written in.
+    /// Language of the programs.
     language: &'static str,
-    /// How precise programs have to be.
+    /// Required precision of programs.
     precision: &'static str,
     /// Names of the shapes.
     shapes: String,
@@ -94,7 +94,7 @@ impl Tool for ListTasks {
     }
 }
 
-/// The language of the programs of a task.
+/// Returns the language of a task's programs.
 pub(super) fn language(bundle: &TaskBundle) -> &'static str {
     use nightshift_protocol::task::Target;
     match (&bundle.spec.torch, bundle.spec.target) {

@@ -28,36 +28,36 @@ pub(crate) struct Arguments {
     roles: Vec<String>,
     /// Your name, for people; at most 80 characters.
     agent: Option<String>,
-    /// Seconds after which another agent may take the request, from 5 to 86400; 900 without it.
+    /// Seconds after which another agent may take the request, 5 to 86400; default 900.
     lease_s: Option<u32>,
-    /// Seconds to wait for a request, at most 45; 30 without it.
+    /// Seconds to wait for a request, at most 45; default 30.
     wait_s: Option<u32>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Answer {
-    /// The request; none when no request is open.
-    request: Option<Held>,
+    /// The request; none if no request is open.
+    request: Option<HeldRequest>,
 }
 
-/// A request that you hold.
+/// A request that is leased to you.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Held {
+pub(super) struct HeldRequest {
     /// Id of the request.
     request: String,
-    /// Pass it to answer_request or release_request.
+    /// The `lease` argument of answer_request and release_request.
     lease: String,
     /// Id of the run that waits.
     run: String,
     /// Key of the step that waits.
     step: String,
-    /// The role that you answer for: planner, coder, verifier or judge.
+    /// The role to answer for: planner, coder, verifier or judge.
     role: &'static str,
-    /// Turn of the conversation: from 2 on, the prompt says what was wrong with the answer before.
+    /// Turn of the conversation. From 2 on, the prompt says what was wrong with the previous answer.
     turn: u32,
-    /// An answer after this moment is refused: milliseconds since 1970.
+    /// Time after which an answer is refused, in milliseconds since 1970.
     deadline: i64,
-    /// The prompt, with what the answer has to contain at its end. Read the rest with read_request.
+    /// The prompt. It ends with the requirements on the answer. Read the rest with read_request.
     prompt: Window,
 }
 
@@ -94,7 +94,7 @@ impl Tool for NextRequestTool {
         let LeasedRequest { lease, request, question } = leased;
         let RequestView { id, run, step_key, turn, role, deadline, .. } = request;
         let prompt = Window::of(&question.to_markdown(), None, None)?;
-        let held = Held {
+        let held = HeldRequest {
             request: id.to_string(),
             lease,
             run: run.to_string(),

@@ -16,9 +16,9 @@ pub(crate) struct ReadRequest;
 pub(crate) struct Arguments {
     /// Id of the request.
     request: String,
-    /// Where the text begins, in bytes: `next_offset` of the part before.
+    /// Offset of the text in bytes: `next_offset` of the previous part.
     offset: Option<u64>,
-    /// Most bytes of the part; 6144 without it, at most 24576.
+    /// Maximum size of the part in bytes; default 6144, at most 24576.
     limit: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ impl Tool for ReadRequest {
     }
 }
 
-/// The id of a request.
+/// Parses the id of a request.
 pub(super) fn id(text: &str) -> Result<RequestId, ToolError> {
     text.parse().map_err(|_| {
         ToolError::new("request.invalid_arguments", format!("`{}` is no id of a request", name(text)))

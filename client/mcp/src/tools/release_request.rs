@@ -15,13 +15,13 @@ pub(crate) struct ReleaseRequestTool;
 pub(crate) struct Arguments {
     /// Id of the request.
     request: String,
-    /// Its lease, as next_request gave it.
+    /// Its lease, from next_request.
     lease: String,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Answer {
-    /// Id of the request, which other agents may take now.
+    /// Id of the request, which other agents can take now.
     request: String,
 }
 

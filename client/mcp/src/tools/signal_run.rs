@@ -13,15 +13,15 @@ use crate::tool::{Access, Call, Effect, Tool};
 
 pub(crate) struct SignalRun;
 
-/// What the run is told.
+/// A kind of signal.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Kind {
-    /// Advice for its agents: `text`.
+    /// Advice for its agents, in `text`.
     Hint,
-    /// It may pass the gate that it waits at.
+    /// Approves the gate that the run waits at.
     Approve,
-    /// It may not pass, and plans anew: `text` says why.
+    /// Rejects the gate; the run plans again. `text` gives the reason.
     Reject,
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct Arguments {
     signal: Kind,
     /// The advice, or the reason of a rejection; at most 4000 characters.
     text: Option<String>,
-    /// The gate, for approve and reject: plan or new_best. The one that the run waits at without it.
+    /// The gate, for approve and reject: plan or new_best. Default: the gate that the run waits at.
     gate: Option<String>,
-    /// Made up by you, 1 to 128 characters: the same key with the same signal is heard once.
+    /// A key of your choice, 1 to 128 characters. Repeating the same signal with the same key has no effect.
     idempotency_key: String,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 pub(crate) struct Answer {
     /// Id of the run.
     run: String,
-    /// What it was told.
+    /// The signal that was sent.
     told: String,
 }
 

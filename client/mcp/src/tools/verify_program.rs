@@ -26,25 +26,26 @@ enum Language {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Name of a task of list_tasks, a folder with a task.toml, or a file of PyTorch.
+    /// Name of a task of list_tasks, a folder with a task.toml, or a PyTorch file.
     task: String,
     /// The whole text of the program, at most 1 MiB.
     source: String,
-    /// `native`, or `python` for a program of a PyTorch task. `native` without it, `python` where the source defines `ModelNew`.
+    /// `native`, or `python` for a program of a PyTorch task. Default: `python` if the source defines `ModelNew`, else
+    /// `native`.
     language: Option<Language>,
-    /// Judge at this shape alone, for a quick look. A full verdict needs all shapes.
+    /// Verify only this shape, for a quick look. A full verdict needs all shapes.
     shape: Option<String>,
-    /// How precise the program has to be, in the place of what the task says: reference, strict, tf32, bf16, fp16 or kernelbench.
+    /// Precision policy, instead of the task's: reference, strict, tf32, bf16, fp16 or kernelbench.
     policy: Option<String>,
     /// Measure the other baselines too (minutes, once per task and machine), and compare with the fastest.
     #[serde(default)]
     baselines: bool,
-    /// Profile the program if it is right.
+    /// Profile the program if it is correct.
     #[serde(default)]
     profile: bool,
-    /// Seconds to wait for the verdict, 0 to 45; 30 without it.
+    /// Seconds to wait for the verdict, 0 to 45; default 30.
     wait_s: Option<u32>,
-    /// The same key with the same program finds the verification that it began before.
+    /// Repeating the same program with the same key returns the verification that it started before.
     idempotency_key: Option<String>,
 }
 
