@@ -1,7 +1,7 @@
-//! May a step begin now? Pure: the campaign's window, its budget and its share beside other campaigns.
+//! Decides whether a step may begin now, from the campaign's window, budget and fair share. Pure.
 //!
-//! The store asks in the transaction that would make a step ready, with what is stored at that moment, and stores the
-//! answer: a ready row, a timer, or a step that is blocked until a budget has room.
+//! The store calls [`admit`] in the transaction that would make a step ready. It stores the answer: a ready row, a
+//! timer, or a step that is blocked until a budget has room.
 
 use nightshift_protocol::budget::{Amount, BudgetLine, Resource};
 use nightshift_protocol::schedule::Schedule;
@@ -9,19 +9,20 @@ use nightshift_protocol::time::TimestampMs;
 
 use crate::window::{self, Opening};
 
-/// Virtual time of a campaign of weight 1 for a millisecond of work. Fine enough that weights count for short steps too.
+/// Virtual time of a campaign of weight 1 for a millisecond of work. The resolution makes weights count for short steps
+/// too.
 pub const VIRTUAL_PER_MS: i64 = 1_000;
-/// Head start that one point of priority is worth, in milliseconds of a campaign of weight 1.
+/// Head start of one point of priority, in milliseconds of a campaign of weight 1.
 pub const HEAD_START_MS: i64 = 60_000;
 
-/// What is known of a campaign when one of its steps is wanted.
+/// Facts about the campaign of a step that is to be admitted.
 #[derive(Debug, Clone)]
 pub struct CampaignFacts<'a> {
-    /// When it may work.
+    /// When its steps may run.
     pub schedule: Option<&'a Schedule>,
-    /// Share beside others, from 1.
+    /// Share relative to other campaigns, from 1.
     pub weight: u32,
-    /// Where its virtual time stands: what its steps cost so far, over its weight.
+    /// Virtual time: the cost of its steps so far, divided by its weight.
     pub vtime: i64,
     /// When it was created: its wall time counts from here.
     pub created_at: TimestampMs,
@@ -29,59 +30,62 @@ pub struct CampaignFacts<'a> {
     pub budget: &'a [BudgetLine],
 }
 
-/// What is known of the step.
+/// Facts about the step that is to be admitted.
 #[derive(Debug, Clone)]
 pub struct StepFacts<'a> {
-    /// Longest time of one try, in milliseconds.
+    /// Timeout of one try, in milliseconds.
     pub timeout_ms: u64,
-    /// Expected time of one try, in milliseconds: what it costs the campaign in its share.
+    /// Expected duration of one try, in milliseconds. It is charged to the campaign's share.
     pub cost_ms: u64,
-    /// What is to be set aside.
+    /// Amounts to reserve.
     pub reserve: &'a [Amount],
     /// Head start of its run.
     pub priority: i32,
 }
 
-/// The answer.
+/// The decision of [`admit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {
-    /// It may begin.
+    /// The step may begin.
     Ready {
-        /// Its place among the ready steps of its route: lower ones go first.
+        /// Its rank among the ready steps of its route: lower ranks go first.
         rank: i64,
-        /// Where the campaign's virtual time stands from now on.
+        /// The campaign's new virtual time.
         vtime: i64,
-        /// After this moment it must not begin: it could not end before the window closes, or the campaign's wall time is
-        /// over.
+        /// The step must not begin after this time: it could not end before the window closes, or the campaign's wall
+        /// time is over.
         latest_start: Option<TimestampMs>,
     },
-    /// Not before this moment.
+    /// The step must not begin before this time.
     Wait {
-        /// When to ask again.
+        /// When to decide again.
         until: TimestampMs,
     },
-    /// Not before somebody gives back some of this.
+    /// The step must not begin before some of this resource is released.
     Blocked {
-        /// Of what.
+        /// The resource.
         resource: Resource,
     },
-    /// Never: the campaign cannot afford it.
+    /// The step can never begin: the campaign's budget does not suffice.
     Exhausted {
-        /// What is used up.
+        /// The exhausted resource.
         resource: Resource,
     },
 }
 
-/// The head start of a priority, in virtual time. A rank plus the head start that it was given is the step's virtual
-/// start: the virtual time of the whole store is the largest one of the steps that began. A change of priority moves
-/// the rank by the difference of the head starts.
+/// Returns the head start of a priority, in virtual time.
+///
+/// Rank plus the head start at scheduling is the step's virtual start. The largest virtual start of a step that began
+/// is the virtual time of the whole store. A change of priority moves the rank by the difference of the head starts.
 #[must_use]
 pub fn head_start(priority: i32) -> i64 {
     i64::from(priority).saturating_mul(HEAD_START_MS * VIRTUAL_PER_MS)
 }
 
-/// Decides. `virtual_now` is the virtual time of the whole store, see [`head_start`]: a campaign that was idle begins
-/// there, so that it does not make up for the time in which it wanted nothing.
+/// Decides whether a step may begin at `at`.
+///
+/// `virtual_now` is the virtual time of the whole store, see [`head_start`]. A campaign that was idle starts from
+/// there, so that it gains no advantage from its idle time.
 #[must_use]
 pub fn admit(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, virtual_now: i64, at: TimestampMs) -> Admission {
     let opening = campaign.schedule.map(|schedule| window::opening(schedule, at, step.timeout_ms));
@@ -89,7 +93,7 @@ pub fn admit(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, virtual_now: i6
         Some(Opening::Closed { opens_at }) => opens_at,
         None | Some(Opening::Open { .. }) => at,
     };
-    // What is used up does not come back with the next window: nobody has to wait for that answer.
+    // A used-up budget does not come back with the next window, so the step fails now instead of waiting.
     if let Some(resource) = exhausted(campaign, step, earliest) {
         return Admission::Exhausted { resource };
     }
@@ -113,7 +117,8 @@ pub fn admit(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, virtual_now: i6
     }
 }
 
-/// What does not suffice for a step that begins at `earliest`, whatever is given back.
+/// Returns the resource that cannot suffice for a step that begins at `earliest`, even if all reservations are
+/// released.
 fn exhausted(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, earliest: TimestampMs) -> Option<Resource> {
     if wall_time(campaign).is_some_and(|cap| earliest.since_ms(campaign.created_at) >= cap) {
         return Some(Resource::WallMs);
@@ -121,12 +126,12 @@ fn exhausted(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, earliest: Times
     reserved(campaign, step).find(|(line, wanted)| line.is_exhausted_for(*wanted)).map(|(line, _)| line.resource)
 }
 
-/// For how long from the campaign's creation steps may begin, in milliseconds.
+/// Returns the time after the campaign's creation within which steps may begin, in milliseconds.
 fn wall_time(campaign: &CampaignFacts<'_>) -> Option<u64> {
     campaign.budget.iter().find(|line| line.resource == Resource::WallMs).and_then(|line| line.cap)
 }
 
-/// The lines that the step wants something of, with how much. Wall time passes by itself and is never set aside.
+/// Returns the budget lines that the step reserves from, with the amounts. Wall time is never reserved.
 fn reserved<'a>(
     campaign: &'a CampaignFacts<'_>,
     step: &'a StepFacts<'_>,

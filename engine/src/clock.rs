@@ -1,18 +1,18 @@
-//! Time and randomness, injected.
+//! Injected sources of time and randomness.
 
 use nightshift_protocol::time::TimestampMs;
 
 /// The server's clock.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> TimestampMs;
 }
 
-/// Randomness: ids and jitter. Nothing that a strategy sees.
+/// Randomness for ids and jitter. Strategies never see it.
 pub trait Random: Send + Sync {
-    /// A UUID of version 7 as its 128 bits.
+    /// Returns a UUID of version 7 as its 128 bits.
     fn uuid(&self) -> u128;
 
-    /// A number in `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     fn unit(&self) -> f64;
 }

@@ -1,4 +1,4 @@
-//! The one loop that moves a run: load, apply, decide, commit. Everything in it can be repeated.
+//! The loop that advances a run: load, apply, decide, commit. Every step of it can be repeated.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,36 +12,36 @@ use crate::event::Event;
 use crate::store::{Advance, Advanced, CreatedRun, OwnerFence, RunRecord, Store, StoreError};
 use crate::workflow::{AnyState, AnyWorkflow, Command, StepOrder, StoredState, WorkflowError};
 
-mod foresight;
+mod decision_cache;
 mod ledger;
-mod memory;
+mod precompute;
 
+use self::decision_cache::{CachedRun, DecisionCache};
 use self::ledger::Ledger;
-use self::memory::{Memory, Remembered};
 
-pub use self::foresight::{Foreseen, Settled, Ticket};
-pub use self::memory::{MAX_REMEMBERED_BYTES, MAX_REMEMBERED_RUN_BYTES, MAX_REMEMBERED_RUNS};
+pub use self::decision_cache::{MAX_CACHED_BYTES, MAX_CACHED_RUN_BYTES, MAX_CACHED_RUNS};
+pub use self::precompute::{PendingDecision, PrecomputedDecision, Settled};
 
-/// Events that are read at once; an advance folds page after page, all that there are.
+/// Events per read. An advance folds all pages of the log.
 pub const MAX_EVENTS_PER_READ: u32 = 1_000;
-/// Conflicts in a row after which the run is left to the next round.
+/// Consecutive conflicts after which the driver leaves the run to the next round.
 pub const MAX_CONFLICTS: u32 = 16;
 
-/// Why a run could not be moved.
+/// Why a run could not be advanced.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// The store refused.
+    /// The store reported an error.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The workflow cannot read the history.
     #[error(transparent)]
     Workflow(#[from] WorkflowError),
-    /// A step's key fits no id.
+    /// Other decisions for the run were committed in between, [`MAX_CONFLICTS`] times in a row.
     #[error("too many conflicting writers on run {0}")]
     Conflicts(RunId),
 }
 
-/// What moving a run did.
+/// Outcome of [`Driver::drive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driven {
     /// There was nothing to do.
@@ -50,22 +50,22 @@ pub enum Driven {
     Advanced,
     /// It ended.
     Ended,
-    /// It belongs to another server now; what was advanced before stays.
+    /// It belongs to another server now. Decisions that were committed before stay.
     NotOwner,
 }
 
-/// Moves runs. Copies share what they remember.
+/// Advances runs. Clones share the decision cache.
 #[derive(Clone)]
 pub struct Driver {
     store: Arc<dyn Store>,
     workflow: Arc<dyn AnyWorkflow>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    memory: Arc<Mutex<Memory>>,
+    cache: Arc<Mutex<DecisionCache>>,
 }
 
 impl Driver {
-    /// A driver over these ports.
+    /// Creates a driver over these ports.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
@@ -73,16 +73,18 @@ impl Driver {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        Self { store, workflow, clock, random, memory: Arc::default() }
+        Self { store, workflow, clock, random, cache: Arc::default() }
     }
 
-    /// Moves one run as far as its log allows. With a fence, only as long as the run belongs to that server.
+    /// Advances one run as far as its log allows. With a fence, only while the run belongs to that server.
     pub async fn drive(&self, run: &RunId, fence: Option<&OwnerFence>) -> Result<Driven, DriveError> {
         self.drive_on(run, fence, None).await
     }
 
-    /// As [`Self::drive`], for a run that this process has just created: nothing is read for its first decision. Should
-    /// it have changed meanwhile, the decision does not commit, and what is stored is read.
+    /// Advances a run that this process has just created, without reading it for the first decision.
+    ///
+    /// If the run has changed since, the decision does not commit, and the driver reads the stored run. See
+    /// [`Self::drive`].
     pub async fn drive_created(&self, run: CreatedRun, fence: Option<&OwnerFence>) -> Result<Driven, DriveError> {
         let id = run.run.id.clone();
         self.drive_on(&id, fence, Some(run)).await
@@ -101,10 +103,10 @@ impl Driver {
             let Some(Next { mut advance, known }) = next else { return Ok(driven) };
             advance.fence = fence.cloned();
             let ends = advance.end.is_some();
-            // What is remembered once it is committed; the store takes the rest.
+            // The cache takes this once it is committed. The store takes the rest.
             let known = known.filter(|_| !ends).map(|(state, mut ledger)| {
                 let begins = ledger.begin(&advance.schedule);
-                let run = Remembered {
+                let run = CachedRun {
                     revision: 0,
                     last_seq: advance.folded_seq,
                     stored: state.clone(),
@@ -121,7 +123,7 @@ impl Driver {
                 }
                 Advanced::Committed { revision, last_seq } => {
                     driven = Driven::Advanced;
-                    // Nothing else was in the log: what comes later wakes whoever drives.
+                    // The log holds no other event. A later event wakes the server that drives the run.
                     if let Some((begins, known)) = known
                         && self.remember(run.clone(), revision, last_seq, &begins, known)
                     {
@@ -142,20 +144,20 @@ impl Driver {
         }
     }
 
-    /// Forgets what was remembered of a run.
+    /// Removes a run from the cache.
     pub fn forget(&self, run: &RunId) {
-        self.memory().forget(run);
+        self.cache().forget(run);
     }
 
-    /// How many runs are remembered, and about how many bytes that takes.
+    /// Returns the number of cached runs and their approximate size in bytes.
     #[must_use]
-    pub fn remembered(&self) -> (usize, usize) {
-        self.memory().size()
+    pub fn cached(&self) -> (usize, usize) {
+        self.cache().size()
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        // What is remembered may always be wrong: a panic elsewhere makes it no worse.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, DecisionCache> {
+        // A cached run may always be outdated, so a panic elsewhere does no further harm.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn next_advance(&self, run: &RunId, created: Option<CreatedRun>) -> Result<Option<Next>, DriveError> {
@@ -175,7 +177,7 @@ impl Driver {
             };
             (record, folded)
         };
-        if !folded.asks_for_a_decision && record.status != RunStatus::Cancelling {
+        if !folded.requires_decision && record.status != RunStatus::Cancelling {
             return Ok(None);
         }
         let Some(state) = folded.state else { return Ok(None) };
@@ -186,7 +188,7 @@ impl Driver {
         if record.status == RunStatus::Cancelling {
             if !self.has_open_steps(run).await? {
                 decision.end = Some((RunTransition::CancelFinished, Event::RunCancelled));
-            } else if !folded.asks_for_a_decision {
+            } else if !folded.requires_decision {
                 return Ok(None);
             }
         } else {
@@ -196,8 +198,8 @@ impl Driver {
                 let steps = Ledger::of(heads);
                 decision.end = dead_end(&steps, &decision.schedule);
                 if decision.end.is_some() {
-                    // A step may have ended after the log was read: its event comes with the next look, and if it comes
-                    // before the commit, this is no end.
+                    // A step may have ended after the log was read. Its event is read in the next round. If it arrives
+                    // before this commit, the run has not ended.
                     if !self.store.events_after(run, folded.seq, 1).await?.is_empty() {
                         decision.end = None;
                     }
@@ -225,7 +227,7 @@ impl Driver {
         Ok(Some(Next { advance, known: ledger.map(|ledger| (state, ledger)) }))
     }
 
-    /// What follows in this state, after a failure that the run does not outlive or without one.
+    /// Decides what follows in this state. `failed` is a failure that the workflow does not continue after.
     fn decide(&self, state: &AnyState, failed: Option<StepFailure>) -> Result<Decision, WorkflowError> {
         let mut decision = Decision::default();
         if let Some(failure) = failed {
@@ -246,19 +248,19 @@ impl Driver {
         Ok(decision)
     }
 
-    /// The state after everything in the log. What the last decision itself caused asks for no other one; it is folded
-    /// together with the next real event.
+    /// Folds the whole log into the state. Events that the last decision itself caused ask for no decision: they are
+    /// folded together with the next other event.
     async fn fold(&self, record: &RunRecord) -> Result<Folded, DriveError> {
         let state = record.state.as_ref().map(|document| self.workflow.read(document)).transpose()?;
-        // A state without parts may be of an earlier format: all of its parts are written.
+        // A state without parts may be of an earlier format, so all of its parts are written.
         let stored = state.clone().filter(|_| record.state_parts > 0);
-        let mut folded = Folded { state, stored, seq: record.folded_seq, asks_for_a_decision: false, failed: None };
+        let mut folded = Folded { state, stored, seq: record.folded_seq, requires_decision: false, failed: None };
         loop {
             let page = self.store.events_after(&record.id, folded.seq, MAX_EVENTS_PER_READ).await?;
             for event in &page {
                 folded.state = Some(self.workflow.apply(folded.state.take(), &event.event)?);
                 folded.seq = event.seq;
-                folded.asks_for_a_decision |= event.event.asks_for_a_decision();
+                folded.requires_decision |= event.event.requires_decision();
                 match &event.event {
                     Event::StepFailed { failure, .. } if !self.workflow.outlives(failure) => {
                         folded.failed = Some(failure.clone());
@@ -273,15 +275,16 @@ impl Driver {
         }
     }
 
-    /// The state after the creation alone.
+    /// Returns the state after the creation event alone.
     fn fold_first(&self, input: Value) -> Result<Folded, DriveError> {
         let event = Event::RunCreated { input };
         let state = Some(self.workflow.apply(None, &event)?);
-        Ok(Folded { state, stored: None, seq: 1, asks_for_a_decision: event.asks_for_a_decision(), failed: None })
+        Ok(Folded { state, stored: None, seq: 1, requires_decision: event.requires_decision(), failed: None })
     }
 
-    /// The end of a cancelled run whose history this release cannot read: it must not stand in the way forever. State
-    /// and digest stay as they are; a run that never had a state gets the state `null`.
+    /// Ends a cancelled run whose history this release cannot read, so that it does not block the queue forever.
+    ///
+    /// State and digest stay as they are. A run that never had a state gets the state `null`.
     async fn end_unreadable(&self, record: RunRecord) -> Result<Option<Next>, DriveError> {
         if self.has_open_steps(&record.id).await? {
             return Ok(None);
@@ -307,21 +310,21 @@ impl Driver {
     }
 }
 
-/// What the log of a run comes to.
+/// The folded log of a run.
 struct Folded {
     state: Option<AnyState>,
-    /// The state as it is stored, when its parts are.
+    /// The stored state, if its parts are stored.
     stored: Option<AnyState>,
     seq: u64,
-    asks_for_a_decision: bool,
-    /// The failure of a step that nobody has retried.
+    requires_decision: bool,
+    /// The failure of a step that was not retried.
     failed: Option<StepFailure>,
 }
 
-/// A decision to be committed.
+/// A decision to commit.
 struct Next {
     advance: Advance,
-    /// The state and the steps that it was made from, as far as it looked at the steps.
+    /// The state and the steps that the decision was made from, if it read the steps.
     known: Option<(AnyState, Ledger)>,
 }
 
@@ -333,8 +336,9 @@ struct Decision {
     awaits: Vec<String>,
 }
 
-/// The end of a run that would wait forever: nothing is open, and everything that is wanted was tried before. It happens
-/// when one of several failed steps was retried: the others still stand in the way.
+/// Returns the end of a run that would wait forever: nothing is open, and every wanted step was tried before.
+///
+/// This happens when one of several failed steps was retried and the other failed steps still block the run.
 fn dead_end(steps: &Ledger, schedule: &[(StepId, StepOrder)]) -> Option<(RunTransition, Event)> {
     if steps.has_open_steps() || steps.begins_any(schedule) {
         return None;

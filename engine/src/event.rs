@@ -7,89 +7,90 @@ use nightshift_protocol::time::TimestampMs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What happened. Stored as tagged JSON; a variant is never changed, only joined by others.
+/// An event. Stored as tagged JSON: variants are added, never changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The run exists. Always the first event.
+    /// The run was created. Always the first event.
     RunCreated {
         /// The workflow's input.
         input: Value,
     },
     /// A step was scheduled.
     StepScheduled {
-        /// Its key.
+        /// The step's key.
         key: String,
     },
     /// A step's result was committed.
     StepCompleted {
-        /// Its key.
+        /// The step's key.
         key: String,
-        /// Its result.
+        /// The step's result.
         output: Value,
     },
-    /// A try of a step failed, and another follows.
+    /// A try of a step failed, and another try follows.
     StepRetried {
-        /// Its key.
+        /// The step's key.
         key: String,
         /// Why the try failed.
         failure: StepFailure,
-        /// When the next try may begin.
+        /// Earliest start of the next try.
         at: TimestampMs,
     },
     /// A step cannot succeed: its failure was fatal, or its tries are used up.
     StepFailed {
-        /// Its key.
+        /// The step's key.
         key: String,
-        /// Why.
+        /// The failure.
         failure: StepFailure,
     },
     /// A step was cancelled before it was committed.
     StepCancelled {
-        /// Its key.
+        /// The step's key.
         key: String,
     },
-    /// Somebody paused the run.
+    /// The run was paused.
     RunPaused {
-        /// Who asked, as their token is named.
+        /// Name of the caller's token.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// Somebody resumed the run.
+    /// The run was resumed.
     RunResumed {
-        /// Who asked, as their token is named.
+        /// Name of the caller's token.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// Somebody cancelled the run.
+    /// Cancellation of the run was requested.
     RunCancelRequested {
-        /// Who asked, as their token is named.
+        /// Name of the caller's token.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// Every step of a cancelled run is over.
+    /// Every step of a cancelled run has ended.
     RunCancelled,
-    /// Somebody asked to begin again from failed steps.
+    /// Failed steps of the run were scheduled again.
     RunRetried {
-        /// The keys of the steps that are scheduled anew.
+        /// The keys of those steps.
         keys: Vec<String>,
-        /// Who asked.
+        /// Name of the caller's token.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// Somebody told the run something.
+    /// The run received a signal.
     SignalReceived {
-        /// What.
+        /// The signal.
         signal: Signal,
-        /// Who.
+        /// Name of the caller's token.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// A step cannot begin, because the campaign cannot afford it. It stays as it is; the workflow ends the run.
+    /// A step cannot begin because the campaign's budget is exhausted. The step stays as it is, and the workflow ends
+    /// the run.
     BudgetExhausted {
         /// The step's key.
         key: String,
-        /// What is used up.
+        /// The exhausted resource.
         resource: Resource,
     },
     /// The workflow ended the run.
@@ -99,13 +100,13 @@ pub enum Event {
     },
     /// The run ended because a step cannot succeed.
     RunFailed {
-        /// Why.
+        /// The failure.
         failure: StepFailure,
     },
 }
 
 impl Event {
-    /// The stored and printed name.
+    /// Returns the stored and printed name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -127,14 +128,16 @@ impl Event {
         }
     }
 
-    /// Whether the driver looks at the run because of it. `StepScheduled` is what a decision itself caused, and
-    /// `StepRetried` leaves the step as open as it was: both are folded together with the next event that does.
+    /// Returns whether the event requires a decision of the driver.
+    ///
+    /// `StepScheduled` is caused by a decision itself, and `StepRetried` leaves the step open. Both are folded together
+    /// with the next event that requires a decision.
     #[must_use]
-    pub fn asks_for_a_decision(&self) -> bool {
+    pub fn requires_decision(&self) -> bool {
         !matches!(self, Self::StepScheduled { .. } | Self::StepRetried { .. })
     }
 
-    /// The step's key, for events of a step.
+    /// Returns the step's key, for events of a step.
     #[must_use]
     pub fn step_key(&self) -> Option<&str> {
         match self {
@@ -149,7 +152,7 @@ impl Event {
     }
 }
 
-/// An event in its place.
+/// An event with its position in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventRecord {
     /// Position in the run's log, from 1, without gaps.

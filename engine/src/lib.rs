@@ -1,8 +1,8 @@
 //! The durable core: runs, steps, leases, retries, timers and signals.
 //!
-//! It decides and never does: it knows no GPU, no model, no HTTP, no SQL, no process, no environment and no wall clock.
-//! What it needs from outside are ports: [`store::Store`], [`clock::Clock`], [`clock::Random`], and the pure
-//! [`workflow::Workflow`] that says what a run does next.
+//! The engine decides and has no side effects of its own. It knows no GPU, no model, no HTTP, no SQL, no process, no
+//! environment and no wall clock. It reaches the outside through ports: [`store::Store`], [`clock::Clock`] and
+//! [`clock::Random`]. The pure [`workflow::Workflow`] says what a run does next.
 
 pub mod admission;
 pub mod clock;

@@ -1,24 +1,23 @@
-//! How many runs a server takes over at once. Pure.
+//! Decides how many runs a server acquires at once. Pure.
 //!
-//! Runs that wait for a decision belong to whoever asks first; the store fences them. What is decided here is only how
-//! greedy a server is: enough that its queue does not run dry, not so much that runs of a dead server all queue up behind
-//! one of several living ones.
+//! Runs that wait for a decision belong to the first server that asks, and the store fences them. A server takes enough
+//! runs to keep its queue filled. It leaves runs of a dead server to the other living servers too.
 
-/// Runs that one look into the store takes at most.
+/// Maximum number of runs per acquisition.
 pub const MAX_ACQUIRED_AT_ONCE: u32 = 1_000;
-/// Runs that may wait here to be driven; beyond that they are better off in the store.
+/// Maximum number of runs in this server's queue. Further runs stay in the store for other servers.
 pub const MAX_QUEUED_RUNS: usize = 4_000;
 
-/// What a server has to do.
+/// The load of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Runs that wait here to be driven, and those that are being driven.
+    /// Runs that wait in the queue or are being driven.
     pub queued: usize,
-    /// Servers that are alive, this one included.
+    /// Servers that are alive, including this one.
     pub servers: usize,
 }
 
-/// How many runs to ask the store for; zero: not now.
+/// Returns how many runs to acquire from the store. Zero means not now.
 #[must_use]
 pub fn runs_to_acquire(load: Load) -> u32 {
     let room = MAX_QUEUED_RUNS.saturating_sub(load.queued);

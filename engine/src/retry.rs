@@ -1,12 +1,12 @@
-//! What follows a failed try.
+//! Decides what follows a failed try.
 
 use nightshift_protocol::step::{FailureClass, StepFailure};
 use serde::{Deserialize, Serialize};
 
-/// How failures of a step are treated.
+/// Retry policy of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryPolicy {
-    /// Tries altogether; losing the worker counts as one.
+    /// Total number of tries. A lost worker counts as one.
     pub max_tries: u32,
     /// Delay after the first failure, in milliseconds; doubles with each further one.
     pub first_delay_ms: u64,
@@ -20,7 +20,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The decision.
+/// What follows a failed try.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AfterFailure {
     /// Try again after this delay.
@@ -30,13 +30,14 @@ pub enum AfterFailure {
     },
     /// Give up.
     GiveUp {
-        /// The failure to be recorded: the last one, marked as exhausted when tries ran out.
+        /// The failure to record: the last one, marked as exhausted when the tries ran out.
         failure: StepFailure,
     },
 }
 
-/// What follows the failure of try number `tries` (from 1). `jitter` is in `[0, 1)`: the delay is between half of the
-/// exponential backoff and the whole of it.
+/// Decides what follows the failure of try number `tries` (from 1).
+///
+/// `jitter` is in `[0, 1)`. The delay is between half of the exponential backoff and the whole of it.
 #[must_use]
 pub fn after_failure(policy: &RetryPolicy, tries: u32, failure: &StepFailure, jitter: f64) -> AfterFailure {
     if failure.class == FailureClass::Fatal {
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_says_when_to_come_back_is_heard() {
+    fn a_retry_delay_from_the_provider_is_used() {
         let mut failure = StepFailure::retriable("x", "x");
         failure.retry_after_ms = Some(30_000);
         assert_eq!(after_failure(&POLICY, 1, &failure, 0.0), AfterFailure::Retry { delay_ms: 30_000 });

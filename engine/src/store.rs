@@ -1,8 +1,8 @@
 //! The port to the database.
 //!
 //! Every method is one atomic transaction, acknowledged after it is durable. Every method that changes a step re-checks
-//! its status and the lease epoch; a report that comes too late changes nothing. What a step waits for when it is
-//! wanted (a machine, a moment, a budget) is decided by [`crate::admission`] inside the same transaction.
+//! its status and the lease epoch: a late report changes nothing. The same transaction decides by [`crate::admission`]
+//! whether a wanted step waits for a machine, a time or a budget.
 
 mod archive_rows;
 mod campaign;
@@ -60,21 +60,21 @@ pub use self::webhook::{DeliveryEnd, NewDelivery, WebhookRecord, WebhookStore};
 pub use self::worker::{QuarantineRecord, WorkerRecord};
 use crate::event::EventRecord;
 
-/// The port. See the module's documentation.
+/// The port to the database. See the module's documentation.
 #[async_trait]
 pub trait Store: Send + Sync {
     // --- campaigns and runs ---
 
-    /// Creates a campaign with its runs, or finds the one that the idempotency key created.
+    /// Creates a campaign with its runs, or finds the one that was created with the same idempotency key.
     async fn create_campaign(&self, new: NewCampaign) -> Result<CreatedCampaign, StoreError>;
 
-    /// Campaigns, newest first.
+    /// Lists campaigns, newest first.
     async fn list_campaigns(&self, page: PageRequest) -> Result<Vec<CampaignRecord>, StoreError>;
 
-    /// One campaign.
+    /// Loads one campaign.
     async fn load_campaign(&self, id: &CampaignId) -> Result<CampaignRecord, StoreError>;
 
-    /// Runs, newest first; of one campaign (then in the order of its tasks), of one status. The state is left out.
+    /// Lists runs without their state, newest first. Runs of one campaign come in the order of its tasks.
     async fn list_runs(
         &self,
         campaign: Option<&CampaignId>,
@@ -82,24 +82,27 @@ pub trait Store: Send + Sync {
         page: PageRequest,
     ) -> Result<Vec<RunRecord>, StoreError>;
 
-    /// One run with its state.
+    /// Loads one run with its state.
     async fn load_run(&self, id: &RunId) -> Result<RunRecord, StoreError>;
 
-    /// Unfinished runs whose log is ahead of their state by an event that asks for a decision, and cancelled ones
-    /// without leases: the driver's work list.
+    /// Returns the work list of the driver. It holds unfinished runs whose log has an unfolded event that requires a
+    /// decision, and cancelled runs without leases.
     async fn runs_to_drive(&self, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
-    /// The status of a run, without the rest of it.
+    /// Returns the status of a run.
     async fn run_status(&self, id: &RunId) -> Result<RunStatus, StoreError>;
 
-    /// Events after `after`, oldest first: at most `limit`, and fewer where they are large. None only where there are none.
+    /// Returns events after `after`, oldest first: at most `limit`, and fewer if they are large. Returns an empty list
+    /// only if no further events exist.
     async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError>;
 
-    /// Commits hot changes in one transaction, in their order. Each is atomic and stands alone: one that does not hold
-    /// (a lost lease, a conflict) leaves the others as they are. An error concerns all of them.
+    /// Commits hot changes in one transaction, in their order.
+    ///
+    /// Each change is atomic. A change that fails its check (a lost lease, a conflict) does not affect the others. An
+    /// error affects all of them.
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError>;
 
-    /// Commits a decision. A run that ends takes its open steps with it: they are cancelled, their leases are gone.
+    /// Commits a decision. If the run ends, its open steps are cancelled and their leases end.
     async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
         match self.commit(vec![Change::Advance(Box::new(advance))]).await?.pop() {
             Some(Changed::Advanced(advanced)) => Ok(advanced),
@@ -107,9 +110,10 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Pause, resume or cancel: changes the status, appends the event, and takes the run's steps out of the ready
-    /// list or puts them back. Cancelling cancels scheduled steps at once; leased ones end with their lease. `by` is
-    /// who asked.
+    /// Pauses, resumes or cancels a run: changes the status and appends the event. `by` names the caller.
+    ///
+    /// Steps of the run leave the ready list or return to it. Cancelling cancels scheduled steps at once. Leased steps
+    /// end with their lease.
     async fn control_run(
         &self,
         run: &RunId,
@@ -118,7 +122,7 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<RunStatus, StoreError>;
 
-    /// Appends a signal to the run's log; a key that was used for the same signal appends nothing.
+    /// Appends a signal to the run's log. Repeating a signal with the same key appends nothing.
     async fn signal_run(
         &self,
         run: &RunId,
@@ -128,11 +132,12 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<(), StoreError>;
 
-    /// Changes the head start of a run's steps, of those that are ready too.
+    /// Changes the priority of a run's steps, including steps that are ready.
     async fn set_priority(&self, run: &RunId, priority: i32, at: TimestampMs) -> Result<(), StoreError>;
 
-    /// Schedules failed steps of a failed run anew (all, or one), with fresh tries, and sets the run to running. Steps
-    /// that were cancelled because the run failed are scheduled with them.
+    /// Schedules failed steps of a failed run again (all, or one) with fresh tries, and sets the run to running.
+    ///
+    /// Steps that were cancelled because the run failed are scheduled too.
     async fn retry_run(
         &self,
         run: &RunId,
@@ -143,13 +148,13 @@ pub trait Store: Send + Sync {
 
     // --- campaigns as a whole ---
 
-    /// Where the budget of a campaign stands: one line per resource.
+    /// Returns the budget of a campaign: one line per resource.
     async fn load_budget(&self, campaign: &CampaignId) -> Result<Vec<BudgetLine>, StoreError>;
 
-    /// Changes the caps of a campaign. Steps that waited for a budget are looked at again.
+    /// Changes the caps of a campaign. Steps that waited for a budget are admitted again.
     async fn set_budget(&self, campaign: &CampaignId, caps: BudgetCaps, at: TimestampMs) -> Result<(), StoreError>;
 
-    /// Changes when a campaign may work. Steps that are ready or wait for a window are looked at again.
+    /// Changes when a campaign may work. Steps that are ready or wait for a window are admitted again.
     async fn set_schedule(
         &self,
         campaign: &CampaignId,
@@ -157,10 +162,10 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<(), StoreError>;
 
-    /// Changes the campaign's share beside others.
+    /// Changes the campaign's share relative to other campaigns.
     async fn set_weight(&self, campaign: &CampaignId, weight: u32, at: TimestampMs) -> Result<(), StoreError>;
 
-    /// Sets an amount aside for a leased step, before the work that may use it up.
+    /// Reserves an amount for a leased step, before the work that may use it up.
     async fn reserve(
         &self,
         step: &StepId,
@@ -169,8 +174,8 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<Reservation, StoreError>;
 
-    /// Gives back what [`Store::reserve`] set aside, and notes what of it was used up; for work that was not recorded
-    /// by [`Store::record_model_call`].
+    /// Releases a reservation of [`Store::reserve`] and records the used part. For work that
+    /// [`Store::record_model_call`] does not record.
     async fn settle(
         &self,
         step: &StepId,
@@ -180,50 +185,56 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<(), StoreError>;
 
-    /// Gives all rows of a campaign to `sink`, as they are at one moment.
+    /// Writes all rows of a campaign to `sink`, as a consistent snapshot.
     async fn export_rows(&self, id: &CampaignId, sink: Arc<dyn RowSink>) -> Result<(), StoreError>;
 
-    /// Everything of a campaign that fits into memory.
+    /// Returns a whole campaign in memory.
     async fn export_campaign(&self, id: &CampaignId) -> Result<CampaignArchive, StoreError> {
         let rows = Arc::new(CollectedRows::default());
         self.export_rows(id, rows.clone()).await?;
         rows.archive()
     }
 
-    /// Stores an archive; its artifacts are there already. A campaign of the same id that is the same is left alone
-    /// (`existed`); one that differs is refused. Runs that were not over come in paused.
+    /// Stores an archive whose artifacts are stored already. Unfinished runs are imported as paused.
+    ///
+    /// An identical campaign of the same id is left unchanged (`existed`). A different one is refused.
     async fn import_campaign(&self, archive: CampaignArchive, at: TimestampMs) -> Result<CreatedCampaign, StoreError>;
 
-    /// Finished campaigns whose last run ended before `before`, oldest first.
+    /// Returns finished campaigns whose last run ended before `before`, oldest first.
     async fn campaigns_to_prune(&self, before: TimestampMs, limit: u32) -> Result<Vec<CampaignId>, StoreError>;
 
-    /// Deletes a chunk of a finished campaign, at most about `limit` rows; refuses one that is not finished.
+    /// Deletes a chunk of a finished campaign, at most about `limit` rows. Refuses an unfinished campaign.
     async fn prune_campaign(&self, id: &CampaignId, limit: u32) -> Result<Pruned, StoreError>;
 
-    /// Deletes artifacts that nothing names and that were stored before `before`.
+    /// Deletes unreferenced artifacts that were stored before `before`.
     async fn prune_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError>;
 
     // --- servers ---
 
-    /// Makes a life of a server known. `sole`: nobody else can be alive, because the database is locked by this
-    /// process; every earlier life is dead at once.
+    /// Registers a server lease.
+    ///
+    /// `sole` says that this process has locked the database, so no other server can be alive. All earlier leases end
+    /// at once then.
     async fn register_server(&self, server: ServerRecord, sole: bool) -> Result<(), StoreError>;
 
-    /// Keeps a server alive until `expires_at` and tells it where to look.
+    /// Sends a heartbeat: keeps a server alive until `expires_at` and returns where work is due.
     async fn pulse(&self, server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Result<Pulse, StoreError>;
 
-    /// Ends a life of a server in peace: its runs belong to nobody.
+    /// Ends a server lease in an orderly way: its runs belong to no server.
     async fn retire_server(&self, server: &ServerId, at: TimestampMs) -> Result<(), StoreError>;
 
-    /// Frees the leases that embedded workers of dead servers hold (the lost tries do not count), and forgets those
-    /// servers. Gives how many leases.
+    /// Frees the leases of embedded workers of dead servers and deletes those servers. Returns the number of freed
+    /// leases.
+    ///
+    /// The lost tries do not count.
     async fn reap_servers(&self, at: TimestampMs) -> Result<u64, StoreError>;
 
-    /// Lives of servers that are known, newest first.
+    /// Lists the known server leases, newest first.
     async fn list_servers(&self) -> Result<Vec<ServerRecord>, StoreError>;
 
-    /// Runs that wait for a decision and belong to this server, to nobody or to a dead server: from now on they belong
-    /// to this one. A run that changes hands gets a higher owner epoch.
+    /// Acquires runs that wait for a decision and belong to this server, to no server or to a dead server.
+    ///
+    /// A run that changes its owner gets a higher owner epoch.
     async fn acquire_runs(
         &self,
         server: &ServerId,
@@ -231,57 +242,62 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<Vec<(RunId, OwnerFence)>, StoreError>;
 
-    /// As [`Store::acquire_runs`], for one run that may wait for a decision.
+    /// Acquires one run that may wait for a decision. See [`Store::acquire_runs`].
     async fn acquire_run(&self, server: &ServerId, run: &RunId, at: TimestampMs) -> Result<Ownership, StoreError>;
 
-    /// What this process still knows of a run that it created, given once: whoever makes the first decision need not
-    /// read. It may be out of date by now, which the commit of the decision finds out. None is always right.
+    /// Removes and returns this process's copy of a run that it created, so that the first decision needs no read.
+    ///
+    /// The copy may be outdated; the commit of the decision detects that. Returning `None` is always correct.
     fn take_created(&self, _: &RunId) -> Option<CreatedRun> {
         None
     }
 
-    /// What commits bring about, in this process and in others on the same database. Sent after the commit, outside of
-    /// any transaction, bundled; whoever is too slow gets [`Notice::Unknown`] for what was dropped.
+    /// Returns a stream of notices about commits of this process and of others on the same database.
+    ///
+    /// Notices are sent after the commit, outside of any transaction, in batches. A receiver that is too slow gets
+    /// [`Notice::Unknown`] in place of dropped notices.
     fn notices(&self) -> BoxStream<'static, Notice>;
 
     // --- access ---
 
-    /// Creates something. With a key that was used for the same request before, nothing is created, and the answer of
-    /// that time is given; the same key with another request is [`StoreError::IdempotencyConflict`].
+    /// Creates something, at most once per idempotency key.
+    ///
+    /// Repeating the request with its key creates nothing and returns the first answer. The same key with another
+    /// request is [`StoreError::IdempotencyConflict`].
     async fn create(&self, creation: Creation, once: Option<Once>) -> Result<Option<String>, StoreError>;
 
-    /// Tokens, newest first.
+    /// Lists tokens, newest first.
     async fn list_tokens(&self) -> Result<Vec<TokenView>, StoreError>;
 
-    /// Revokes a token; revoking twice is fine.
+    /// Revokes a token. Repeating it changes nothing.
     async fn revoke_token(&self, id: &TokenId, at: TimestampMs) -> Result<(), StoreError>;
 
-    /// The token whose secret has this hash, revoked and expired ones too.
+    /// Finds the token by the hash of its secret, including revoked and expired tokens.
     async fn find_token(&self, secret_hash: &str) -> Result<Option<TokenView>, StoreError>;
 
-    /// Notes that a token was used.
+    /// Records that a token was used.
     async fn touch_token(&self, id: &TokenId, at: TimestampMs) -> Result<(), StoreError>;
 
-    /// Numbers for operators.
+    /// Returns gauges for operators.
     async fn gauges(&self) -> Result<StoreGauges, StoreError>;
 
-    /// Ids of campaigns and runs that begin with the text, whose digits begin with it, or that end with it; at most
+    /// Finds campaigns and runs whose id or its digits begin with the text, or whose id ends with it. Returns at most
     /// `limit` of each.
     async fn find_ids(&self, text: &str, limit: u32) -> Result<(Vec<CampaignId>, Vec<RunId>), StoreError>;
 
     // --- steps ---
 
-    /// Steps of a run in the order they were scheduled.
+    /// Lists the steps of a run in the order of their scheduling.
     async fn list_steps(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError>;
 
-    /// Steps of a run in the order they were scheduled, without input and output, which may be large: those read as
-    /// `null` and none.
+    /// Lists the steps of a run in the order of their scheduling, without the large fields. Input reads as `null`,
+    /// output as none.
     async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError>;
 
-    /// One step.
+    /// Loads one step.
     async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError>;
 
-    /// Leases ready steps to a worker, in the order of their rank. Each has a new epoch.
+    /// Leases ready steps to a worker, in the order of their rank, each under a new epoch.
     async fn claim(&self, claim: ClaimRequest) -> Result<Vec<StepRecord>, StoreError> {
         match self.commit(vec![Change::Claim(claim)]).await?.pop() {
             Some(Changed::Claimed(steps)) => Ok(steps),
@@ -289,10 +305,10 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Routes of steps that are ready, the route with the lowest rank first.
+    /// Returns the routes of ready steps, the route with the lowest rank first.
     async fn ready_routes(&self, limit: u32) -> Result<Vec<String>, StoreError>;
 
-    /// Extends the leases whose epoch fits and which have not run out.
+    /// Extends the leases whose epoch matches and which have not expired.
     async fn heartbeat(
         &self,
         worker: &WorkerId,
@@ -301,7 +317,7 @@ pub trait Store: Send + Sync {
         expires_at: TimestampMs,
     ) -> Result<HeartbeatOutcome, StoreError>;
 
-    /// Commits how a try ended, if the fence holds. A second copy of a committed report answers `Committed`.
+    /// Commits how a try ended, if the fence holds. A second copy of a committed report returns `Committed`.
     async fn report(&self, report: Report) -> Result<Reported, StoreError> {
         match self.commit(vec![Change::Report(report)]).await?.pop() {
             Some(Changed::Reported(reported)) => Ok(reported),
@@ -309,11 +325,12 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Leases that ran out before `at`.
+    /// Returns leases that expired before `at`.
     async fn expired_leases(&self, at: TimestampMs, limit: u32) -> Result<Vec<ExpiredLease>, StoreError>;
 
-    /// Ends an expired lease (re-checking epoch and expiry): the step is tried again, fails, or is cancelled. What was
-    /// set aside for calls whose answer was lost counts as used; device time counts up to the reservation.
+    /// Ends an expired lease, after checking epoch and expiry again. The step is tried again, fails, or is cancelled.
+    ///
+    /// Reservations of calls without an answer count as used. Device time counts up to the reservation.
     async fn expire_lease(
         &self,
         step: &StepId,
@@ -322,29 +339,33 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<Reported, StoreError>;
 
-    /// Looks again at steps whose waiting time is over, and at ready ones that could not end before their campaign's
-    /// window closes. Gives how many became ready, and when the next one is due.
+    /// Admits steps again whose waiting time is over, and ready steps that could not end before their campaign's window
+    /// closes.
+    ///
+    /// Returns how many became ready, and when the next timer is due.
     async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError>;
 
     // --- workers ---
 
-    /// Makes a worker known.
+    /// Registers a worker.
     async fn register_worker(&self, worker: WorkerRecord) -> Result<(), StoreError>;
 
-    /// Workers, last heard of first.
+    /// Lists workers, most recently seen first.
     async fn list_workers(&self, limit: u32) -> Result<Vec<WorkerRecord>, StoreError>;
 
-    /// One worker.
+    /// Loads one worker.
     async fn load_worker(&self, id: &WorkerId) -> Result<WorkerRecord, StoreError>;
 
-    /// Notes that workers were heard of; unknown ones are left out.
+    /// Records that workers were seen. Unknown workers are skipped.
     async fn workers_seen(&self, workers: &[WorkerId], at: TimestampMs) -> Result<(), StoreError>;
 
-    /// Asks a worker to take nothing new, or to go on.
+    /// Asks a worker to take no new steps, or to resume.
     async fn drain_worker(&self, id: &WorkerId, draining: bool) -> Result<(), StoreError>;
 
-    /// Takes in what a worker says of its devices: its offers with that, those that are quarantined, and the driver's
-    /// names of those that are well. A quarantine that is known keeps its moment and its release.
+    /// Stores a worker's report about its devices: the offers, the quarantined devices, and the driver's names of
+    /// healthy devices.
+    ///
+    /// A known quarantine keeps its start and its release.
     async fn set_quarantine(
         &self,
         worker: &WorkerId,
@@ -353,10 +374,10 @@ pub trait Store: Send + Sync {
         well: Vec<String>,
     ) -> Result<(), StoreError>;
 
-    /// Devices on which nothing may run, newest first.
+    /// Lists quarantined devices, newest first.
     async fn list_quarantine(&self) -> Result<Vec<QuarantineRecord>, StoreError>;
 
-    /// Notes that somebody wants a device to be tried again. What is left of a worker that is forgotten is deleted.
+    /// Records a request to release a device from quarantine. Remaining entries of a deleted worker are deleted.
     async fn release_device(
         &self,
         device: &str,
@@ -364,32 +385,32 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<QuarantineRecord, StoreError>;
 
-    /// Forgets workers that hold nothing and were last heard of before `before`. Steps that they carried out keep
-    /// their id.
+    /// Deletes workers without leases that were last seen before `before`. Their steps keep the worker's id.
     async fn forget_workers(&self, before: TimestampMs) -> Result<u64, StoreError>;
 
     // --- artifacts and model calls ---
 
-    /// Stores a whole blob; storing it again changes nothing.
+    /// Stores a whole blob. Storing it again changes nothing.
     async fn put_artifact(&self, hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> Result<(), StoreError>;
 
-    /// A blob.
+    /// Loads a blob.
     async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StoreError>;
 
-    /// How far an artifact's way into the store is; none when nothing of it is there.
+    /// Returns the upload progress of an artifact, or none if no part of it is stored.
     async fn artifact_progress(&self, hash: &ArtifactHash) -> Result<Option<ArtifactProgress>, StoreError>;
 
-    /// As [`Store::artifact_progress`], for those who are about to name the artifact: one that is complete is not deleted
-    /// as an old one before they have.
+    /// Returns the upload progress before the caller references the artifact. The call protects a complete artifact
+    /// from pruning until then.
     async fn renew_artifact(
         &self,
         hash: &ArtifactHash,
         at: TimestampMs,
     ) -> Result<Option<ArtifactProgress>, StoreError>;
 
-    /// Appends a part of an artifact at `offset`, which must be what [`ArtifactProgress::stored_bytes`] says (else
-    /// `Refused` with `artifact.wrong_offset`). The last part checks the hash: a wrong one (`artifact.wrong_hash`)
-    /// forgets all parts.
+    /// Appends a part of an artifact at `offset`, which must equal [`ArtifactProgress::stored_bytes`].
+    ///
+    /// Another offset is `Refused` with `artifact.wrong_offset`. The last part checks the hash. A wrong hash
+    /// (`artifact.wrong_hash`) deletes all parts.
     async fn append_artifact(
         &self,
         hash: &ArtifactHash,
@@ -399,10 +420,10 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<ArtifactProgress, StoreError>;
 
-    /// A part of a complete artifact: at most `length` bytes from `offset`.
+    /// Reads a part of a complete artifact: at most `length` bytes from `offset`.
     async fn read_artifact(&self, hash: &ArtifactHash, offset: u64, length: u64) -> Result<Vec<u8>, StoreError>;
 
-    /// The answer to a model call, if it was committed.
+    /// Finds the answer to a model call, if it was committed.
     async fn find_model_call(
         &self,
         run: &RunId,
@@ -411,57 +432,57 @@ pub trait Store: Send + Sync {
         request_hash: &str,
     ) -> Result<Option<ModelCallRecord>, StoreError>;
 
-    /// Commits an answered model call with its reply. Committing it again changes nothing.
+    /// Commits an answered model call with its reply. Repeating it changes nothing.
     async fn record_model_call(
         &self,
         call: ModelCallRecord,
         artifacts: Vec<(ArtifactHash, Vec<u8>)>,
     ) -> Result<(), StoreError>;
 
-    /// Notes, lessons and later scores; none where a store keeps nothing of the kind.
+    /// Returns the port for notes, lessons and later scores, if the store supports it.
     fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
         None
     }
 
-    /// Browsers that are signed in; none where a store keeps none.
+    /// Returns the port for browser sessions, if the store supports it.
     fn sessions(&self) -> Option<&dyn SessionStore> {
         None
     }
 
-    /// What people leave beside campaigns; none where a store keeps none of it.
+    /// Returns the port for notes, tags, pins, views and links, if the store supports it.
     fn team(&self) -> Option<&dyn TeamStore> {
         None
     }
 
-    /// Addresses that are told what happens; none where a store keeps none.
+    /// Returns the port for webhooks, if the store supports it.
     fn webhooks(&self) -> Option<&dyn WebhookStore> {
         None
     }
 
-    /// Open model calls that outside agents answer; none where a store keeps none.
+    /// Returns the port for model calls that outside agents answer, if the store supports it.
     fn requests(&self) -> Option<&dyn RequestStore> {
         None
     }
 
-    /// Hand-overs of campaigns to other machines; none where a store knows none.
+    /// Returns the port for hand-overs of campaigns to other machines, if the store supports it.
     fn handovers(&self) -> Option<&dyn HandoverStore> {
         None
     }
 
-    /// What those need who watch; none where a store cannot be watched.
+    /// Returns the port for observing changes, if the store supports it.
     fn watch(&self) -> Option<&dyn WatchStore> {
         None
     }
 
-    /// Unfinished runs whose state has a format above this one: no server with it takes them over.
+    /// Counts unfinished runs whose state has a higher format. No server with this format acquires them.
     async fn count_newer_runs(&self, state_format: u32) -> Result<u64, StoreError>;
 
-    /// The database's clock, where several machines share the database. None where one process has it alone: then the
-    /// machine's own clock is the only one.
+    /// Returns the database's clock where several machines share the database. Returns none where one process has it
+    /// alone and uses the machine's clock.
     async fn database_now(&self) -> Result<Option<TimestampMs>, StoreError> {
         Ok(None)
     }
 
-    /// Kind of database: `sqlite` or `postgres`.
+    /// Returns the kind of database: `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
 }

@@ -1,4 +1,4 @@
-//! Housekeeping that time brings about: servers that died, leases that ran out, timers that are due.
+//! Time-driven housekeeping: dead servers, expired leases, due timers.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::clock::{Clock, Random};
 use crate::retry::{AfterFailure, after_failure};
 use crate::store::{Reported, Store, StoreError, TryEnd};
 
-/// Leases ended, or timers fired, in one round.
+/// Maximum number of leases ended, and of timers fired, per round.
 pub const MAX_PER_ROUND: u32 = 500;
 
-/// What a round did.
+/// Outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// Leases of dead servers' own workers that were freed.
+    /// Freed leases of embedded workers of dead servers.
     pub reaped: u64,
-    /// Leases that were ended because they ran out.
+    /// Expired leases that were ended.
     pub expired: u64,
-    /// Whether a limit ended the round early: the next one should follow at once.
+    /// Whether a limit ended the round early. The next round should follow at once.
     pub more: bool,
     /// Steps that became ready.
     pub fired: u64,
@@ -27,7 +27,7 @@ pub struct Swept {
     pub next_timer: Option<TimestampMs>,
 }
 
-/// Ends leases and fires timers. Several may do so at once: the store re-checks every lease.
+/// Ends leases and fires timers. Several sweepers may run at once, because the store re-checks every lease.
 #[derive(Clone)]
 pub struct Sweeper {
     store: Arc<dyn Store>,
@@ -36,26 +36,27 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// A sweeper over these ports.
+    /// Creates a sweeper over these ports.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         Self { store, clock, random }
     }
 
-    /// One round.
+    /// Runs one round.
     pub async fn sweep(&self) -> Result<Swept, StoreError> {
         let at = self.clock.now();
-        // First, because a try that ended with its server does not count, and one whose lease ran out does.
+        // Dead servers come first: a try that ended with its server does not count, but a try with an expired lease
+        // does.
         let mut swept = Swept { reaped: self.store.reap_servers(at).await?, ..Swept::default() };
         let leases = self.store.expired_leases(at, MAX_PER_ROUND).await?;
         swept.more = leases.len() >= usize::try_from(MAX_PER_ROUND).unwrap_or(usize::MAX);
         for lease in leases {
             let lost = StepFailure::retriable(
                 "worker.lost",
-                format!("the worker of step `{}` was not heard of until its lease ran out", lease.step.key),
+                format!("the worker of step `{}` sent no heartbeat until its lease expired", lease.step.key),
             );
             let end = match after_failure(&lease.step.retry, lease.step.tries, &lost, self.random.unit()) {
-                // The lease time has passed already, and another worker is as good as a later moment.
+                // The lease time has passed already, so the next worker may begin at once.
                 AfterFailure::Retry { .. } => TryEnd::Retry { failure: lost, at },
                 AfterFailure::GiveUp { failure } => TryEnd::Failed { failure },
             };

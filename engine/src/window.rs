@@ -1,13 +1,14 @@
-//! A campaign's daily window on the time line. Pure.
+//! Computes a campaign's daily window on the time line. Pure.
 
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, TimeZone as _, Utc};
 use chrono_tz::Tz;
 use nightshift_protocol::schedule::{DAY_MINUTES, Schedule};
 use nightshift_protocol::time::TimestampMs;
 
-/// Days that are looked at for the next opening: a day without a fitting one may follow another.
+/// Days to search for the next opening. Several days in a row may have no opening that fits.
 const MAX_DAYS_AHEAD: u64 = 8;
-/// When to ask again when no window of the coming days fits: the time zone may change its rules, the campaign its window.
+/// Delay before the next search when no window of the coming days fits. Time zone rules or the campaign's window may
+/// change.
 const ASK_AGAIN_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// A time zone that is not in the database.
@@ -15,28 +16,27 @@ const ASK_AGAIN_MS: u64 = 24 * 60 * 60 * 1_000;
 #[error("`{0}` is no time zone: expected a name of the IANA database, as in Europe/Berlin")]
 pub struct UnknownTimeZone(pub String);
 
-/// Whether something that takes a while may begin.
+/// Whether work of a given duration may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// Now.
+    /// It may begin now.
     Open {
-        /// Last moment at which it can begin and still end before the window closes.
+        /// Latest start at which it still ends before the window closes.
         latest_start: TimestampMs,
     },
-    /// Not now.
+    /// It may not begin now.
     Closed {
-        /// When the next window opens in which it fits; when none does, when to ask again.
+        /// The next opening of a window in which it fits. If none fits, the time of the next search.
         opens_at: TimestampMs,
     },
 }
 
-/// The time zone of that name.
+/// Returns the time zone of that name.
 pub fn time_zone(name: &str) -> Result<Tz, UnknownTimeZone> {
     name.parse().map_err(|_| UnknownTimeZone(name.to_owned()))
 }
 
-/// How long the window is open on a day without a change of the clocks, in milliseconds: what may take longer never
-/// begins in it.
+/// Returns the length of the window on a day without a clock change, in milliseconds. Longer work never begins in it.
 #[must_use]
 pub fn usual_length_ms(schedule: &Schedule) -> u64 {
     let (begin, end) = (schedule.window.begin_minute(), schedule.window.end_minute());
@@ -44,9 +44,10 @@ pub fn usual_length_ms(schedule: &Schedule) -> u64 {
     u64::from(minutes) * 60_000
 }
 
-/// Whether something that takes up to `duration_ms` may begin at `at`. Times that the change of the clocks skips begin
-/// where it resumes; times that come twice count from the first to the last. An unknown time zone is read as UTC: it was
-/// refused when the campaign was created.
+/// Returns whether work of up to `duration_ms` may begin at `at`.
+///
+/// A local time that a clock change skips begins where time resumes. A repeated local time counts from its first to its
+/// last occurrence. An unknown time zone reads as UTC, because creating a campaign refuses it.
 #[must_use]
 pub fn opening(schedule: &Schedule, at: TimestampMs, duration_ms: u64) -> Opening {
     let zone = time_zone(&schedule.time_zone).unwrap_or(Tz::UTC);
@@ -65,7 +66,7 @@ pub fn opening(schedule: &Schedule, at: TimestampMs, duration_ms: u64) -> Openin
     ask_again
 }
 
-/// The window that opens on this day of the zone.
+/// Returns the window that opens on this day of the zone.
 fn on_day(schedule: &Schedule, zone: Tz, day: NaiveDate) -> Option<(TimestampMs, TimestampMs)> {
     let (begin, end) = (schedule.window.begin_minute(), schedule.window.end_minute());
     let end_day = if end <= begin { day.succ_opt()? } else { day };
@@ -74,7 +75,7 @@ fn on_day(schedule: &Schedule, zone: Tz, day: NaiveDate) -> Option<(TimestampMs,
     Some((opens_at, closes_at))
 }
 
-/// Which of two moments with the same local time.
+/// Selects one of two moments with the same local time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Twice {
     First,
@@ -83,7 +84,7 @@ enum Twice {
 
 fn moment(zone: Tz, day: NaiveDate, minute: u16, twice: Twice) -> Option<TimestampMs> {
     let minute = u32::from(minute);
-    // A local time that was skipped: the next one that exists, in steps of a minute, at most a few hours on.
+    // A skipped local time: search the next existing one, minute by minute, at most a few hours ahead.
     for later in 0..24 * 60 {
         let total = minute + later;
         let date = day.checked_add_days(Days::new(u64::from(total / (24 * 60))))?;

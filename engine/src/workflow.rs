@@ -1,4 +1,4 @@
-//! What a run does next, as a pure function of its history.
+//! Decides what a run does next, as a pure function of its history.
 
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::machine::Needs;
@@ -17,11 +17,11 @@ pub use state::{StatePart, StoredState, WorkflowState};
 /// A decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Schedule a step. A key that exists already is left as it is.
+    /// Schedule a step. An existing key is left unchanged.
     Schedule(StepOrder),
-    /// Wait for a signal: as long as nothing else is open, the run waits for a person and not for a step.
+    /// Wait for a signal. While nothing else is open, the run waits for a person and not for a step.
     Await {
-        /// What it waits for, for people: the name of a gate.
+        /// Name of the gate, for people.
         signal: String,
     },
     /// End the run with a result.
@@ -31,7 +31,7 @@ pub enum Command {
     },
 }
 
-/// A step to be scheduled.
+/// A step to schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepOrder {
     /// Explicit and stable within the run, for example `subtask1/attempt3/build`.
@@ -40,27 +40,27 @@ pub struct StepOrder {
     pub kind: String,
     /// What it needs.
     pub needs: Needs,
-    /// What it is given.
+    /// The input.
     pub input: Value,
-    /// How long one try may take, in milliseconds.
+    /// Timeout of one try, in milliseconds.
     pub timeout_ms: u64,
-    /// How failures are treated.
+    /// Retry policy.
     pub retry: RetryPolicy,
-    /// How long one try is expected to take, in milliseconds: its price in the campaign's share of machines.
+    /// Expected duration of one try, in milliseconds. It is charged to the campaign's share of the machines.
     pub cost_ms: u64,
-    /// What is set aside when it becomes ready, and settled at the end of each try.
+    /// Amounts that are reserved when the step becomes ready, and settled at the end of each try.
     pub reserve: Vec<Amount>,
 }
 
 /// A history that the workflow cannot read.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkflowError {
-    /// State or event is not what this workflow wrote.
+    /// State or event has a form that this workflow did not write.
     #[error("the stored {what} cannot be read: {message}")]
     Unreadable {
-        /// What could not be read.
+        /// Name of the unreadable part.
         what: &'static str,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// An event that cannot follow the state.
@@ -68,37 +68,40 @@ pub enum WorkflowError {
     OutOfOrder {
         /// The event.
         event: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
-/// A pure state machine over events. No I/O, no clock, no randomness: the same history gives the same decisions, in
-/// every release.
+/// A pure state machine over events, without I/O, clock or randomness. In every release, the same history gives the
+/// same decisions.
 pub trait Workflow: Send + Sync {
     /// The state of a run in memory.
     type State: WorkflowState;
 
-    /// The state after an event; `None` before the first one.
+    /// Returns the state after an event. `None` is the state before the first event.
     fn apply(&self, state: Option<Self::State>, event: &Event) -> Result<Self::State, WorkflowError>;
 
-    /// The format in which states are written, and the highest one that can be read without losing anything. It is raised
-    /// when states have something new that an earlier release would leave out. See `docs/explanation/upgrades.md`.
+    /// Returns the format of written states, which is also the highest format that can be read without loss.
+    ///
+    /// Raise it when states have new fields that an earlier release would drop. See `docs/explanation/upgrades.md`.
     fn state_format(&self) -> u32 {
         1
     }
 
-    /// What to do in this state. May repeat what was already decided: keys make it idempotent. Must not wait for a
-    /// `StepScheduled` alone, which is folded together with the next event of another kind.
+    /// Decides what to do in this state. It may repeat earlier decisions, because keys make them idempotent.
+    ///
+    /// It must not wait for a `StepScheduled` alone, which is folded together with the next event of another kind.
     fn decide(&self, state: &Self::State) -> Result<Vec<Command>, WorkflowError>;
 
-    /// Whether a run goes on after a step that failed for good like this: the workflow has folded the failure, and what
-    /// it decides counts. Else the run fails with the failure.
+    /// Returns whether a run continues after a step failed for good with this failure.
+    ///
+    /// If true, the workflow has folded the failure and its decision counts. If false, the run fails with the failure.
     fn outlives(&self, failure: &StepFailure) -> bool {
         let _ = failure;
         false
     }
 
-    /// The few facts that lists show.
+    /// Returns the few facts that lists show.
     fn digest(&self, state: &Self::State) -> Result<Value, WorkflowError>;
 }

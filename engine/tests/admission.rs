@@ -1,4 +1,4 @@
-//! May a step begin now: every answer, caps that hold, and shares that are fair.
+//! Tests of admission: every decision, caps that hold, and fair shares.
 
 use nightshift_engine::admission::{
     Admission, CampaignFacts, HEAD_START_MS, StepFacts, VIRTUAL_PER_MS, admit, head_start,
@@ -59,7 +59,7 @@ fn amounts_of_one_resource_count_together() {
 }
 
 #[test]
-fn what_never_comes_back_is_said_before_what_may() {
+fn permanent_exhaustion_takes_precedence_over_waiting() {
     let budget = [line(Resource::Tokens, 10, 0, 10), line(Resource::Attempts, 3, 3, 0)];
     let both = [amount(Resource::Tokens, 1), amount(Resource::Attempts, 1)];
     let expected = Admission::Exhausted { resource: Resource::Attempts };
@@ -107,7 +107,7 @@ fn a_step_waits_for_its_window_and_knows_its_latest_start() {
 }
 
 #[test]
-fn nobody_waits_for_a_window_that_opens_too_late() {
+fn no_step_waits_for_a_window_that_opens_too_late() {
     let schedule = night();
     for (cap, expected) in [
         (line(Resource::WallMs, 7 * HOUR_MS, 0, 0), Admission::Exhausted { resource: Resource::WallMs }),
@@ -150,7 +150,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
-    fn whatever_is_admitted_given_back_and_used_no_cap_is_exceeded(
+    fn no_sequence_of_admissions_and_releases_exceeds_a_cap(
         caps in prop::collection::btree_map(resources(), 0_u64..1_000, 0..4),
         work in prop::collection::vec(
             (prop::collection::vec((resources(), 0_u64..400), 0..4), prop::option::of((0_usize..8, 0_u64..=100))),
@@ -171,7 +171,7 @@ proptest! {
                 }
                 Admission::Blocked { resource } => {
                     let line = budget.iter().find(|line| line.resource == resource);
-                    prop_assert!(line.is_some_and(|line| line.reserved > 0), "nobody can give anything back");
+                    prop_assert!(line.is_some_and(|line| line.reserved > 0), "there is a reservation to release");
                 }
                 Admission::Exhausted { resource } => {
                     let wanted: u64 = reserve.iter().filter(|a| a.resource == resource).map(|a| a.amount).sum();
@@ -233,8 +233,8 @@ proptest! {
     }
 }
 
-/// Campaigns (weight, cost of a step in ms) that always want more: one machine takes the step that ranks first, again and
-/// again. How much time each campaign got, in milliseconds.
+/// Simulates campaigns (weight, cost of a step in ms) with endless demand on one machine, which always takes the step
+/// with the lowest rank. Returns the time of each campaign, in milliseconds.
 fn play(campaigns: &[(u32, u64)], in_flight: usize, total_ms: u64) -> Vec<u64> {
     let mut vtimes = vec![0_i64; campaigns.len()];
     let mut taken = vec![0_u64; campaigns.len()];
@@ -257,7 +257,7 @@ fn play(campaigns: &[(u32, u64)], in_flight: usize, total_ms: u64) -> Vec<u64> {
             want(which, 0, &mut ready);
         }
     }
-    // Long enough that single steps do not show, and the same for every mix of costs.
+    // Long enough to hide the effect of single steps, and equal for every mix of costs.
     let total_ms = total_ms.min(campaigns.iter().map(|(weight, cost)| u64::from(*weight) * cost).sum::<u64>() * 400);
     while elapsed < total_ms {
         let Some((rank, which, _)) = ready.pop_first() else { panic!("nothing is ready") };
@@ -271,7 +271,7 @@ fn play(campaigns: &[(u32, u64)], in_flight: usize, total_ms: u64) -> Vec<u64> {
 
 #[test]
 fn the_lowest_priority_is_served_in_the_end() {
-    // One campaign wants with the highest priority without end, another once with the lowest.
+    // One campaign has endless demand at the highest priority, another wants one step at the lowest.
     let rank_of_low = match admit(&campaign(&[]), &StepFacts { priority: MIN_PRIORITY, ..step(&[]) }, 0, NOON) {
         Admission::Ready { rank, .. } => rank,
         other => panic!("{other:?}"),

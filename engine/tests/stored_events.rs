@@ -1,5 +1,5 @@
-//! Events as earlier releases stored them: this one must read each and write it the same. The file is never edited, only
-//! extended.
+//! Tests that this release reads events of earlier releases and writes them identically. The file of events is only
+//! extended, never edited.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What time brings about: leases that ran out, timers that are due, servers that died.
+//! Tests of the sweeper: expired leases, due timers, dead servers.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(dead_code, reason = "the store and the site serve other tests too")]
@@ -7,7 +7,7 @@
 mod memory;
 #[path = "support/memory_port.rs"]
 mod memory_port;
-#[path = "foresight/site.rs"]
+#[path = "precomputed_decisions/site.rs"]
 mod site;
 #[path = "support/toy.rs"]
 mod toy;
@@ -59,7 +59,7 @@ async fn a_lease_that_ran_out_frees_its_step_at_once_until_its_tries_are_used_up
 }
 
 #[tokio::test]
-async fn a_timer_that_is_due_makes_its_step_ready_and_the_next_one_is_told() {
+async fn a_due_timer_makes_its_step_ready_and_the_next_due_time_is_returned() {
     let site = Site::begun(&phases(&[2])).await;
     let sweeper = sweeper(&site);
     for (key, after_ms) in [("phase0/step0", 100), ("phase0/step1", 300)] {
@@ -76,7 +76,7 @@ async fn a_timer_that_is_due_makes_its_step_ready_and_the_next_one_is_told() {
 }
 
 #[tokio::test]
-async fn what_a_dead_servers_own_worker_held_is_free_and_the_try_does_not_count() {
+async fn leases_of_a_dead_servers_own_worker_are_freed_and_the_try_does_not_count() {
     let site = Site::begun(&phases(&[1])).await;
     let server = ServerId::from_uuid(Uuid::from_u128(5));
     let life = ServerRecord {
@@ -101,7 +101,7 @@ async fn what_a_dead_servers_own_worker_held_is_free_and_the_try_does_not_count(
         draining: false,
     };
     site.store.register_worker(worker).await.unwrap();
-    // Server and lease end at the same moment: the server counts.
+    // Server and lease end at the same time: the server takes precedence.
     site.clock.advance_ms(LEASE_MS);
     let swept = sweeper(&site).sweep().await.unwrap();
     assert_eq!((swept.reaped, swept.expired), (1, 0));

@@ -1,4 +1,4 @@
-//! A campaign's window: time zones, midnight, both changes of the clocks, and what does not fit.
+//! Tests of a campaign's window: time zones, midnight, both clock changes, and work that does not fit.
 
 use nightshift_engine::window::{Opening, UnknownTimeZone, opening, time_zone, usual_length_ms};
 use nightshift_protocol::schedule::Schedule;
@@ -13,7 +13,7 @@ fn schedule(window: &str, time_zone: &str) -> Schedule {
     Schedule { window, time_zone: time_zone.to_owned() }
 }
 
-/// A moment in UTC.
+/// Parses a time in UTC.
 fn utc(text: &str) -> TimestampMs {
     let Ok(moment) = chrono::DateTime::parse_from_rfc3339(&format!("{text}Z")) else { panic!("{text} is no moment") };
     TimestampMs(moment.timestamp_millis())
@@ -105,7 +105,7 @@ fn a_day_that_a_zone_left_out_has_no_window() {
 }
 
 #[test]
-fn what_takes_longer_than_the_window_is_asked_for_again_after_a_day() {
+fn work_longer_than_the_window_is_decided_again_after_a_day() {
     let short = schedule("08:00-08:30", "UTC");
     let at = utc("2026-06-10T08:00:00");
     assert_eq!(opening(&short, at, 30 * MINUTE_MS), Opening::Open { latest_start: at });
@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
-    fn what_begins_in_time_ends_before_the_window_closes(
+    fn work_that_begins_in_time_ends_before_the_window_closes(
         begin in 0_u16..1_440,
         length in 1_u16..1_440,
         zone in prop::sample::select(ZONES.to_vec()),
@@ -158,13 +158,13 @@ proptest! {
             Opening::Open { latest_start } => {
                 prop_assert!(latest_start >= at);
                 prop_assert!(matches!(opening(&schedule, at, 0), Opening::Open { .. }), "closed for what is shorter");
-                // It holds as long as it says.
+                // It stays open for the whole duration.
                 let last = opening(&schedule, latest_start, duration_ms);
                 prop_assert_eq!(last, Opening::Open { latest_start });
             }
             Opening::Closed { opens_at } => {
                 prop_assert!(opens_at > at);
-                // When it opens, it is open, unless no window is long enough.
+                // At its opening time it is open, unless no window is long enough.
                 let then = opening(&schedule, opens_at, duration_ms);
                 let fits = duration_ms <= usual_length_ms(&schedule).saturating_sub(2 * HOUR_MS);
                 prop_assert!(!fits || matches!(then, Opening::Open { .. }), "{then:?}");

@@ -1,6 +1,6 @@
 //! Commits how a try ended: the one road for workers' reports and for the agents of this server.
 
-use nightshift_engine::driver::{Foreseen, Settled};
+use nightshift_engine::driver::{PrecomputedDecision, Settled};
 use nightshift_engine::retry::{AfterFailure, after_failure};
 use nightshift_engine::store::{
     Advanced, Change, Changed, ClaimRequest, Report, Reported, StepRecord, StoreError, TryEnd,
@@ -100,9 +100,9 @@ impl App {
         // that one knows of the run comes back in a moment.
         self.wake.until_decided(&step.run).await;
         // The decision that follows is made now, from what is remembered of the run, and committed with the report.
-        let foreseen = self.life.current().and_then(|_| self.driver.foresee(&report));
+        let foreseen = self.life.current().and_then(|_| self.driver.precompute_decision(&report));
         let mut changes = vec![Change::Report(report)];
-        let ticket = foreseen.map(|Foreseen { advance, ticket }| {
+        let ticket = foreseen.map(|PrecomputedDecision { advance, ticket }| {
             self.wake.deciding(ticket.run());
             changes.push(Change::Advance(advance));
             ticket

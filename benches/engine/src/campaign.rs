@@ -187,7 +187,7 @@ impl Course {
         let at = SystemClock.now();
         let end = TryEnd::Completed { output };
         let report = Report { step: step.id.clone(), epoch: step.epoch, end, used: Vec::new(), at };
-        let foreseen = self.driver.foresee(&report);
+        let foreseen = self.driver.precompute_decision(&report);
         let mut changes = vec![Change::Report(report)];
         let ticket = foreseen.map(|foreseen| {
             changes.push(Change::Advance(foreseen.advance));

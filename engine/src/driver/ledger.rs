@@ -1,4 +1,4 @@
-//! Which steps a run has, and how they stand: what a decision has to know beside the state.
+//! The steps of a run and their standing, as input of a decision in addition to the state.
 
 use nightshift_protocol::id::StepId;
 use nightshift_protocol::run::StepStatus;
@@ -7,7 +7,7 @@ use nightshift_protocol::step::StepFailure;
 use crate::store::StepRecord;
 use crate::workflow::StepOrder;
 
-/// Bytes that a step takes beside its texts.
+/// Bytes of a step in addition to its texts.
 const STEP_BYTES: usize = 96;
 
 /// The steps of a run, in the order in which they were scheduled.
@@ -23,7 +23,7 @@ struct Entry {
     standing: Standing,
 }
 
-/// How a step stands.
+/// The standing of a step.
 #[derive(Debug, Clone)]
 pub(super) enum Standing {
     /// It is scheduled or leased.
@@ -51,18 +51,18 @@ impl Ledger {
         self.steps.iter().any(|step| matches!(step.standing, Standing::Open))
     }
 
-    /// Open steps.
+    /// Returns the open steps.
     pub(super) fn open(&self) -> impl Iterator<Item = &StepId> {
         self.steps.iter().filter(|step| matches!(step.standing, Standing::Open)).map(|step| &step.id)
     }
 
-    /// The key of a step, when it is open. Steps that were scheduled last are the likeliest.
+    /// Returns the key of a step if it is open. Searches from the end, because recent steps are the most likely.
     pub(super) fn open_key(&self, id: &StepId) -> Option<&str> {
         let step = self.steps.iter().rev().find(|step| step.id == *id)?;
         matches!(step.standing, Standing::Open).then_some(step.key.as_str())
     }
 
-    /// The failure of the first step that failed.
+    /// Returns the failure of the first step that failed.
     pub(super) fn failure(&self) -> Option<&StepFailure> {
         self.steps.iter().find_map(|step| match &step.standing {
             Standing::Failed(failure) => Some(&**failure),
@@ -70,7 +70,7 @@ impl Ledger {
         })
     }
 
-    /// Ends a step.
+    /// Records that a step ended.
     pub(super) fn end(&mut self, id: &StepId, standing: Standing) {
         if let Some(step) = self.steps.iter_mut().rev().find(|step| step.id == *id) {
             step.standing = standing;
@@ -81,12 +81,12 @@ impl Ledger {
         self.steps.iter().rev().any(|step| step.key == key)
     }
 
-    /// Whether any of these orders is new.
+    /// Returns whether any of these orders is new.
     pub(super) fn begins_any(&self, orders: &[(StepId, StepOrder)]) -> bool {
         orders.iter().any(|(_, order)| !self.knows(&order.key))
     }
 
-    /// Takes the orders whose keys are new, as the store does, and gives those keys in their order.
+    /// Adds the orders whose keys are new, as the store does. Returns those keys in their order.
     pub(super) fn begin(&mut self, orders: &[(StepId, StepOrder)]) -> Vec<String> {
         let mut begun = Vec::new();
         for (id, order) in orders {
@@ -98,7 +98,7 @@ impl Ledger {
         begun
     }
 
-    /// About how much memory it takes, in bytes.
+    /// Returns the approximate size in cache, in bytes.
     pub(super) fn weight_bytes(&self) -> usize {
         self.steps.iter().map(|step| STEP_BYTES + step.id.as_str().len() + step.key.len()).sum()
     }

@@ -1,4 +1,4 @@
-//! Rows of a campaign on their way into an archive.
+//! Rows of a campaign during an export.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use super::{CampaignArchive, StoreError};
 
-/// Takes the rows of a campaign, some at a time: `{ "table": …, … }`, in an order in which they can be stored.
+/// Receives the rows of a campaign in chunks: `{ "table": …, … }`, in an order in which they can be stored.
 #[async_trait]
 pub trait RowSink: Send + Sync {
-    /// Takes the next rows. The store waits for it within a transaction: it only writes them down.
+    /// Receives the next rows. The store waits for it within a transaction, so it should only write them down.
     async fn take(&self, rows: Vec<Value>) -> Result<(), StoreError>;
 }
 
-/// All rows in memory, for campaigns that fit there.
+/// Collects all rows in memory, for campaigns that fit there.
 #[derive(Debug, Default)]
 pub struct CollectedRows(Mutex<Vec<Value>>);
 
 impl CollectedRows {
-    /// The archive of what was taken.
+    /// Returns the archive of the received rows.
     pub fn archive(&self) -> Result<CampaignArchive, StoreError> {
         let rows = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let mut artifacts = ArtifactNames::default();
@@ -40,12 +40,12 @@ impl RowSink for CollectedRows {
     }
 }
 
-/// The artifacts that rows name.
+/// Collects the artifacts that rows reference.
 #[derive(Debug, Default)]
 pub struct ArtifactNames(BTreeSet<String>);
 
 impl ArtifactNames {
-    /// Notes the artifact of a row, if it names one.
+    /// Adds the artifact of a row, if it references one.
     pub fn note(&mut self, row: &Value) {
         if row["table"] == "artifact_use"
             && let Some(hash) = row["hash"].as_str()
@@ -54,7 +54,7 @@ impl ArtifactNames {
         }
     }
 
-    /// The hashes, each once and in their order.
+    /// Returns the hashes, each once, sorted.
     pub fn into_hashes(self) -> Result<Vec<ArtifactHash>, StoreError> {
         let unreadable = |error| StoreError::Corrupt(format!("the hash of an artifact cannot be read: {error}"));
         self.0.into_iter().map(|hash| hash.parse().map_err(unreadable)).collect()

@@ -1,4 +1,4 @@
-//! Campaigns: to be created, as stored, as an archive, and deleted.
+//! Campaigns: records for creating, reading, archiving and deleting them.
 
 use nightshift_protocol::api::RunCounts;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -8,7 +8,7 @@ use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
-/// A campaign to be created with its runs.
+/// A campaign to create with its runs.
 #[derive(Debug, Clone)]
 pub struct NewCampaign {
     /// Its id.
@@ -17,25 +17,25 @@ pub struct NewCampaign {
     pub name: String,
     /// The request, as JSON.
     pub spec: Value,
-    /// When.
+    /// Creation time.
     pub at: TimestampMs,
-    /// The client's key, with the digest of its request.
+    /// The client's idempotency key with the digest of its request.
     pub idempotency: Option<(String, String)>,
-    /// What it may use up.
+    /// Caps of its budget.
     pub budget: BudgetCaps,
-    /// When it may work.
+    /// When its steps may run.
     pub schedule: Option<Schedule>,
-    /// Head start of its steps.
+    /// Priority of its steps.
     pub priority: i32,
-    /// Share beside other campaigns, from 1.
+    /// Share relative to other campaigns, from 1.
     pub weight: u32,
-    /// The server that owns its runs from the start; none for nobody.
+    /// The server that owns its runs from the start, if any.
     pub owner: Option<ServerId>,
-    /// Its runs: each begins with `RunCreated`.
+    /// Its runs. The log of each begins with `RunCreated`.
     pub runs: Vec<NewRun>,
 }
 
-/// A run to be created.
+/// A run to create.
 #[derive(Debug, Clone)]
 pub struct NewRun {
     /// Its id.
@@ -46,12 +46,12 @@ pub struct NewRun {
     pub digest: Value,
 }
 
-/// What creating a campaign gave.
+/// Outcome of creating a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreatedCampaign {
-    /// The campaign: the new one, or the one that the key created before.
+    /// The campaign: the new one, or the one that was created with the same key.
     pub id: CampaignId,
-    /// Its runs, in order.
+    /// Its runs, in the order of the tasks.
     pub runs: Vec<RunId>,
     /// Whether it existed before.
     pub existed: bool,
@@ -68,34 +68,34 @@ pub struct CampaignRecord {
     pub spec: Value,
     /// When it was created.
     pub created_at: TimestampMs,
-    /// When it may work.
+    /// When its steps may run.
     pub schedule: Option<Schedule>,
-    /// Head start of its steps.
+    /// Priority of its steps.
     pub priority: i32,
-    /// Share beside other campaigns.
+    /// Share relative to other campaigns.
     pub weight: u32,
     /// Its runs by status.
     pub runs: RunCounts,
 }
 
-/// A campaign with everything that belongs to it but the bytes of its artifacts.
+/// A campaign with all of its data except the bytes of its artifacts.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct CampaignArchive {
-    /// One row per entry, in an order in which they can be stored: `{ "table": …, … }`.
+    /// Rows in an order in which they can be stored: `{ "table": …, … }`.
     pub rows: Vec<Value>,
-    /// Artifacts that the rows name.
+    /// Artifacts that the rows reference.
     pub artifacts: Vec<ArtifactHash>,
 }
 
-/// What was deleted.
+/// Outcome of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pruned {
-    /// Campaigns that are gone.
+    /// Number of deleted campaigns.
     pub campaigns: u64,
-    /// Rows that are gone.
+    /// Number of deleted rows.
     pub rows: u64,
-    /// Artifacts that are gone.
+    /// Number of deleted artifacts.
     pub artifacts: u64,
-    /// Whether more is to be deleted.
+    /// Whether more rows are left to delete.
     pub more: bool,
 }

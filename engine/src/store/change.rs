@@ -10,35 +10,37 @@ use super::step::{StepRecord, TryEnd};
 /// A claim.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
-    /// Routes of steps without a device; together at most `cpu_slots` steps.
+    /// Routes of steps without a device. Together they get at most `cpu_slots` steps.
     pub routes: Vec<String>,
     /// Free slots for steps without a device.
     pub cpu_slots: u32,
     /// Devices on which something can begin.
     pub devices: Vec<DeviceLane>,
-    /// When.
+    /// Time of the claim.
     pub at: TimestampMs,
-    /// Until when without a heartbeat.
+    /// End of the lease without a heartbeat.
     pub expires_at: TimestampMs,
 }
 
-/// What can begin on one device: the step that ranks first decides. When it needs the device alone, it is the only one;
-/// else steps that share, up to the first one that needs it alone, so that nobody waits behind a stream of sharers.
+/// What can begin on one device. The step with the lowest rank decides.
+///
+/// If that step needs the device exclusively, it is the only one. Otherwise sharing steps are leased up to the first
+/// step that needs the device exclusively. So no step waits behind a stream of sharing steps.
 #[derive(Debug, Clone)]
 pub struct DeviceLane {
     /// The device's number on its machine.
     pub device: u32,
-    /// Routes of steps that need it alone; empty while another step is on it.
+    /// Routes of exclusive steps. Empty while another step runs on the device.
     pub exclusive: Vec<String>,
-    /// Routes of steps that share it.
+    /// Routes of sharing steps.
     pub shared: Vec<String>,
-    /// Free places for sharing steps.
+    /// Free slots for sharing steps.
     pub shared_slots: u32,
 }
 
-/// One hot change. Changes that are committed together are applied in their order; each is atomic and stands alone.
+/// One hot change. Changes that are committed together are applied in their order, each atomically.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// See [`super::Store::report`].
@@ -49,22 +51,22 @@ pub enum Change {
     Claim(ClaimRequest),
 }
 
-/// The end of a try, as its worker tells it.
+/// The end of a try, as its worker reports it.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The step.
     pub step: StepId,
-    /// The lease epoch under which it was done.
+    /// The lease epoch of the try.
     pub epoch: u64,
     /// How it ended.
     pub end: TryEnd,
-    /// What the try used up of the step's own reservation.
+    /// Amounts that the try used of the step's own reservation.
     pub used: Vec<Amount>,
-    /// When.
+    /// Time of the report.
     pub at: TimestampMs,
 }
 
-/// What became of a [`Change`].
+/// Outcome of a [`Change`].
 #[derive(Debug, Clone)]
 pub enum Changed {
     /// Of a report.
@@ -75,11 +77,11 @@ pub enum Changed {
     Claimed(Vec<StepRecord>),
 }
 
-/// What became of a report.
+/// Outcome of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reported {
     /// It is committed, now or by an earlier copy of the same report.
     Committed,
-    /// The lease is gone; nothing was changed.
+    /// The lease was lost. Nothing was changed.
     LeaseLost,
 }

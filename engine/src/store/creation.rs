@@ -1,31 +1,31 @@
-//! What calls of the API create, each at most once for a key of its caller.
+//! Records that API calls create, each at most once per idempotency key.
 
 use nightshift_protocol::api::{Remark, SavedView};
 use nightshift_protocol::time::TimestampMs;
 
 use super::{ShareRecord, TokenRecord, WebhookRecord, WorkerRecord};
 
-/// Something to be created. Campaigns have a method of their own.
+/// A record to create. Campaigns have a method of their own.
 #[derive(Debug, Clone)]
 pub enum Creation {
     /// A token.
     Token(TokenRecord),
-    /// A link by which others read a campaign or a run.
+    /// A link that grants read access to a campaign or a run.
     Share(ShareRecord),
     /// A note.
     Note(Remark),
-    /// A saved view. Refused (`view.too_many`) when its owner has `limit` already.
+    /// A saved view. Refused (`view.too_many`) when its owner has `limit` views already.
     View {
         /// The view.
         view: SavedView,
-        /// The most that its owner may have.
+        /// Maximum number of views of the owner.
         limit: u32,
     },
-    /// A webhook. Refused (`webhook.too_many`) when there are `limit` already.
+    /// A webhook. Refused (`webhook.too_many`) when `limit` webhooks exist.
     Webhook {
         /// The webhook.
         webhook: WebhookRecord,
-        /// The most that there may be.
+        /// Maximum number of webhooks.
         limit: u32,
     },
     /// A worker.
@@ -33,7 +33,7 @@ pub enum Creation {
 }
 
 impl Creation {
-    /// Returns the noun of what is created. Keys of different nouns are different keys.
+    /// Returns the noun of the record. Each noun has its own key space.
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self {
@@ -47,15 +47,15 @@ impl Creation {
     }
 }
 
-/// The idempotency key of a request, kept with what the request creates in one transaction.
+/// The idempotency key of a request, stored in one transaction with what the request creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Once {
     /// The caller's key.
     pub key: String,
-    /// Digest of the request: another one with the same key is refused.
+    /// Digest of the request. Another digest with the same key is refused.
     pub digest: String,
-    /// The answer to a repetition.
+    /// The answer to a repeated request.
     pub answer: String,
-    /// When it was asked.
+    /// Time of the request.
     pub at: TimestampMs,
 }

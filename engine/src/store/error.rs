@@ -1,54 +1,54 @@
-//! Why the store did not do something.
+//! Errors of the store.
 
 use nightshift_protocol::run::IllegalTransition;
 
-/// Why the store did not do it. The code is stable; see `docs/errors.md`.
+/// An error of the store. The code is stable; see `docs/errors.md`.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// Another process has the database.
+    /// Another process has locked the database.
     #[error("{0}")]
     Locked(String),
-    /// The folder or file cannot be written.
+    /// The folder or file is not writable.
     #[error("{0}")]
     ReadOnly(String),
-    /// Something else than a data folder with a database is in its place.
+    /// The path holds something else than a data folder with a database.
     #[error("{0}")]
     Unusable(String),
     /// No space is left.
     #[error("{0}")]
     Full(String),
-    /// The file is damaged or no database of ours.
+    /// The file is damaged or not a Nightshift database.
     #[error("{0}")]
     Corrupt(String),
-    /// It was written by a newer release.
+    /// A newer release wrote the database.
     #[error("{0}")]
     TooNew(String),
     /// It does not exist.
     #[error("{noun} `{id}` does not exist")]
     NotFound {
-        /// What it would be.
+        /// Kind of the missing object.
         noun: &'static str,
-        /// The id that was asked for.
+        /// The requested id.
         id: String,
     },
-    /// The same idempotency key with another request.
+    /// The idempotency key was used with another request.
     #[error("the idempotency key `{key}` was used for another request: choose a new key, or repeat the first request")]
     IdempotencyConflict {
         /// The key.
         key: String,
     },
-    /// What was asked for cannot be done with what is stored; the message says why and what to do.
+    /// The request conflicts with the stored state. The message says why and what to do.
     #[error("{message}")]
     Refused {
         /// Stable code.
         code: &'static str,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         message: String,
     },
-    /// The database server cannot be reached, or refuses us.
+    /// The database server cannot be reached, or refuses the connection.
     #[error("{0}")]
     Unreachable(String),
-    /// The status does not allow it.
+    /// The current status does not allow the transition.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
     /// Anything else.
@@ -57,7 +57,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -92,16 +92,14 @@ impl StoreError {
         }
     }
 
-    /// Whether the same call may succeed later without anyone doing anything.
+    /// Returns whether the same call may succeed later without intervention.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Other(_) | Self::Full(_) | Self::Unreachable(_))
     }
 }
 
-/// A store that answers something else than it was asked.
+/// Returns the error for a store whose answer does not match the request.
 pub(super) fn mismatch() -> StoreError {
-    StoreError::Other(
-        "the store answered another question than it was asked; this is a defect of the program".to_owned(),
-    )
+    StoreError::Other("the store's answer does not match the request; this is a defect of the program".to_owned())
 }

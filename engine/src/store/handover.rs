@@ -1,4 +1,5 @@
-//! The part of the port about hand-overs: a campaign is checked out to another machine, and its results come back once.
+//! The part of the port about hand-overs. A campaign is checked out to another machine, and its results are returned
+//! once.
 
 use async_trait::async_trait;
 use nightshift_protocol::api::{HandoverDetail, HandoverState};
@@ -10,18 +11,18 @@ use serde_json::Value;
 
 use super::StoreError;
 
-/// A hand-over to be begun.
+/// A hand-over to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewHandover {
     /// Its id.
     pub id: HandoverId,
     /// The campaign.
     pub campaign: CampaignId,
-    /// The key that its files are sealed with.
+    /// The key of the keyed hash that authenticates its files.
     pub key: String,
-    /// Who asked for it.
+    /// Name of the caller.
     pub by: String,
-    /// When.
+    /// Time of the request.
     pub at: TimestampMs,
 }
 
@@ -32,15 +33,15 @@ pub struct HandoverRecord {
     pub id: HandoverId,
     /// The campaign.
     pub campaign: CampaignId,
-    /// Where it stands.
+    /// State of the hand-over.
     pub state: HandoverState,
-    /// The key that its files are sealed with.
+    /// The key of the keyed hash that authenticates its files.
     pub key: String,
-    /// Runs that were running, and go on elsewhere.
+    /// Runs that were running and continue on the other machine.
     pub runs: Vec<RunId>,
-    /// Digest of the file that was brought back.
+    /// Digest of the returned file.
     pub digest: Option<String>,
-    /// Who asked for it.
+    /// Name of the caller that began it.
     pub by: String,
     /// When it began.
     pub created_at: TimestampMs,
@@ -49,7 +50,7 @@ pub struct HandoverRecord {
 }
 
 impl HandoverRecord {
-    /// What people may see of it.
+    /// Returns the public view of the hand-over.
     #[must_use]
     pub fn detail(&self) -> HandoverDetail {
         HandoverDetail {
@@ -62,25 +63,26 @@ impl HandoverRecord {
         }
     }
 
-    /// Whether the results with this digest were taken in before. Refuses those that are not taken any more or not yet.
+    /// Returns whether the results with this digest were merged before. Refuses results that the current state does not
+    /// accept.
     pub fn takes(&self, digest: &str) -> Result<bool, StoreError> {
         let id = &self.id;
         let (code, why) = match self.state {
             HandoverState::Out => return Ok(false),
             HandoverState::Finished if self.digest.as_deref() == Some(digest) => return Ok(true),
             HandoverState::Leaving => {
-                ("handover.not_out", format!("{id} was not checked out: its file was never whole"))
+                ("handover.not_out", format!("{id} was not checked out: its file was never complete"))
             }
             HandoverState::Cancelled => (
                 "handover.cancelled",
                 format!(
-                    "{id} was cancelled: the campaign went on here, and results of that hand-over are not taken any more"
+                    "{id} was cancelled: the campaign continued here, and results of that hand-over are not accepted any more"
                 ),
             ),
             HandoverState::Finished => (
                 "handover.finished",
                 format!(
-                    "another file of {id} was brought back before: the first one counts. Hand the campaign over again"
+                    "another file of {id} was returned before, and the first one counts. Hand the campaign over again"
                 ),
             ),
         };
@@ -88,30 +90,30 @@ impl HandoverRecord {
     }
 }
 
-/// Results that come back.
+/// Returned results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReturnedHandover {
     /// The hand-over.
     pub id: HandoverId,
     /// Digest of the file.
     pub digest: String,
-    /// Rows of the campaign, as an export gives them; of a budget, what was used up elsewhere. Rows that did not change there may
+    /// Rows of the campaign, as an export gives them. Budget rows hold the amounts used elsewhere. Unchanged rows may
     /// be missing.
     pub rows: Vec<Value>,
-    /// Artifacts that the file holds, and those that it leaves out because they came with the campaign.
+    /// Artifacts in the file, and artifacts that it omits because they came with the campaign.
     pub artifacts: Vec<ArtifactHash>,
-    /// Who brought them.
+    /// Name of the caller that returned them.
     pub by: String,
-    /// When.
+    /// Time of the return.
     pub at: TimestampMs,
 }
 
-/// The outcome of taking results in.
+/// Outcome of merging results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishedHandover {
     /// The hand-over.
     pub handover: HandoverRecord,
-    /// Whether the same file had been brought back before; then nothing was changed.
+    /// Whether the same file was returned before. Nothing was changed then.
     pub repeated: bool,
     /// The runs of the campaign.
     pub runs: Vec<(RunId, RunStatus)>,
@@ -119,27 +121,30 @@ pub struct FinishedHandover {
 
 /// Hand-overs.
 ///
-/// While one is open (`leaving` or `out`), runs of its campaign are refused control, retries and signals with
-/// `campaign.handed_over`. While it is `out`, nothing of them changes: no step is in flight, and no server decides for them.
+/// While one is open (`leaving` or `out`), runs of its campaign refuse control, retries and signals with
+/// `campaign.handed_over`. While it is `out`, its runs do not change: no step is in flight, and no server decides for
+/// them.
 #[async_trait]
 pub trait HandoverStore: Send + Sync {
-    /// Pauses the running runs of a campaign and begins its hand-over; finds the one that is `leaving` already. Refusals:
-    /// `campaign.handed_over` when it is out, `handover.nothing_left` when all runs are over, `handover.cancelling` while a
-    /// run is being cancelled.
+    /// Pauses the running runs of a campaign and begins its hand-over, or finds the one that is `leaving` already.
+    ///
+    /// Refusals: `campaign.handed_over` when it is out, `handover.nothing_left` when all runs have ended,
+    /// `handover.cancelling` while a run is being cancelled.
     async fn begin_handover(&self, new: NewHandover) -> Result<HandoverRecord, StoreError>;
 
-    /// Checks the campaign out if no step is in flight; gives where the hand-over stands. With `by_force`, steps in flight
-    /// are given back first, and their tries do not count.
+    /// Checks the campaign out if no step is in flight. Returns the hand-over with its state.
+    ///
+    /// With `by_force`, steps in flight are released first, and their tries do not count.
     async fn check_out(&self, id: &HandoverId, by_force: bool, at: TimestampMs) -> Result<HandoverRecord, StoreError>;
 
-    /// One hand-over.
+    /// Loads one hand-over.
     async fn load_handover(&self, id: &HandoverId) -> Result<HandoverRecord, StoreError>;
 
-    /// Hand-overs that are open; of one campaign.
+    /// Lists the open hand-overs, optionally of one campaign.
     async fn open_handovers(&self, campaign: Option<&CampaignId>) -> Result<Vec<HandoverRecord>, StoreError>;
 
-    /// Takes a campaign back without results: the runs that were running go on here. `handover.none` when it is not handed
-    /// over.
+    /// Cancels a hand-over without results. The runs that were running continue here. Refuses `handover.none` when the
+    /// campaign is not handed over.
     async fn cancel_handover(
         &self,
         campaign: &CampaignId,
@@ -147,9 +152,10 @@ pub trait HandoverStore: Send + Sync {
         at: TimestampMs,
     ) -> Result<HandoverRecord, StoreError>;
 
-    /// Takes results in and ends the hand-over, in one transaction; the runs that were running and are not over go on here.
-    /// Refusals: `handover.cancelled`, `handover.finished` when another file was brought back before, `handover.not_out`,
-    /// `handover.diverged` when the history does not continue the one that is stored here, `handover.artifacts_missing` when
-    /// an artifact of the results is not stored here.
+    /// Merges results and ends the hand-over, in one transaction. Unfinished runs that were running continue here.
+    ///
+    /// Refusals: `handover.cancelled`; `handover.finished` when another file was returned before; `handover.not_out`;
+    /// `handover.diverged` when the history does not continue the stored one; `handover.artifacts_missing` when an
+    /// artifact of the results is not stored.
     async fn finish_handover(&self, returned: ReturnedHandover) -> Result<FinishedHandover, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! What is kept beside runs: answered model calls, artifacts, tokens.
+//! Data stored in addition to runs: answered model calls, artifacts, tokens.
 
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::budget::Amount;
@@ -6,7 +6,7 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
-/// An answered model call. Once it is stored, the same call is never paid for again.
+/// An answered model call. A stored call is never paid for again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelCallRecord {
     /// The run.
@@ -19,30 +19,30 @@ pub struct ModelCallRecord {
     pub request_hash: String,
     /// The summary, as JSON.
     pub summary: Value,
-    /// What had been set aside for it and is now free again.
+    /// Reservations of the call that are released with it.
     pub released: Vec<Amount>,
-    /// What it used up.
+    /// Amounts that the call used.
     pub used: Vec<Amount>,
-    /// When it was answered.
+    /// Time of the answer.
     pub at: TimestampMs,
 }
 
-/// A token, when its secret is right.
+/// A token with the hash of its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRecord {
-    /// As in a list.
+    /// The view in lists.
     pub view: TokenView,
     /// blake3 of the secret, as hexadecimal digits.
     pub secret_hash: String,
 }
 
-/// A part of an artifact's way into the store.
+/// Upload progress of an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArtifactProgress {
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Bytes that are there.
+    /// Bytes that are stored.
     pub stored_bytes: u64,
-    /// Whether all are there and their hash is right.
+    /// Whether all bytes are stored and the hash matches.
     pub complete: bool,
 }

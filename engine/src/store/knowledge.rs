@@ -1,8 +1,8 @@
-//! The part of the port that is about knowledge: notes that are searched, lessons that runs left behind, what a step was
-//! given of both, and scores that were computed later.
+//! The part of the port about knowledge: searchable notes, lessons of runs, what a step received of both, and scores
+//! computed later.
 //!
-//! Nothing here decides about a run. What a step was given is pinned by the first try, so that a step that is tried again
-//! renders the same prompt and finds its answered call.
+//! Nothing here decides about a run. The first try of a step pins what the step receives. A later try renders the same
+//! prompt and finds its answered call.
 
 use async_trait::async_trait;
 use nightshift_protocol::id::RunId;
@@ -11,39 +11,39 @@ use serde_json::Value;
 
 use super::StoreError;
 
-/// Most words of a search.
+/// Maximum number of words of a search.
 pub const MAX_SEARCH_WORDS: usize = 64;
 
-/// A short note about how programs become faster.
+/// A short note about making programs faster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoteRecord {
     /// Name, unique over all sources: the source, a slash, and the file's name.
     pub id: String,
-    /// Whose notes it belongs to, for example `built_in`. Notes are replaced source by source.
+    /// Name of the source, for example `built_in`. Notes are replaced source by source.
     pub source: String,
-    /// One line.
+    /// Title of one line.
     pub title: String,
     /// The text.
     pub body: String,
-    /// What limits the programs that it is about; empty for any.
+    /// Bottlenecks that it applies to; empty for any.
     pub bounds: Vec<String>,
-    /// Classes of operators that it is about; empty for any.
+    /// Classes of operators that it applies to; empty for any.
     pub operators: Vec<String>,
-    /// Architectures that it is about, for example `sm_90`; empty for any.
+    /// Architectures that it applies to, for example `sm_90`; empty for any.
     pub architectures: Vec<String>,
 }
 
-/// Who said what limited a program.
+/// The source of the statement about what limited a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BoundFrom {
-    /// Its diagnosis, from what was measured.
+    /// The diagnosis, from measurements.
     Diagnosis,
-    /// The plan, which expected it.
+    /// The plan, as an expectation.
     Plan,
 }
 
 impl BoundFrom {
-    /// The stored and printed name.
+    /// Returns the stored and printed name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -52,56 +52,56 @@ impl BoundFrom {
         }
     }
 
-    /// The one of this name.
+    /// Returns the variant of this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Diagnosis, Self::Plan].into_iter().find(|from| from.as_str() == name)
     }
 }
 
-/// What a change to a program brought, measured.
+/// The measured effect of a change to a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LessonRecord {
-    /// The run that learned it.
+    /// The run that recorded it.
     pub run: RunId,
     /// Its attempt.
     pub attempt: u32,
     /// Name of the task.
     pub task: String,
-    /// Class of the operator that the change was about.
+    /// Class of the changed operator.
     pub operator_class: String,
     /// What limited the program before, or `unknown`.
     pub bound: String,
-    /// Who said so.
+    /// Source of `bound`.
     pub bound_from: BoundFrom,
     /// The device.
     pub device: String,
-    /// What was changed, in a sentence or two.
+    /// The change, in one or two sentences.
     pub change: String,
     /// Speed after over speed before, in millionths: 1300000 is a gain of 30 %.
     pub gain_ppm: u64,
-    /// Whether the intervals before and after lie apart: else it may be noise.
+    /// Whether the confidence intervals before and after are disjoint. Otherwise the gain may be noise.
     pub certain: bool,
-    /// When.
+    /// Time of recording.
     pub at: TimestampMs,
 }
 
-/// Which lessons are wanted.
+/// A search for lessons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LessonQuery {
-    /// Classes of operators, any of them.
+    /// Classes of operators; a lesson matches any of them.
     pub operator_classes: Vec<String>,
-    /// What limits the program now: lessons of that bound come first.
+    /// Current bottleneck of the program: its lessons come first.
     pub bound: Option<String>,
-    /// The device: lessons of that device come first.
+    /// The device: its lessons come first.
     pub device: Option<String>,
-    /// Lessons of this run are left out: its prompts tell its history anyway.
+    /// Run whose lessons are omitted, because its prompts contain its history already.
     pub except_run: Option<RunId>,
-    /// At most so many.
+    /// Maximum number of lessons.
     pub limit: u32,
 }
 
-/// A score of an attempt that was computed after its run had made its own.
+/// A score of an attempt that was computed after its run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreRecord {
     /// The run.
@@ -112,37 +112,37 @@ pub struct ScoreRecord {
     pub formula: String,
     /// The score with all of its inputs.
     pub score: Value,
-    /// When it was computed.
+    /// Time of the computation.
     pub at: TimestampMs,
 }
 
-/// What a step was given of notes and lessons.
+/// The notes and lessons that a step received.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetrievalRecord {
     /// The step.
     pub step_key: String,
-    /// What it was given.
+    /// The notes and lessons.
     pub items: Value,
-    /// When it was looked up.
+    /// Time of the lookup.
     pub at: TimestampMs,
 }
 
 /// Notes, lessons, retrievals and later scores.
 #[async_trait]
 pub trait KnowledgeStore: Send + Sync {
-    /// Makes these the notes of a source. Gives how many rows were changed: none when they are there already.
+    /// Replaces the notes of a source. Returns the number of changed rows, zero if they are stored already.
     async fn replace_notes(&self, source: &str, notes: Vec<NoteRecord>, at: TimestampMs) -> Result<u64, StoreError>;
 
-    /// Notes that hold any of the words, in any of their forms; the best first, equal ones by name.
+    /// Finds notes that contain any of the words, in any of their forms. Best matches first, equal ones by name.
     async fn search_notes(&self, words: &[String], limit: u32) -> Result<Vec<NoteRecord>, StoreError>;
 
-    /// Keeps a lesson; the same attempt of the same run teaches once.
+    /// Stores a lesson. An attempt of a run has at most one.
     async fn record_lesson(&self, lesson: LessonRecord) -> Result<(), StoreError>;
 
-    /// Lessons: same bound first, then same device, then the latest.
+    /// Finds lessons: same bottleneck first, then same device, then the latest.
     async fn find_lessons(&self, query: LessonQuery) -> Result<Vec<LessonRecord>, StoreError>;
 
-    /// What this step was given: what is stored already, or these items, which are stored with that.
+    /// Pins what this step receives: the stored items, or else these items, which are stored.
     async fn pin_retrieval(
         &self,
         run: &RunId,
@@ -151,10 +151,10 @@ pub trait KnowledgeStore: Send + Sync {
         at: TimestampMs,
     ) -> Result<Value, StoreError>;
 
-    /// What this step was given, when it was pinned.
+    /// Finds the pinned items of this step.
     async fn find_retrieval(&self, run: &RunId, step_key: &str) -> Result<Option<Value>, StoreError>;
 
-    /// What steps of this run were given, by their keys from `after` on: all of them, or those of one attempt.
+    /// Lists the pinned items of steps of this run by step key, after `after`: of all steps, or of one attempt.
     async fn list_retrievals(
         &self,
         run: &RunId,
@@ -163,9 +163,9 @@ pub trait KnowledgeStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<RetrievalRecord>, StoreError>;
 
-    /// Keeps scores; an attempt has one for each formula, the latest.
+    /// Stores scores. An attempt keeps the latest score per formula.
     async fn put_scores(&self, scores: Vec<ScoreRecord>) -> Result<(), StoreError>;
 
-    /// Scores of a run, by attempt and formula.
+    /// Lists the scores of a run, by attempt and formula.
     async fn list_scores(&self, run: &RunId) -> Result<Vec<ScoreRecord>, StoreError>;
 }

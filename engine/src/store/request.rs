@@ -1,5 +1,6 @@
-//! The part of the port about requests: open model calls that an agent outside of Nightshift answers. A request is stored
-//! before its step begins to wait, is leased to one agent at a time, and is answered once.
+//! The part of the port about requests: open model calls that an outside agent answers.
+//!
+//! A request is stored before its step begins to wait. It is leased to one agent at a time and answered once.
 
 use async_trait::async_trait;
 use nightshift_protocol::api::{LeasedRequest, RequestDetail, RequestQuestion, RequestView};
@@ -10,10 +11,10 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::{PageRequest, Placed, StoreError};
 
-/// A request to be opened, if the same one is not there yet.
+/// A request to open, unless the same one exists.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRequest {
-    /// Its id, if it is new.
+    /// Id for a new request.
     pub id: RequestId,
     /// The run.
     pub run: RunId,
@@ -33,24 +34,24 @@ pub struct NewRequest {
     pub question: RequestQuestion,
     /// Models that were asked before and could not answer, in order.
     pub fell_back: Vec<FellBack>,
-    /// When.
+    /// Time of the request.
     pub at: TimestampMs,
-    /// Until when an answer is accepted. The store moves it forward to the end of the campaign's wall time.
+    /// End of the time for an answer. The store limits it to the end of the campaign's wall time.
     pub deadline: TimestampMs,
 }
 
-/// What a step knows of its request.
+/// The state of a request, for its step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestStanding {
     /// Its id.
     pub id: RequestId,
-    /// When it was opened.
+    /// Creation time.
     pub created_at: TimestampMs,
-    /// Until when an answer is accepted.
+    /// End of the time for an answer.
     pub deadline: TimestampMs,
     /// Models that were asked before and could not answer, in order.
     pub fell_back: Vec<FellBack>,
-    /// The answer, and when it came.
+    /// The answer with the time of its arrival.
     pub answer: Option<(RequestAnswer, TimestampMs)>,
 }
 
@@ -59,49 +60,53 @@ pub struct RequestStanding {
 pub struct RequestAnswer {
     /// The text.
     pub text: String,
-    /// Tokens of the question, when the agent said so.
+    /// Input tokens, if the agent reported them.
     pub input_tokens: Option<u64>,
-    /// Tokens of the answer, when the agent said so.
+    /// Output tokens, if the agent reported them.
     pub output_tokens: Option<u64>,
-    /// The model that the agent says it used.
+    /// The model that the agent reported.
     pub model: Option<String>,
 }
 
-/// Which requests an agent takes, or a list shows. Empty fields do not restrict.
+/// A filter for requests. Empty fields do not restrict.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestFilter {
-    /// Of this campaign.
+    /// Only requests of this campaign.
     pub campaign: Option<CampaignId>,
-    /// Of this run.
+    /// Only requests of this run.
     pub run: Option<RunId>,
-    /// Of one of these roles.
+    /// Only requests of these roles.
     pub roles: Vec<AgentRole>,
-    /// To this model.
+    /// Only requests to this model.
     pub model: Option<String>,
 }
 
-/// A lease to be granted.
+/// A lease to grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLease {
     /// Its token.
     pub token: String,
     /// Name of the agent.
     pub holder: String,
-    /// When it ends.
+    /// End of the lease.
     pub until: TimestampMs,
 }
 
 /// Requests.
 ///
-/// Refusals (`Refused`): `request.lease_lost` when another lease took the place of this one, `request.answered` when
-/// another answer was accepted, `request.expired` after the deadline, `request.cancelled` when the step or the run ended,
-/// `request.busy` while the step is being carried out: then the same call succeeds a moment later.
+/// Refusals (`Refused`):
+///
+/// - `request.lease_lost`: another lease replaced this one.
+/// - `request.answered`: another answer was accepted.
+/// - `request.expired`: the deadline has passed.
+/// - `request.cancelled`: the step or the run ended.
+/// - `request.busy`: the step is being carried out. The same call succeeds a moment later.
 #[async_trait]
 pub trait RequestStore: Send + Sync {
-    /// Opens a request, or finds the one that asked the same for the same step.
+    /// Opens a request, or finds the same request of the same step.
     async fn open_request(&self, new: NewRequest) -> Result<RequestStanding, StoreError>;
 
-    /// The request of a step that asked this, if there is one.
+    /// Finds the request of a step with this hash.
     async fn find_request(
         &self,
         run: &RunId,
@@ -110,7 +115,7 @@ pub trait RequestStore: Send + Sync {
         request_hash: &str,
     ) -> Result<Option<RequestStanding>, StoreError>;
 
-    /// Leases the oldest request that waits for an agent, whose run is running and whose step is not being carried out.
+    /// Leases the oldest request that waits for an agent, of a running run and of a step that is not being carried out.
     async fn lease_request(
         &self,
         filter: RequestFilter,
@@ -118,8 +123,10 @@ pub trait RequestStore: Send + Sync {
         at: TimestampMs,
     ) -> Result<Option<LeasedRequest>, StoreError>;
 
-    /// Accepts an answer under a lease, and has the step carried on in the same transaction. A lease that ran out may
-    /// answer until another one takes its place. Gives whether the same answer had been accepted before.
+    /// Accepts an answer under a lease, and continues the step in the same transaction.
+    ///
+    /// An expired lease may answer until another lease replaces it. Returns whether the same answer was accepted
+    /// before.
     async fn answer_request(
         &self,
         id: &RequestId,
@@ -137,10 +144,10 @@ pub trait RequestStore: Send + Sync {
         at: TimestampMs,
     ) -> Result<RequestView, StoreError>;
 
-    /// Gives a request back to other agents. Giving it back again is fine.
+    /// Releases a request to other agents. Repeating it changes nothing.
     async fn release_request(&self, id: &RequestId, lease: &str, at: TimestampMs) -> Result<(), StoreError>;
 
-    /// Requests, newest first; with `waiting` only those that wait for an answer.
+    /// Lists requests, newest first. With `waiting`, only those that wait for an answer.
     async fn list_requests(
         &self,
         filter: &RequestFilter,
@@ -149,6 +156,6 @@ pub trait RequestStore: Send + Sync {
         at: TimestampMs,
     ) -> Result<Vec<Placed<RequestView>>, StoreError>;
 
-    /// One request.
+    /// Loads one request.
     async fn load_request(&self, id: &RequestId, at: TimestampMs) -> Result<RequestDetail, StoreError>;
 }

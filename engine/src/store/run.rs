@@ -1,4 +1,4 @@
-//! Runs: as stored, who owns them, and the decisions that are committed for them.
+//! Runs: stored records, ownership, and decisions.
 
 use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId};
 use nightshift_protocol::run::{RunStatus, RunTransition};
@@ -16,11 +16,11 @@ pub struct RunRecord {
     pub id: RunId,
     /// Its campaign.
     pub campaign: CampaignId,
-    /// Where it stands.
+    /// The status.
     pub status: RunStatus,
-    /// Counts every advance and every change of status; the compare-and-set guard.
+    /// Revision for compare-and-set; counts every advance and every change of status.
     pub revision: u64,
-    /// The folded state as one document; none before the first advance, and none in lists.
+    /// The folded state as one document. None before the first advance, and none in lists.
     pub state: Option<Value>,
     /// Number of stored parts of the state.
     pub state_parts: u32,
@@ -28,25 +28,25 @@ pub struct RunRecord {
     pub folded_seq: u64,
     /// The last event of the log.
     pub last_seq: u64,
-    /// What lists show.
+    /// The few facts that lists show.
     pub digest: Value,
-    /// Why it failed.
+    /// The failure, if the run failed.
     pub failure: Option<StepFailure>,
-    /// The server life that owns it, and how often ownership changed: the fence of its decisions.
+    /// The server that owns the run. Together with `owner_epoch`, it fences decisions.
     pub owner: Option<ServerId>,
-    /// See [`Self::owner`].
+    /// Number of ownership changes. See [`Self::owner`].
     pub owner_epoch: u64,
-    /// Head start of its steps.
+    /// Priority of its steps.
     pub priority: i32,
-    /// Signals that it waits for: gates that a person has to open.
+    /// Signals that the run waits for: gates that a person has to open.
     pub awaits: Vec<String>,
-    /// When it was created.
+    /// Creation time.
     pub created_at: TimestampMs,
-    /// When it ended.
+    /// End time.
     pub finished_at: Option<TimestampMs>,
 }
 
-/// A run that this process created, as it stood right after: one event in its log, no state, no steps.
+/// A run that this process created, right after its creation: one event in the log, no state, no steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreatedRun {
     /// The run.
@@ -55,87 +55,89 @@ pub struct CreatedRun {
     pub input: Value,
 }
 
-/// One decision of the driver, committed as a whole or not at all.
+/// A decision of the driver, committed as a whole or not at all.
 #[derive(Debug, Clone)]
 pub struct Advance {
     /// The run.
     pub run: RunId,
-    /// The revision that the decision was made from.
+    /// The revision that the decision is based on.
     pub revision: u64,
     /// Events up to here are folded into the new state.
     pub folded_seq: u64,
-    /// The last event of the log when the decision is committed, before its own events: with any other one it is a
-    /// [`Advanced::Conflict`]. Asked for by a decision that was made before the event that it folds was committed, and by
-    /// one that nothing may come before. None: events after `folded_seq` are left to the next decision.
+    /// The expected last event of the log at the commit, before the decision's own events. Another last event is an
+    /// [`Advanced::Conflict`].
     ///
-    /// When the change right before it in the same commit is a [`super::Change::Report`], that report has to have
-    /// appended this very event, now and not by an earlier copy; else it is a conflict too: without that, the end of a
-    /// lost lease that put another event in this place would be taken for the report that it made late.
+    /// Set for a decision that was made before the event that it folds was committed, and for one that must be the
+    /// first. Without it, events after `folded_seq` are left to the next decision.
+    ///
+    /// If the change right before it in the same commit is a [`super::Change::Report`], that very report must have
+    /// appended this event. Otherwise it is a conflict too. Without this check, a late report could be confused with
+    /// the end of its lease, which put another event in this place.
     pub expects_last_seq: Option<u64>,
-    /// The new state: its head, and the parts that changed; the other parts stay as they are. None: the state stays.
+    /// The new state: its head and the changed parts. Other parts stay as they are. None leaves the state unchanged.
     pub state: Option<StoredState>,
-    /// What lists show.
+    /// The few facts that lists show.
     pub digest: Value,
-    /// Steps to be scheduled, with their new ids. A key that exists is left as it is; a decision that ends the run
-    /// schedules nothing.
+    /// Steps to schedule, with their new ids. An existing key is left unchanged. A decision that ends the run schedules
+    /// nothing.
     pub schedule: Vec<(StepId, StepOrder)>,
-    /// How the run ends with this decision, and the event that says so.
+    /// The end of the run, with its event, if this decision ends it.
     pub end: Option<(RunTransition, Event)>,
     /// Signals that the run now waits for.
     pub awaits: Vec<String>,
-    /// Whose decision it is; none: ownership is not looked at.
+    /// Owner of the decision. None skips the ownership check.
     pub fence: Option<OwnerFence>,
-    /// When.
+    /// Time of the decision.
     pub at: TimestampMs,
 }
 
-/// Who decides for a run, fenced: a server that lost the run decides nothing any more.
+/// The owner of a run, as a fence: a server that lost the run can commit no further decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerFence {
-    /// The server life.
+    /// The server lease.
     pub server: ServerId,
-    /// The run's owner epoch that it got.
+    /// The owner epoch that the server acquired.
     pub epoch: u64,
 }
 
-/// What became of a decision.
+/// Outcome of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Advanced {
     /// It is committed.
     Committed {
-        /// The run's revision now.
+        /// The run's new revision.
         revision: u64,
-        /// The last event of its log now: those of the decision are the last ones.
+        /// The new last event of its log. The events of the decision are the last ones.
         last_seq: u64,
     },
-    /// Somebody else decided in between: load and decide again.
+    /// Another decision was committed in between: load and decide again.
     Conflict,
     /// The run belongs to another server now.
     NotOwner,
 }
 
 impl Advanced {
-    /// Whether it is committed.
+    /// Returns whether the decision is committed.
     #[must_use]
     pub fn is_committed(&self) -> bool {
         matches!(self, Self::Committed { .. })
     }
 }
 
-/// Who owns a run.
+/// Ownership of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ownership {
-    /// The asking server, under this epoch.
+    /// The asking server owns it, under this epoch.
     Mine(OwnerFence),
-    /// Another one that is alive.
+    /// Another living server owns it.
     Other(ServerId),
-    /// A newer release owned it last: its state may have what the asking server would lose.
+    /// A newer release owned it last. Its state may hold data that the asking server would lose.
     TooNew {
         /// The format of its state.
         state_format: u32,
     },
-    /// Its campaign is handed over to another machine: no server here decides for it.
+    /// Its campaign is handed over to another machine: no server decides for it here.
     HandedOver,
-    /// The run is over.
+    /// The run has ended.
     Over,
 }

@@ -1,12 +1,12 @@
-//! Lives of servers, and what they hear of each other's commits.
+//! Server leases, and the notices that servers exchange about commits.
 
 use nightshift_protocol::id::{RunId, ServerId};
 use nightshift_protocol::time::TimestampMs;
 
-/// A life of a server process.
+/// A lease of a server process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerRecord {
-    /// Id of this life.
+    /// Id of the lease.
     pub id: ServerId,
     /// Name for people.
     pub name: String,
@@ -16,29 +16,29 @@ pub struct ServerRecord {
     pub state_format: u32,
     /// Where it listens, for people.
     pub address: String,
-    /// When it began.
+    /// Start of the lease.
     pub started_at: TimestampMs,
-    /// It owns nothing any more after this moment, unless its pulse moves it.
+    /// Expiry of the lease, unless a heartbeat extends it. The server owns nothing afterwards.
     pub expires_at: TimestampMs,
 }
 
-/// What a server's pulse found: one query that keeps it alive and says where to look.
+/// Outcome of a heartbeat: one query extends the lease and returns where work is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "four separate answers of one query, each a place to look at")]
 pub struct Pulse {
-    /// Whether it is still alive; else it was declared dead and has to register as a new life.
+    /// Whether the lease still holds. Otherwise the server was declared dead and has to register again.
     pub alive: bool,
-    /// Runs that it should drive: its own, or those of nobody or of a dead server.
+    /// Whether runs wait for this server: its own, those of no server, or those of a dead server.
     pub runs_to_drive: bool,
-    /// Steps are ready.
+    /// Whether steps are ready.
     pub ready: bool,
-    /// Leases have run out, or servers are dead.
+    /// Whether leases have expired or servers are dead.
     pub expired: bool,
     /// When the next timer is due.
     pub next_timer: Option<TimestampMs>,
 }
 
-/// What happened in the store that somebody may wait for. A hint, never the truth.
+/// A change in the store that a waiting task may be interested in. It is a hint: readers check the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Notice {
     /// The log or the status of a run changed.
@@ -47,6 +47,6 @@ pub enum Notice {
     Ready(String),
     /// A timer was set.
     TimerSet,
-    /// Something changed, it is not known what.
+    /// Something changed; the details were lost.
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! The part of the port about browsers that are signed in.
+//! The part of the port about browser sessions.
 
 use async_trait::async_trait;
 use nightshift_protocol::access::TokenView;
@@ -7,52 +7,51 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::StoreError;
 
-/// A browser that is signed in.
+/// A browser session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRecord {
-    /// blake3 of what its cookie holds, as hexadecimal digits.
+    /// blake3 of the cookie's value, as hexadecimal digits.
     pub secret_hash: String,
-    /// What it stands for.
+    /// What the session acts for.
     pub holder: SessionHolder,
-    /// When it began.
+    /// Start of the session.
     pub created_at: TimestampMs,
-    /// When it ends by itself.
+    /// Expiry of the session.
     pub expires_at: TimestampMs,
 }
 
-/// What a session stands for: it can do what that can, for as long as that holds.
+/// What a session acts for. It has the same permissions, for as long as its holder is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionHolder {
-    /// A token that the server was started with. The proof holds together with the cookie and that token alone.
+    /// A configured token of the server. The proof is valid only together with the cookie and that token.
     Configured {
-        /// As hexadecimal digits.
+        /// The proof, as hexadecimal digits.
         proof: String,
     },
     /// A stored token.
     Token(TokenId),
-    /// A link to read one thing.
+    /// A link that grants read access to one object.
     Share(ShareId),
 }
 
 /// Sessions.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Keeps a session, and deletes those that are over at its beginning. Refuses (`auth.too_many_sessions`) when there
-    /// are `limit` already.
+    /// Stores a session, and deletes expired ones. Refuses (`auth.too_many_sessions`) when `limit` sessions exist.
     async fn create_session(&self, session: SessionRecord, limit: u32) -> Result<(), StoreError>;
 
-    /// The session of this cookie, also when it is over.
+    /// Finds the session of this cookie, including an expired one.
     async fn find_session(&self, secret_hash: &str) -> Result<Option<SessionRecord>, StoreError>;
 
-    /// Ends a session; ending it again is fine.
+    /// Ends a session. Repeating it changes nothing.
     async fn end_session(&self, secret_hash: &str) -> Result<(), StoreError>;
 
-    /// Sessions that are not over at that moment, the latest first.
+    /// Lists sessions that are valid at `at`, the latest first.
     async fn list_sessions(&self, at: TimestampMs, limit: u32) -> Result<Vec<SessionRecord>, StoreError>;
 
-    /// Ends the session whose hash begins so; whether there was one.
+    /// Ends the session whose hash begins with `beginning`. Returns whether it existed.
     async fn end_session_named(&self, beginning: &str) -> Result<bool, StoreError>;
 
-    /// The token of this id, revoked and expired ones too.
+    /// Finds the token of this id, including a revoked or expired one.
     async fn token_of_id(&self, id: &TokenId) -> Result<Option<TokenView>, StoreError>;
 }

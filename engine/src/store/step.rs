@@ -1,4 +1,4 @@
-//! Steps: as stored, how their tries end, and what becomes of their leases.
+//! Steps: stored records, ends of tries, and leases.
 
 use nightshift_protocol::budget::{Amount, BudgetLine, Resource};
 use nightshift_protocol::id::{RunId, StepId, WorkerId};
@@ -22,41 +22,41 @@ pub struct StepRecord {
     pub kind: String,
     /// Route: the canonical text of its needs.
     pub route: String,
-    /// Where it stands.
+    /// The status.
     pub status: StepStatus,
     /// The lease epoch; grows with every claim.
     pub epoch: u64,
-    /// How often it was begun.
+    /// Number of tries that began.
     pub tries: u32,
-    /// How failures are treated.
+    /// Retry policy.
     pub retry: RetryPolicy,
-    /// How long one try may take, in milliseconds.
+    /// Timeout of one try, in milliseconds.
     pub timeout_ms: u64,
-    /// Who carries it out, or did.
+    /// The worker of the current or last try.
     pub worker: Option<WorkerId>,
-    /// What it is given.
+    /// The input.
     pub input: Value,
-    /// What it gave.
+    /// The output of a completed step.
     pub output: Option<Value>,
-    /// Why the last try failed.
+    /// The failure of the last try.
     pub failure: Option<StepFailure>,
-    /// When it was scheduled.
+    /// Scheduling time.
     pub scheduled_at: TimestampMs,
-    /// When the last try began.
+    /// Start of the last try.
     pub started_at: Option<TimestampMs>,
-    /// When it ended.
+    /// End of the step.
     pub finished_at: Option<TimestampMs>,
-    /// Not before this moment, while it waits for a retry or for its campaign's window.
+    /// Earliest start, while it waits for a retry or for its campaign's window.
     pub not_before: Option<TimestampMs>,
-    /// What the campaign lacks, while it waits for that.
+    /// The resource that the step is blocked on.
     pub blocked_on: Option<Resource>,
-    /// The device of the worker that the lease is for.
+    /// The leased device of the worker.
     pub device: Option<u32>,
-    /// What is set aside when it becomes ready, and settled at the end of each try.
+    /// Amounts that are reserved when the step becomes ready, and settled at the end of each try.
     pub reserve: Vec<Amount>,
 }
 
-/// How a try ended, decided.
+/// The decided end of a try.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TryEnd {
     /// Commit this result.
@@ -68,14 +68,14 @@ pub enum TryEnd {
     Retry {
         /// The failure.
         failure: StepFailure,
-        /// Not before.
+        /// Earliest start.
         at: TimestampMs,
     },
-    /// The step waits for something outside and goes on at this moment or when it is woken. The try does not count.
+    /// The step waits for an outside event. It continues at this time, or when it is woken. The try does not count.
     Wait {
-        /// What it waits for.
+        /// The reason for waiting.
         failure: StepFailure,
-        /// Not before.
+        /// Latest continuation.
         at: TimestampMs,
     },
     /// Give up.
@@ -83,14 +83,14 @@ pub enum TryEnd {
         /// The failure.
         failure: StepFailure,
     },
-    /// It was stopped as asked. When nobody asked, because its run is not being cancelled, the step is ready again.
+    /// The try was stopped. If its run is not being cancelled, the step becomes ready again.
     Cancelled,
 }
 
-/// A lease that ran out.
+/// An expired lease.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpiredLease {
-    /// The step as it was.
+    /// The step as stored.
     pub step: StepRecord,
     /// The epoch of the lease.
     pub epoch: u64,
@@ -105,15 +105,15 @@ pub struct HeartbeatOutcome {
     pub cancelled: Vec<StepId>,
 }
 
-/// Whether an amount could be set aside.
+/// Outcome of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reservation {
-    /// It is set aside for the step.
+    /// The amount is reserved for the step.
     Granted,
-    /// Parallel work has set aside what is left: it may come back.
+    /// Other steps have reserved the rest. Some of it may be released.
     Wait(BudgetLine),
-    /// The campaign cannot afford it.
+    /// The campaign's budget does not suffice.
     Exhausted(BudgetLine),
-    /// The lease is gone.
+    /// The lease was lost.
     LeaseLost,
 }

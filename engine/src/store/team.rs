@@ -1,7 +1,7 @@
-//! The part of the port about what people leave beside campaigns, runs and attempts. Nothing here decides about a run.
+//! The part of the port about annotations of people on campaigns, runs and attempts. Nothing here decides about a run.
 //!
-//! What belongs to a campaign or run that does not exist is refused; with its campaign or run it is deleted. Whether a
-//! run has an attempt of some number is not known here.
+//! An annotation of a missing campaign or run is refused. Deleting a campaign or run deletes its annotations. The store
+//! does not check whether a run has an attempt of some number.
 
 use async_trait::async_trait;
 use nightshift_protocol::api::{Pin, Remark, SavedView, Share, Tag, Target};
@@ -11,18 +11,18 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::{PageRequest, StoreError};
 
-/// What a list is about.
+/// The scope of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Among {
-    /// Only what is about this; about everything without it.
+    /// Only annotations of this target. None for all targets.
     pub target: Option<Target>,
-    /// Whether what is about the runs and attempts of the target counts, too.
+    /// Whether annotations of the runs and attempts of the target count, too.
     pub within: bool,
     /// Only this tag.
     pub tag: Option<String>,
 }
 
-/// An entry of a list with its place there, which is the cursor of what follows.
+/// An entry of a list with its place, which is the cursor for the following entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed<T> {
     /// Its place.
@@ -31,10 +31,10 @@ pub struct Placed<T> {
     pub item: T,
 }
 
-/// A link, when its secret is right.
+/// A link with the hash of its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareRecord {
-    /// As in a list.
+    /// The view in lists.
     pub view: Share,
     /// blake3 of the secret, as hexadecimal digits.
     pub secret_hash: String,
@@ -43,38 +43,38 @@ pub struct ShareRecord {
 /// Notes, tags, pins, views and links. Lists are newest first.
 #[async_trait]
 pub trait TeamStore: Send + Sync {
-    /// Notes.
+    /// Lists notes.
     async fn list_remarks(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Remark>>, StoreError>;
 
-    /// One note.
+    /// Loads one note.
     async fn load_remark(&self, id: &RemarkId) -> Result<Remark, StoreError>;
 
     /// Changes the text of a note.
     async fn edit_remark(&self, id: &RemarkId, text: &str, at: TimestampMs) -> Result<(), StoreError>;
 
-    /// Deletes a note; deleting it again is fine.
+    /// Deletes a note. Repeating it changes nothing.
     async fn delete_remark(&self, id: &RemarkId) -> Result<(), StoreError>;
 
-    /// Puts tags there, all by one author, and takes others away. Refuses (`tag.too_many`) to leave a target with more
-    /// than `limit`.
+    /// Adds tags, all by one author, and removes others. Refuses (`tag.too_many`) to leave a target with more than
+    /// `limit` tags.
     async fn change_tags(&self, add: Vec<Tag>, remove: Vec<(Target, String)>, limit: u32) -> Result<(), StoreError>;
 
-    /// Tags.
+    /// Lists tags.
     async fn list_tags(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Tag>>, StoreError>;
 
-    /// Every tag with the number of its targets, the most used first.
+    /// Lists every tag with the number of its targets, the most used first.
     async fn tag_names(&self, limit: u32) -> Result<Vec<(String, u64)>, StoreError>;
 
-    /// Pins something, or changes its label. The campaign of the pin is found by its target.
+    /// Pins a target, or changes the label of its pin. The store finds the campaign of the pin by its target.
     async fn set_pin(&self, pin: Pin) -> Result<(), StoreError>;
 
-    /// Lets something go; letting it go again is fine.
+    /// Removes a pin. Repeating it changes nothing.
     async fn remove_pin(&self, target: &Target) -> Result<(), StoreError>;
 
-    /// Pins.
+    /// Lists pins.
     async fn list_pins(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Pin>>, StoreError>;
 
-    /// Views of this owner, and those that are shared; of one page.
+    /// Lists the views of this owner and shared views, optionally of one page.
     async fn list_views(
         &self,
         owner: &str,
@@ -82,30 +82,30 @@ pub trait TeamStore: Send + Sync {
         page: &PageRequest,
     ) -> Result<Vec<Placed<SavedView>>, StoreError>;
 
-    /// One view.
+    /// Loads one view.
     async fn load_view(&self, id: &SavedViewId) -> Result<SavedView, StoreError>;
 
-    /// Changes name, page, query and whether it is shared.
+    /// Changes name, page, query and sharing of a view.
     async fn edit_view(&self, view: SavedView) -> Result<(), StoreError>;
 
-    /// Deletes a view; deleting it again is fine.
+    /// Deletes a view. Repeating it changes nothing.
     async fn delete_view(&self, id: &SavedViewId) -> Result<(), StoreError>;
 
-    /// Links, those that are over, too.
+    /// Lists links, including ended ones.
     async fn list_shares(&self, page: &PageRequest) -> Result<Vec<Placed<Share>>, StoreError>;
 
-    /// One link, also when it is over.
+    /// Loads one link, including an ended one.
     async fn load_share(&self, id: &ShareId) -> Result<Share, StoreError>;
 
-    /// The link of this secret, also when it is over.
+    /// Finds the link of this secret, including an ended one.
     async fn find_share(&self, secret_hash: &str) -> Result<Option<Share>, StoreError>;
 
-    /// Ends a link; ending it again is fine.
+    /// Ends a link. Repeating it changes nothing.
     async fn revoke_share(&self, id: &ShareId, at: TimestampMs) -> Result<(), StoreError>;
 
-    /// Whether a run of this campaign, or this very run, names the artifact.
+    /// Returns whether the run, or any run of the campaign, references the artifact.
     async fn names_artifact(&self, target: &Target, hash: &ArtifactHash) -> Result<bool, StoreError>;
 
-    /// The campaign of a target that exists.
+    /// Returns the campaign of an existing target.
     async fn campaign_of(&self, target: &Target) -> Result<CampaignId, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! The part of the port for those who watch: what changed, without what is large.
+//! The part of the port for observers: what changed, without large fields.
 
 use async_trait::async_trait;
 use nightshift_protocol::api::{DeviceReading, RunCounts};
@@ -9,30 +9,30 @@ use serde_json::Value;
 
 use super::{CampaignRecord, StoreError};
 
-/// A run, as far as somebody who watches many of them needs it.
+/// The summary of a run, for an observer of many runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunMark {
     /// The run.
     pub run: RunId,
     /// Its campaign.
     pub campaign: CampaignId,
-    /// Where it stands.
+    /// The status.
     pub status: RunStatus,
     /// Counts every decision and every change of status.
     pub revision: u64,
     /// The last event of its log.
     pub last_seq: u64,
-    /// What lists show.
+    /// The few facts that lists show.
     pub digest: Value,
     /// Signals that it waits for.
     pub awaits: Vec<String>,
-    /// Code of what it failed with.
+    /// Code of its failure.
     pub failure: Option<String>,
-    /// When it ended.
+    /// End time.
     pub finished_at: Option<TimestampMs>,
 }
 
-/// Which state of a run somebody saw.
+/// The version of a run that an observer has seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunStamp {
     /// The run.
@@ -43,7 +43,7 @@ pub struct RunStamp {
     pub last_seq: u64,
 }
 
-/// A campaign, as far as lists of all of them need it.
+/// The summary of a campaign, for lists of all campaigns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CampaignMark {
     /// The campaign.
@@ -52,50 +52,50 @@ pub struct CampaignMark {
     pub runs: RunCounts,
 }
 
-/// What a campaign has come to, as far as a list shows it.
+/// The totals of a campaign, for lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CampaignSum {
     /// The campaign.
     pub campaign: CampaignId,
-    /// When its last run ended, of those that did.
+    /// Latest end of its finished runs.
     pub last_ended_at: Option<TimestampMs>,
-    /// What its model calls cost, in millionths of a US dollar.
+    /// Cost of its model calls, in millionths of a US dollar.
     pub cost_microusd: u64,
 }
 
-/// How the devices of a worker are.
+/// A reading of the devices of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadingRecord {
     /// The worker.
     pub worker: WorkerId,
-    /// When it told so.
+    /// Time of the reading.
     pub at: TimestampMs,
     /// Its devices, one by one.
     pub devices: Vec<DeviceReading>,
 }
 
-/// Reading what changed.
+/// Reads for observers.
 #[async_trait]
 pub trait WatchStore: Send + Sync {
-    /// These runs as they are now; those that do not exist are left out.
+    /// Returns the summaries of these runs. Missing runs are skipped.
     async fn run_marks(&self, runs: &[RunId]) -> Result<Vec<RunMark>, StoreError>;
 
-    /// Runs that are not over, newest first, and the newest runs of all, at most `limit` of each; a run may be there
+    /// Returns unfinished runs, newest first, and the newest runs of all, at most `limit` of each. A run may occur
     /// twice.
     async fn run_stamps(&self, limit: u32) -> Result<Vec<RunStamp>, StoreError>;
 
-    /// Every campaign, newest first.
+    /// Returns every campaign, newest first.
     async fn campaign_marks(&self) -> Result<Vec<CampaignMark>, StoreError>;
 
-    /// These campaigns, newest first; those that do not exist are left out.
+    /// Returns these campaigns, newest first. Missing campaigns are skipped.
     async fn campaigns_of(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignRecord>, StoreError>;
 
-    /// What these campaigns have come to; those that do not exist are left out.
+    /// Returns the totals of these campaigns. Missing campaigns are skipped.
     async fn campaign_sums(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignSum>, StoreError>;
 
-    /// Notes how devices are. An earlier reading takes the place of no later one; unknown workers are left out.
+    /// Stores device readings. An older reading does not replace a newer one. Unknown workers are skipped.
     async fn put_readings(&self, readings: Vec<ReadingRecord>) -> Result<(), StoreError>;
 
-    /// How the devices of all workers are that told so.
+    /// Returns the latest device readings of all workers.
     async fn list_readings(&self) -> Result<Vec<ReadingRecord>, StoreError>;
 }

@@ -1,5 +1,5 @@
-//! The part of the port about addresses that are told what happens: who they are, and what they are told. What is to be
-//! told is durable before it is sent, once for each subject.
+//! The part of the port about webhooks and their deliveries. A delivery is durable before it is sent, and exists once
+//! per subject.
 
 use async_trait::async_trait;
 use nightshift_protocol::api::{Delivery, Webhook, WebhookMessage};
@@ -8,12 +8,12 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::{PageRequest, Placed, RunMark, StoreError};
 
-/// A webhook with what signs its deliveries.
+/// A webhook with its signing secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookRecord {
-    /// As in a list.
+    /// The view in lists.
     pub view: Webhook,
-    /// What signs.
+    /// The signing secret.
     pub secret: String,
 }
 
@@ -23,34 +23,34 @@ impl std::fmt::Debug for WebhookRecord {
     }
 }
 
-/// Something to be told.
+/// A delivery to enqueue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewDelivery {
-    /// Its id, if it is new.
+    /// Id for a new delivery.
     pub id: DeliveryId,
-    /// To whom.
+    /// The receiving webhook.
     pub webhook: WebhookId,
-    /// What it is about: the same is told once.
+    /// The subject. Deliveries with the same subject are sent once.
     pub subject: String,
-    /// What is told.
+    /// The message.
     pub message: WebhookMessage,
 }
 
-/// How a try ended.
+/// The end of a delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryEnd {
-    /// The address took it.
+    /// The address accepted it.
     Delivered,
     /// It is tried again.
     Again {
-        /// When.
+        /// Time of the next attempt.
         at: TimestampMs,
-        /// What went wrong.
+        /// The problem.
         problem: String,
     },
-    /// It is tried no more.
+    /// No further attempt is made.
     GivenUp {
-        /// What went wrong.
+        /// The problem.
         problem: String,
     },
 }
@@ -58,20 +58,20 @@ pub enum DeliveryEnd {
 /// Webhooks and their deliveries.
 #[async_trait]
 pub trait WebhookStore: Send + Sync {
-    /// Webhooks, newest first.
+    /// Lists webhooks, newest first.
     async fn list_webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError>;
 
     /// Deletes a webhook with its deliveries.
     async fn delete_webhook(&self, id: &WebhookId) -> Result<(), StoreError>;
 
-    /// Keeps what is to be told; leaves out what the webhook was told, and webhooks that are gone. Gives how many are new.
+    /// Enqueues deliveries. Skips subjects that the webhook had before, and missing webhooks. Returns the number of new
+    /// deliveries.
     async fn put_deliveries(&self, deliveries: Vec<NewDelivery>, at: TimestampMs) -> Result<u64, StoreError>;
 
-    /// Webhooks that have deliveries which are due.
+    /// Returns webhooks with due deliveries.
     async fn due_webhooks(&self, at: TimestampMs) -> Result<Vec<WebhookId>, StoreError>;
 
-    /// Takes deliveries of a webhook that are due, oldest first, and keeps them from others until `until`: their tries
-    /// count one more.
+    /// Leases the due deliveries of a webhook until `until`, oldest first, and increments their tries.
     async fn take_deliveries(
         &self,
         webhook: &WebhookId,
@@ -80,23 +80,23 @@ pub trait WebhookStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<Delivery>, StoreError>;
 
-    /// Notes how this try of a delivery ended; one that was taken by somebody else meanwhile is left alone.
+    /// Records the end of this attempt. Does nothing if another caller has leased the delivery since.
     async fn end_delivery(&self, id: &DeliveryId, tries: u32, end: DeliveryEnd) -> Result<(), StoreError>;
 
-    /// Deliveries of a webhook, newest first.
+    /// Lists the deliveries of a webhook, newest first.
     async fn list_deliveries(
         &self,
         webhook: &WebhookId,
         page: &PageRequest,
     ) -> Result<Vec<Placed<Delivery>>, StoreError>;
 
-    /// Has a delivery tried anew, from its first try.
+    /// Restarts a delivery from its first attempt.
     async fn repeat_delivery(&self, id: &DeliveryId, at: TimestampMs) -> Result<Delivery, StoreError>;
 
-    /// Deletes deliveries that are over and older than this.
+    /// Deletes ended deliveries that are older than `before`.
     async fn forget_deliveries(&self, before: TimestampMs) -> Result<u64, StoreError>;
 
-    /// Runs that are not over or ended after this moment, oldest first, from a place on.
+    /// Returns runs that are unfinished or ended after this time, oldest first, from a cursor on.
     async fn runs_to_tell(
         &self,
         ended_after: TimestampMs,

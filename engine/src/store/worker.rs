@@ -1,38 +1,38 @@
-//! Workers, and their devices on which nothing may run.
+//! Workers, and their quarantined devices.
 
 use nightshift_protocol::id::{ServerId, WorkerId};
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
-/// A worker to be known.
+/// A worker to register.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerRecord {
     /// Id; a restarted process has a new one.
     pub id: WorkerId,
     /// Name for people.
     pub name: String,
-    /// Whether it lives in the server's process.
+    /// Whether it runs in the server's process.
     pub embedded: bool,
-    /// What it can do, as JSON.
+    /// Its offers, as JSON.
     pub offers: Value,
     /// Its version.
     pub version: String,
-    /// When it was last heard of.
+    /// Time of the last contact.
     pub last_seen_at: TimestampMs,
-    /// Steps in its hands.
+    /// Number of its leases.
     pub leases: u64,
-    /// The server life that it lives in, for an embedded one: its leases end with that life.
+    /// The server lease of an embedded worker. Its leases end with it.
     pub server: Option<ServerId>,
-    /// Whether it takes nothing new and will end.
+    /// Whether it takes no new steps and is about to end.
     pub draining: bool,
 }
 
-/// A device of a worker on which nothing may run.
+/// A quarantined device of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuarantineRecord {
     /// The driver's name of the device.
     pub device: String,
-    /// Its worker, which may be gone.
+    /// Its worker, which may be deleted.
     pub worker: WorkerId,
     /// The worker's name for people.
     pub worker_name: String,
@@ -40,16 +40,16 @@ pub struct QuarantineRecord {
     pub number: u32,
     /// Its model.
     pub device_name: String,
-    /// Tells it from earlier ones of the same worker.
+    /// Number of the incident, which distinguishes it from earlier ones of the same worker.
     pub incident: u64,
     /// Stable code.
     pub code: String,
-    /// What was seen.
+    /// The observed problem.
     pub reason: String,
-    /// When the server heard of it.
+    /// Time at which the server learned of it.
     pub since: TimestampMs,
-    /// When somebody asked for it to be tried again.
+    /// Time of the request for its release.
     pub released_at: Option<TimestampMs>,
-    /// Who that was.
+    /// Name of the caller that requested the release.
     pub released_by: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Workflows of any state behind one type, for the driver.
+//! Type-erased workflows, for the driver.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Command, StoredState, Workflow, WorkflowError, WorkflowState};
 use crate::event::Event;
 
-/// A [`Workflow`] whose type of state is not named. Every workflow is one; see its methods there.
+/// A [`Workflow`] with an erased state type. Every workflow implements it.
 pub trait AnyWorkflow: Send + Sync {
     /// See [`WorkflowState::read`].
     fn read(&self, document: &Value) -> Result<AnyState, WorkflowError>;
@@ -33,12 +33,12 @@ pub trait AnyWorkflow: Send + Sync {
     fn digest(&self, state: &AnyState) -> Result<Value, WorkflowError>;
 }
 
-/// The state of a run, of the type that its workflow keeps.
+/// The state of a run, of the type that its workflow uses.
 #[derive(Debug)]
 pub struct AnyState(Box<dyn Erased>);
 
 impl AnyState {
-    /// A state of some workflow.
+    /// Wraps a state of some workflow.
     #[must_use]
     pub fn new<S: WorkflowState>(state: S) -> Self {
         Self(Box::new(state))

@@ -1,4 +1,4 @@
-//! The state of a run: in memory as its workflow keeps it, and stored as a head and parts.
+//! The state of a run: in memory as its workflow uses it, and stored as a head and parts.
 
 use std::fmt::Debug;
 
@@ -9,15 +9,15 @@ use super::WorkflowError;
 /// Bytes that a JSON value takes in memory in addition to its texts.
 const VALUE_BYTES: usize = 32;
 
-/// The state of a run as its workflow keeps it in memory. A clone is cheap: what no longer changes is shared.
+/// The state of a run in memory. A clone is cheap, because unchanging data is shared.
 pub trait WorkflowState: Clone + Debug + Send + Sync + 'static {
     /// Reads a stored state, which may be of an earlier format.
     fn read(document: &Value) -> Result<Self, WorkflowError>;
 
-    /// Returns the head, and the parts that differ from `before`, the state as it is stored. Without it: all parts.
+    /// Returns the head, and the parts that differ from the stored state `before`. Without `before`, returns all parts.
     fn write(&self, before: Option<&Self>) -> Result<StoredState, WorkflowError>;
 
-    /// Returns about how much memory the state takes, in bytes.
+    /// Returns the approximate size in memory, in bytes.
     fn weight_bytes(&self) -> usize;
 
     /// Returns the whole state as one document.
@@ -26,13 +26,14 @@ pub trait WorkflowState: Clone + Debug + Send + Sync + 'static {
     }
 }
 
-/// A state as it is stored: a small head, which every decision writes, and parts, which are written when they change.
-/// Head and parts together are one JSON document. A document without parts is a state, too: all of it is in the head.
+/// A stored state: a small head, which every decision writes, and parts, which are written when they change.
+///
+/// Head and parts together are one JSON document. A document without parts is a state, too: the head holds all of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StoredState {
     /// The document without the fields that are stored as parts.
     pub head: Value,
-    /// Parts, in the order of their places where all of them are here.
+    /// Parts, ordered by their place if all of them are included.
     pub parts: Vec<StatePart>,
 }
 
@@ -48,7 +49,7 @@ pub struct StatePart {
 }
 
 impl StoredState {
-    /// Returns head and parts as one document; the parts have to be all there are, in their order.
+    /// Returns head and parts as one document. All parts are required, in their order.
     #[must_use]
     pub fn document(self) -> Value {
         let Self { mut head, parts } = self;
@@ -65,13 +66,13 @@ impl StoredState {
 }
 
 impl From<Value> for StoredState {
-    /// A document without parts.
+    /// Wraps a document without parts.
     fn from(head: Value) -> Self {
         Self { head, parts: Vec::new() }
     }
 }
 
-/// A state that is one document, for workflows whose states stay small.
+/// A state of one document, for workflows with small states.
 impl WorkflowState for Value {
     fn read(document: &Value) -> Result<Self, WorkflowError> {
         Ok(document.clone())

@@ -1,20 +1,20 @@
-//! Steps side by side that reserve from one budget before their work and settle after it.
+//! A model of parallel steps that reserve from one budget before their work and settle after it.
 //!
-//! A try begins with one transaction that leases its step and reserves the most that the try may cost, if
-//! `used + reserved + most <= cap`. It ends with one that gives the reservation back and books what was used: what the
-//! worker says, or, when the worker was lost, all that was reserved, because nobody knows better. What was really spent
-//! is kept apart from what the books say. The rules:
+//! A try begins with one transaction that leases its step and reserves the maximum cost of the try. The sum of used and
+//! reserved amounts must stay within the cap. The try ends with a transaction that releases the reservation and records
+//! what was used. That is the amount in the worker's report or, if the worker was lost, the whole reservation. The
+//! model tracks the real spending separately. The rules:
 //!
 //! * `used + reserved` never exceeds the cap;
 //! * `reserved` is the sum of the open reservations;
-//! * what was really spent is covered by what is used or reserved, so it never exceeds the cap either.
+//! * `used` and `reserved` together cover the real spending, so it never exceeds the cap either.
 
 use crate::explore::{Model, assert_caught, assert_holds};
 
 const CAP: u8 = 4;
 const STEPS: usize = 3;
 const MAX_TRIES: u8 = 2;
-/// The most that a try of each step may cost: their first tries together do not fit under the cap.
+/// Maximum cost of a try of each step. The first tries together exceed the cap.
 const MOST: [u8; STEPS] = [2, 2, 1];
 
 const NEVER_OVERSPENT: &str = "used and reserved together stay within the cap";
@@ -27,14 +27,14 @@ const LATE: &str = "a report comes after its try was given up";
 const DOUBLED: &str = "a report comes twice";
 const GIVEN_BACK: &str = "less is used than was reserved";
 
-/// A guard that is missing.
+/// A missing guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
-    /// The budget is read, and reserved from later without another look.
+    /// The budget is read, and reserved from later without a second check.
     CheckOutsideTheTransaction,
-    /// A report settles whatever try is open.
+    /// A report settles any open try.
     SettleWithoutEpoch,
-    /// The try of a lost worker is booked as free.
+    /// The try of a lost worker counts as free.
     LostTryIsFree,
     /// A lost try keeps its reservation.
     LostTryKeepsItsReservation,
@@ -46,11 +46,11 @@ struct Budget {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
-    /// Blocked by the budget until it can begin.
+    /// Blocked by the budget.
     Waiting,
-    /// The flawed check saw room for it.
+    /// The flawed check saw enough budget.
     SawRoom,
-    /// Leased; a worker spends up to what is reserved.
+    /// Leased; a worker spends up to its reservation.
     Open,
     Over,
 }
@@ -59,13 +59,13 @@ enum Phase {
 struct Step {
     phase: Phase,
     epoch: u8,
-    /// What the open try has really spent so far.
+    /// Real spending of the open try.
     spent: u8,
-    /// Its worker is done and reports, again and again until it is answered.
+    /// Its worker has finished, and reports until it gets an answer.
     done: bool,
 }
 
-/// A report under way: it may come late, twice, or never.
+/// A report in flight: it may arrive late, twice, or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Report {
     step: usize,
@@ -80,7 +80,7 @@ struct State {
     steps: [Step; STEPS],
     /// Sorted.
     reports: Vec<Report>,
-    /// What all tries together have really spent.
+    /// Real spending of all tries.
     spent: u8,
 }
 
@@ -109,7 +109,7 @@ impl Budget {
         after
     }
 
-    /// One transaction: the try is over, its reservation is given back, and what was used is booked.
+    /// One transaction: ends the try, releases its reservation, and records what was used.
     fn settle(state: &mut State, step: usize, used: u8, phase: Phase) {
         state.reserved = state.reserved.saturating_sub(MOST[step]);
         state.used += used;
@@ -136,7 +136,7 @@ impl Budget {
         let phase = if state.steps[step].epoch >= MAX_TRIES { Phase::Over } else { Phase::Waiting };
         let used = if self.flaw == Some(Flaw::LostTryIsFree) { 0 } else { MOST[step] };
         if !state.steps[step].done {
-            // Nobody hears from that worker any more: it may go on and spend all that it was given.
+            // The lost worker may continue and spend its whole reservation.
             after.spent += MOST[step] - state.steps[step].spent;
         }
         Self::settle(&mut after, step, used, phase);

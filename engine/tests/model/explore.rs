@@ -1,4 +1,4 @@
-//! Walks every reachable state of a model, breadth first, and says what it found.
+//! Explores every reachable state of a model, breadth first.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::{self, Debug, Write as _};
@@ -6,43 +6,43 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::io::Write as _;
 use std::rc::Rc;
 
-/// States of one walk. A model that grows beyond it is too large to be checked on every change.
+/// Maximum number of states. A larger model takes too long for a check of every change.
 const MAX_STATES: usize = 600_000;
 
-/// The rule that is broken by a state from which the world cannot end any more.
+/// The rule that every reachable state can still reach the end.
 pub(crate) const THE_END_STAYS_WITHIN_REACH: &str = "from every state all work can still be settled without faults";
 
 /// A small world.
 pub(crate) trait Model {
-    /// Everything that there is at one moment. Two states that are equal have the same future.
+    /// A state of the world. Equal states have the same future.
     type State: Clone + Eq + Hash + Debug;
-    /// What may happen next.
+    /// A transition.
     type Action: Copy + Eq + Debug;
 
-    /// The beginning.
+    /// Returns the initial state.
     fn initial(&self) -> Self::State;
 
-    /// Everything that may happen next, with the state that it leads to.
+    /// Adds all possible transitions, with the states that they lead to.
     fn successors(&self, state: &Self::State, into: &mut Vec<(Self::Action, Self::State)>);
 
-    /// The rule that a state breaks.
+    /// Returns the rule that a state breaks.
     fn broken_by_state(&self, state: &Self::State) -> Option<&'static str>;
 
-    /// The rule that an action breaks.
+    /// Returns the rule that a transition breaks.
     fn broken_by_action(&self, before: &Self::State, action: Self::Action, after: &Self::State)
     -> Option<&'static str>;
 
-    /// The situation, worth being seen at least once, that an action is an example of.
+    /// Returns the example that a transition shows. Each example has to occur at least once.
     fn example(&self, before: &Self::State, action: Self::Action, after: &Self::State) -> Option<&'static str>;
 
-    /// Whether an action is a fault, which the world must not need in order to end.
+    /// Returns whether a transition is a fault. The world has to reach its end without faults.
     fn is_fault(&self, action: Self::Action) -> bool;
 
-    /// Whether all work is settled.
+    /// Returns whether all work is settled.
     fn is_settled(&self, state: &Self::State) -> bool;
 }
 
-/// What a walk found.
+/// Result of an exploration.
 pub(crate) struct Walk {
     states: usize,
     actions: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Walk {
     counterexample: Option<Counterexample>,
 }
 
-/// The shortest way to a broken rule.
+/// The shortest path to a broken rule.
 struct Counterexample {
     rule: &'static str,
     way: Vec<String>,
@@ -68,7 +68,7 @@ impl fmt::Display for Counterexample {
     }
 }
 
-/// Fails, with the shortest way there, unless every rule holds in every state and each of the examples is met.
+/// Fails with a counterexample unless every rule holds in every state and every example occurs.
 pub(crate) fn assert_holds<M: Model>(world: &str, model: &M, examples: &[&str]) {
     let walk = walk(model);
     tell(world, &walk);
@@ -79,7 +79,7 @@ pub(crate) fn assert_holds<M: Model>(world: &str, model: &M, examples: &[&str]) 
     assert!(missed.is_empty(), "{world}: never happened: {missed:?}; happened: {:?}", walk.examples);
 }
 
-/// Fails unless the walk finds that this rule breaks.
+/// Fails unless the exploration finds that this rule breaks.
 pub(crate) fn assert_caught<M: Model>(world: &str, model: &M, rule: &str) {
     let walk = walk(model);
     tell(world, &walk);
@@ -89,8 +89,8 @@ pub(crate) fn assert_caught<M: Model>(world: &str, model: &M, rule: &str) {
     assert_eq!(counterexample.rule, rule, "{world}: another rule broke: {counterexample}");
 }
 
-/// Numbers for people, past the capture of the test harness; the counterexample, which is expected where this is asked
-/// of a flaw, only when output is wanted.
+/// Prints the numbers past the output capture of the test harness. Prints the counterexample of a flaw only if output
+/// is requested.
 fn tell(world: &str, walk: &Walk) {
     let Walk { states, actions, longest, .. } = walk;
     let end = if walk.counterexample.is_some() { "a rule broke" } else { "every rule holds" };
@@ -102,14 +102,14 @@ fn tell(world: &str, walk: &Walk) {
     }
 }
 
-/// One state and how it was first reached.
+/// A state, and how it was reached first.
 struct Visit<M: Model> {
     state: Rc<M::State>,
     from: Option<(u32, M::Action)>,
     depth: u32,
 }
 
-/// Walks until a rule breaks or no state is left.
+/// Explores until a rule breaks or no state is left.
 fn walk<M: Model>(model: &M) -> Walk {
     let initial = Rc::new(model.initial());
     let mut known: HashMap<Rc<M::State>, u32, BuildHasherDefault<WordHasher>> = HashMap::default();
@@ -160,8 +160,8 @@ fn walk<M: Model>(model: &M) -> Walk {
     found
 }
 
-/// The first state from which no settled one can be reached over actions that are no faults: `faultless` has them
-/// backwards, as (to, from).
+/// Returns the first state from which faultless transitions reach no settled state. `faultless` has them reversed, as
+/// (to, from).
 fn first_stuck<M: Model>(model: &M, visits: &[Visit<M>], mut faultless: Vec<(u32, u32)>) -> Option<usize> {
     faultless.sort_unstable();
     let mut ends = vec![false; visits.len()];
@@ -185,7 +185,7 @@ fn first_stuck<M: Model>(model: &M, visits: &[Visit<M>], mut faultless: Vec<(u32
     ends.iter().position(|ends| !ends)
 }
 
-/// The way to a visited state, and one action further.
+/// Returns the path to a visited state, with one more transition.
 fn retrace<M: Model>(
     visits: &[Visit<M>],
     at: usize,
@@ -222,7 +222,7 @@ fn index(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Mixes words, fast also without optimization. Equality is always that of the states themselves.
+/// A hash function for words that is fast even without optimization. States are compared by equality.
 #[derive(Default)]
 struct WordHasher(u64);
 

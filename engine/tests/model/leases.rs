@@ -1,20 +1,21 @@
-//! The steps of one run, from ready to settled, with workers and messages that one cannot rely on.
+//! A model of the steps of one run, from ready to settled, with unreliable workers and messages.
 //!
-//! A worker is a place and a life: one that restarts has another id and inherits nothing. It has one device, asks for a
-//! step whenever it is idle, and stops a step by itself when its lease is over by its own clock, which counts from the
-//! moment it asked or sent the heartbeat. A worker that stalls has a clock that stands still, and learns what happened
-//! when it wakes up. A message arrives at any later moment, in any order; it may get lost, and a request may arrive
-//! twice and be answered twice. A heartbeat takes effect up to one tick after the server noted its arrival, because
-//! operations wait for the writer. The sweeper finds an expired lease in one action and ends it in another. The rules:
+//! A restarted worker has another id and inherits nothing. A worker has one device, asks for a step whenever it is
+//! idle, and stops a step when its lease ends by its own clock. That clock counts from the moment of its claim or
+//! heartbeat. The clock of a stalled worker stands still until it resumes.
 //!
-//! * a step has at most one committed result, and its epoch never falls;
+//! A message arrives at any later time, in any order. It may get lost, and a request may arrive twice and be answered
+//! twice. A heartbeat takes effect up to one tick after its arrival, because operations wait for the writer. The
+//! sweeper finds an expired lease in one action and ends it in another. The rules:
+//!
+//! * a step has at most one committed result, and its epoch never decreases;
 //! * a lease exists exactly while its step is leased, with the step's epoch;
-//! * an open step is in exactly one of ready, lease and timer; only while its run is paused it may be in none, and
-//!   then it is not ready;
-//! * what carries a stale epoch changes nothing;
-//! * a lease that has time left is ended only by its own report or with its run;
-//! * a lease that was over when the heartbeat arrived is not extended;
-//! * a worker whose clock never stood still works only on what is leased to it;
+//! * an open step is in exactly one of ready, lease and timer; while its run is paused it may be in none, and then it
+//!   is not ready;
+//! * a message with a stale epoch changes nothing;
+//! * a lease with remaining time is ended only by its own report or with its run;
+//! * a lease that had expired when the heartbeat arrived is not extended;
+//! * a worker whose clock never stood still works only on steps leased to it;
 //! * a committed report is never answered as lost;
 //! * no two leases are for one device.
 
@@ -30,32 +31,33 @@ use crate::explore::{THE_END_STAYS_WITHIN_REACH, assert_caught, assert_holds};
 use check::example;
 use check::rule;
 
-/// Steps and workers that a state has room for.
+/// Capacity of a state for steps and workers.
 const STEPS: usize = 2;
 const WORKERS: usize = 2;
-/// How long a lease lasts, in ticks.
+/// Duration of a lease, in ticks.
 const LEASE_TICKS: i8 = 2;
-/// How far back moments are told apart: a heartbeat may wait this long for the writer.
+/// Resolution of past times: a heartbeat may wait this long for the writer.
 const WAIT_TICKS: i8 = 1;
-/// Tries of a step.
+/// Maximum number of tries of a step.
 const MAX_TRIES: u8 = 2;
 
-/// A guard that is missing.
+/// A missing guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
-    /// A report ends whatever lease its step has.
+    /// A report ends any lease of its step.
     ReportWithoutEpoch,
-    /// The sweeper ends what it once found expired, if the epoch still fits.
+    /// The sweeper ends a lease that it found expired, if the epoch still matches.
     SweepWithoutExpiry,
-    /// The sweeper ends the lease of a step that it once found expired, if that is over, whoever has it now.
+    /// The sweeper ends the lease of a step that it found expired, if the current lease has expired, regardless of its
+    /// epoch.
     SweepWithoutEpoch,
-    /// A heartbeat extends a lease that ran out.
+    /// A heartbeat extends an expired lease.
     HeartbeatRevives,
     /// A claimed step stays in the ready list.
     ClaimKeepsReady,
-    /// A claim does not look at what its device does already.
+    /// A claim ignores the current use of its device.
     ClaimIgnoresDevice,
-    /// A worker counts the lease from the moment the answer arrives.
+    /// A worker counts the lease from the arrival of the answer.
     WorkerCountsFromTheAnswer,
     /// A second copy of a committed report is answered as lost.
     CopyAnsweredAsLost,
@@ -63,29 +65,29 @@ enum Flaw {
     ResumeForgetsReady,
 }
 
-/// A small world, and what is wrong with it.
+/// A small world, with an optional flaw.
 struct Leases {
     flaw: Option<Flaw>,
-    /// Steps of the run, from 1.
+    /// Number of steps of the run, from 1.
     steps: usize,
-    /// Workers, from 1.
+    /// Number of workers, from 1.
     workers: usize,
-    /// Faults: a message lost or doubled, a worker crashed or stalled.
+    /// Number of faults: a lost or duplicated message, a crashed or stalled worker.
     faults: u8,
-    /// Whether people pause, resume and cancel the run.
+    /// Whether the run is paused, resumed and cancelled.
     controlled: bool,
-    /// Whether tries may fail, too.
+    /// Whether tries may fail.
     failing: bool,
 }
 
 /// One step, two workers, and every fault.
 const ONE_STEP: Leases = Leases { flaw: None, steps: 1, workers: 2, faults: 2, controlled: false, failing: false };
-/// One step that people and failures interfere with.
+/// One step with control and failures.
 const CONTROLLED: Leases = Leases { flaw: None, steps: 1, workers: 1, faults: 2, controlled: true, failing: true };
 /// Two steps for one device.
 const ONE_DEVICE: Leases = Leases { flaw: None, steps: 2, workers: 1, faults: 1, controlled: false, failing: false };
 
-/// Whether a step gives up after that many tries: the engine's own decision.
+/// Returns whether a step gives up after this many tries, by the engine's own decision.
 fn gives_up(tries: u8) -> bool {
     let policy = RetryPolicy { max_tries: u32::from(MAX_TRIES), ..RetryPolicy::default() };
     let lost = StepFailure::retriable("worker.lost", "the lease ran out");
@@ -182,7 +184,7 @@ fn a_resume_that_forgets_the_ready_list_is_caught() {
 
 #[test]
 fn a_world_that_cannot_end_is_caught() {
-    // Nobody is there to work.
+    // A world without workers.
     let flawed = Leases { workers: 0, ..ONE_STEP };
     assert_caught("leases, no workers", &flawed, THE_END_STAYS_WITHIN_REACH);
 }

@@ -1,21 +1,22 @@
-//! Replicas of the server that drive one run, of which one owns it.
+//! A model of replicas of the server that drive one run, of which one owns it.
 //!
-//! A replica is a place and a life: one that restarts has a new row, and what it owned stays with its old row until
-//! that runs out. A run names its owner's row and an owner epoch. Looking at the run (which decides, without effect)
-//! and committing the decision are separate actions, two loops of one replica may do so at the same time, and
-//! anything may come between. A commit needs the revision that was looked at, the deciding row as owner, and the
-//! owner epoch that this replica was given. Take-over is two actions as well: finding an owner whose row ran out, and
-//! taking its run, which checks again and raises the owner epoch. A replica that stalls wakes up with everything that
-//! it believed. Only the database's clock counts, and all that matters of it is whether a row has time left: the row
-//! of a replica that stalls or is gone runs out at any moment, one that is well renews its row in time.
+//! A restarted replica has a new row. Its runs stay with its old row until that row expires. A run names its owner's
+//! row and an owner epoch. Reading the run (which decides, without effect) and committing the decision are separate
+//! actions. Two loops of one replica may do so at the same time, with anything in between. A commit requires the
+//! revision that was read, the deciding row as owner, and the owner epoch of this replica.
 //!
-//! A tenure is counted here, and nowhere in the product, to say when a run really changed hands. The rules:
+//! Taking over consists of two actions as well: finding an owner with an expired row, and taking its run, which checks
+//! again and increments the owner epoch. A stalled replica resumes with its old beliefs. Only the database's clock
+//! counts, and the model reduces it to whether a row has expired. The row of a stalled or dead replica expires at any
+//! time; a healthy one renews its row in time.
+//!
+//! The model counts tenures, which the product does not, to say when a run really changed its owner. The rules:
 //!
 //! * from one revision at most one decision is committed;
 //! * a decision is committed only in the tenure in which it was made;
-//! * the owner epoch never falls;
-//! * a run is not taken from an owner whose row has time left;
-//! * a decision folds what the log really holds, each event once.
+//! * the owner epoch never decreases;
+//! * a run is not taken from an owner whose row has not expired;
+//! * a decision folds the real log, each event once.
 
 mod world;
 
@@ -27,7 +28,7 @@ use world::{Action, Owner, Replica, State};
 const REPLICAS: usize = 2;
 const LOOPS: usize = 2;
 const LIVES: usize = 2;
-/// Steps of the run: each is scheduled by a decision and reported by a worker.
+/// Number of steps of the run: a decision schedules each, and a worker reports it.
 const STEPS: u8 = 2;
 
 const ONE_DECISION_PER_REVISION: &str = "from one revision at most one decision is committed";
@@ -43,34 +44,34 @@ const STILL_ALIVE: &str = "an owner that was found dead has renewed its row befo
 const TOO_LATE: &str = "two replicas want the run of a dead one";
 const REGAINED: &str = "a replica owns a run again that it had lost";
 
-/// A guard that is missing.
+/// A missing guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
-    /// A decision commits from whatever revision.
+    /// A decision commits from any revision.
     AdvanceWithoutRevision,
-    /// A decision commits whoever owns the run.
+    /// A decision commits regardless of the owner.
     AdvanceWithoutOwner,
-    /// The owner changes, its epoch does not.
+    /// The owner changes, but its epoch does not.
     TakeOverWithoutEpoch,
-    /// What was found dead is taken without another look.
+    /// An owner that was found dead is replaced without a second check.
     TakeOverWithoutExpiry,
-    /// Nobody looks for runs of the dead.
+    /// No replica takes over runs of dead ones.
     NoTakeOver,
 }
 
 struct Ownership {
     flaw: Option<Flaw>,
-    /// Loops of each replica that decide.
+    /// Number of deciding loops per replica.
     loops: usize,
-    /// How often a person pauses and resumes, or cancels.
+    /// Number of control actions: pause and resume, or cancel.
     controls: u8,
-    /// How often a replica stalls or restarts.
+    /// Number of faults: a replica stalls or restarts.
     faults: u8,
 }
 
-/// Decisions race with each other and with people.
+/// Decisions race with each other and with control actions.
 const DECIDING: Ownership = Ownership { flaw: None, loops: LOOPS, controls: 1, faults: 1 };
-/// The run changes hands several times.
+/// The run changes its owner several times.
 const TAKING_OVER: Ownership = Ownership { flaw: None, loops: 1, controls: 0, faults: 3 };
 
 impl Model for Ownership {
@@ -109,7 +110,7 @@ impl Model for Ownership {
         for replica in 0..REPLICAS {
             self.replica_successors(state, replica, into);
         }
-        // Any replica takes a worker's report: the fence of the lease guards it, not the ownership of the run.
+        // Any replica accepts a worker's report, which the fence of the lease guards, not the ownership of the run.
         if state.open > 0 && !state.status.is_final() {
             let mut after = state.clone();
             after.open -= 1;
@@ -221,7 +222,7 @@ fn a_take_over_without_a_second_look_at_the_expiry_is_caught() {
 }
 
 #[test]
-fn a_run_that_nobody_takes_over_is_caught() {
+fn a_run_without_a_takeover_is_caught() {
     let flawed = Ownership { flaw: Some(Flaw::NoTakeOver), ..TAKING_OVER };
     assert_caught("ownership, no take-over", &flawed, THE_END_STAYS_WITHIN_REACH);
 }

@@ -1,6 +1,7 @@
-//! A store in memory, small enough to be read at once: what the engine's tests drive runs against. It keeps what the
-//! port promises about runs, steps, leases, servers and ownership. It knows no budget, no window, no share: what is
-//! wanted is ready. What it does not keep at all answers with an error, never with a made-up value.
+//! An in-memory store for the engine's tests.
+//!
+//! It implements the port's guarantees about runs, steps, leases, servers and ownership. It has no budgets, windows and
+//! shares: every wanted step is ready. Unsupported calls return an error.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -21,7 +22,7 @@ use serde_json::Value;
 pub(crate) struct MemoryStore(Mutex<World>);
 
 impl MemoryStore {
-    /// How often it was read and written.
+    /// Returns the number of reads and commits.
     pub(crate) fn cost(&self) -> (u64, u64) {
         let world = self.world();
         (world.reads, world.commits)
@@ -35,13 +36,13 @@ impl MemoryStore {
     }
 }
 
-/// Everything that is stored.
+/// The stored data.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) runs: BTreeMap<RunId, Run>,
     pub(crate) servers: BTreeMap<ServerId, ServerRecord>,
     pub(crate) workers: BTreeMap<WorkerId, WorkerRecord>,
-    /// Reads of the driver, and commits.
+    /// Number of the driver's reads, and of commits.
     pub(crate) reads: u64,
     pub(crate) commits: u64,
 }
@@ -52,10 +53,10 @@ pub(crate) struct Run {
     pub(crate) record: RunRecord,
     pub(crate) log: Vec<EventRecord>,
     pub(crate) steps: Vec<Step>,
-    /// The state as it is stored.
+    /// The stored state.
     head: Value,
     pub(crate) parts: BTreeMap<(String, u32), Value>,
-    /// How many parts the last decision wrote.
+    /// Number of parts that the last decision wrote.
     pub(crate) parts_written: usize,
 }
 
@@ -75,7 +76,7 @@ impl Run {
             (Some(stored.document()), u32::try_from(self.parts.len()).unwrap());
     }
 
-    /// Makes the state one document, as releases wrote it that knew no parts.
+    /// Merges the state into one document, the format of releases without parts.
     pub(crate) fn make_one_document(&mut self) {
         self.parts.clear();
         (self.head, self.record.state_parts) = (self.record.state.clone().unwrap(), 0);
@@ -102,7 +103,7 @@ impl Run {
         self.record.finished_at = status.is_final().then_some(at);
     }
 
-    /// Cancels open steps: the scheduled ones, or the leased ones too.
+    /// Cancels the scheduled steps, optionally with the leased ones.
     pub(crate) fn cancel_open(&mut self, leased_too: bool, at: TimestampMs) {
         let mut cancelled = Vec::new();
         for step in &mut self.steps {
@@ -121,10 +122,10 @@ impl Run {
         }
     }
 
-    /// Whether a decision is due.
+    /// Returns whether a decision is due.
     pub(crate) fn is_to_be_driven(&self) -> bool {
         let unfolded = self.log.iter().filter(|event| event.seq > self.record.folded_seq);
-        let asks = unfolded.into_iter().any(|event| event.event.asks_for_a_decision());
+        let asks = unfolded.into_iter().any(|event| event.event.requires_decision());
         let leased = self.steps.iter().any(|step| step.record.status == StepStatus::Leased);
         !self.record.status.is_final() && (asks || (self.record.status == RunStatus::Cancelling && !leased))
     }
@@ -135,7 +136,7 @@ impl World {
         self.runs.get_mut(id).ok_or_else(|| StoreError::NotFound { noun: "run", id: id.to_string() })
     }
 
-    /// The run and the place of a step.
+    /// Returns the run and the index of a step.
     pub(crate) fn step(&mut self, id: &StepId) -> Result<(&mut Run, usize), StoreError> {
         for run in self.runs.values_mut() {
             if let Some(place) = run.steps.iter().position(|step| step.record.id == *id) {
@@ -180,7 +181,7 @@ impl World {
 
     /// Applies changes in their order.
     pub(crate) fn apply(&mut self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError> {
-        // What the change before was, when it was a report: the event that it appended, if it did.
+        // If the previous change was a report: the event that it appended, if any.
         let mut reported: Option<Option<u64>> = None;
         let mut answers = Vec::new();
         for change in changes {
@@ -274,7 +275,7 @@ impl World {
         self.end_try(&report.step, report.epoch, report.end, report.at, false)
     }
 
-    /// Ends a try, if the fence holds. The sweeper ends a lease only when its time is over.
+    /// Ends a try, if the fence holds. The sweeper ends only an expired lease.
     pub(crate) fn end_try(
         &mut self,
         step: &StepId,
@@ -326,7 +327,7 @@ impl World {
         Ok(Reported::Committed)
     }
 
-    /// Every ready step of a wanted route goes, in the order of the runs, whatever the devices: there is no rank here.
+    /// Leases every ready step of a wanted route in the order of the runs, ignoring devices and ranks.
     fn claim(&mut self, claim: &ClaimRequest) -> Vec<StepRecord> {
         let mut claimed = Vec::new();
         let ready = |run: &Run, step: &Step| {
@@ -352,7 +353,7 @@ impl World {
         claimed
     }
 
-    /// Pauses, resumes or cancels.
+    /// Pauses, resumes or cancels a run.
     pub(crate) fn control(
         &mut self,
         run: &RunId,
@@ -381,7 +382,7 @@ impl World {
         Ok(status)
     }
 
-    /// Begins again from failed steps, all or one.
+    /// Schedules failed steps again, all or one.
     pub(crate) fn retry(
         &mut self,
         run: &RunId,
@@ -411,7 +412,7 @@ impl World {
 }
 
 impl World {
-    /// Whose the run is, once this server asked for it.
+    /// Assigns the run to this server if possible. Returns the ownership.
     pub(crate) fn acquire(&mut self, server: &ServerId, run: &RunId, at: TimestampMs) -> Result<Ownership, StoreError> {
         let alive: Vec<ServerId> =
             self.servers.values().filter(|server| server.expires_at > at).map(|server| server.id.clone()).collect();
@@ -427,7 +428,7 @@ impl World {
         Ok(Ownership::Mine(OwnerFence { server: server.clone(), epoch: record.owner_epoch }))
     }
 
-    /// Frees what workers within dead servers hold; the tries do not count.
+    /// Frees the leases of workers in dead servers. The tries do not count.
     pub(crate) fn reap(&mut self, at: TimestampMs) -> u64 {
         let dead: Vec<ServerId> =
             self.servers.values().filter(|server| server.expires_at <= at).map(|server| server.id.clone()).collect();
@@ -450,7 +451,7 @@ impl World {
         freed
     }
 
-    /// Steps whose waiting time is over, and when the next one is due.
+    /// Makes due steps ready. Returns their number, and when the next one is due.
     pub(crate) fn fire(&mut self, at: TimestampMs, limit: usize) -> (u64, Option<TimestampMs>) {
         let mut fired = 0;
         let mut next: Option<TimestampMs> = None;
@@ -468,7 +469,7 @@ impl World {
     }
 }
 
-/// Copies of a report may differ in the moment of the next try.
+/// Copies of a report may differ in the time of the next try.
 fn same_report(said: &TryEnd, again: &TryEnd) -> bool {
     match (said, again) {
         (TryEnd::Retry { failure: a, .. }, TryEnd::Retry { failure: b, .. })

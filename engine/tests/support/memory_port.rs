@@ -23,7 +23,7 @@ fn rows(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// What this store does not keep.
+/// Returns the error for an unsupported call.
 fn unkept<T>(what: &str) -> Result<T, StoreError> {
     Err(StoreError::Other(format!("the store in memory has no `{what}`")))
 }

@@ -1,5 +1,5 @@
-//! A workflow of phases: each has steps side by side, and some have a gate before them. What it saw is in its state, so
-//! that two histories are the same exactly when their states are.
+//! A workflow of phases with parallel steps and optional gates. Its state contains everything that it saw, so two
+//! histories are equal exactly if their states are.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -14,28 +14,28 @@ use nightshift_protocol::time::TimestampMs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Code of a failure that a run outlives.
+/// Code of a failure after which a run continues.
 pub(crate) const SOFT: &str = "soft";
 
 /// A phase.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Phase {
-    /// Steps side by side.
+    /// Number of parallel steps.
     pub(crate) width: usize,
     /// Whether an approval is needed first.
     pub(crate) gate: bool,
-    /// Whether it wants a step of the first phase once more, which never comes: a dead end.
+    /// Whether it schedules a step of the first phase again, which has no effect: a dead end.
     pub(crate) stuck: bool,
 }
 
-/// Stored as a head, and a part for everything that was folded.
+/// Stored as a head, and a part per folded event.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct State {
     phases: Vec<Phase>,
     over: Vec<String>,
     approvals: usize,
     exhausted: bool,
-    /// Everything that was folded, in its order.
+    /// The folded events, in order.
     #[serde(default, skip_serializing)]
     seen: Vec<Value>,
 }
@@ -139,7 +139,7 @@ fn order(key: &str) -> StepOrder {
     }
 }
 
-/// A clock that stands still until it is told otherwise.
+/// A clock that only changes when it is set.
 #[derive(Default)]
 pub(crate) struct SetClock(AtomicI64);
 
@@ -155,7 +155,7 @@ impl Clock for SetClock {
     }
 }
 
-/// Ids that count, and no jitter.
+/// Sequential ids, and no jitter.
 #[derive(Default)]
 pub(crate) struct Counting(AtomicU64);
 

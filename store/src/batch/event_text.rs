@@ -17,7 +17,7 @@ pub(crate) struct EventText {
 
 impl EventText {
     pub(crate) fn of(event: &Event) -> Result<Self, Failure> {
-        Ok(Self { kind: event.kind(), body: json::write(event)?, wakes: event.asks_for_a_decision() })
+        Ok(Self { kind: event.kind(), body: json::write(event)?, wakes: event.requires_decision() })
     }
 
     /// [`Event::StepCompleted`] around an output that is text already.

@@ -1,10 +1,10 @@
-//! The rules of the world of leases, and the situations that must occur in it.
+//! The rules of the model of leases, and the examples that must occur in it.
 
 use nightshift_protocol::run::{RunStatus, StepStatus};
 
 use super::world::{Action, Answer, Doing, End, Message, State, Step, Try};
 
-/// What must always hold.
+/// Invariants.
 pub(super) mod rule {
     pub(crate) const ONE_RESULT: &str = "a step has at most one committed result, and has it exactly when completed";
     pub(crate) const EPOCH_NEVER_FALLS: &str = "the epoch of a step never falls and rises by one with each claim";
@@ -19,7 +19,7 @@ pub(super) mod rule {
     pub(crate) const FINAL_STAYS: &str = "what is over stays as it is";
 }
 
-/// What must happen somewhere, for the rules to mean something.
+/// Examples that must occur, so that the rules are not satisfied trivially.
 pub(super) mod example {
     pub(crate) const LATE_REPORT: &str = "a report comes after its lease was lost";
     pub(crate) const COPY_OF_A_REPORT: &str = "a second copy of a committed report comes";
@@ -74,8 +74,8 @@ fn is_where_it_belongs(run: RunStatus, step: &Step) -> bool {
     }
 }
 
-/// Whether a worker carries out what the server has not, or not any more, leased to it. With the end of a run all
-/// leases end at once; its workers learn it with their next heartbeat.
+/// Returns whether a worker carries out a step without a valid lease. The end of a run ends all leases at once, and
+/// workers learn it with their next heartbeat.
 fn works_without_lease(state: &State, worker: usize) -> bool {
     let Doing::Working { on, .. } = state.workers[worker].doing else { return false };
     let lease = state.steps[on.step].lease;

@@ -1,15 +1,15 @@
-//! The server's side: each function is one transaction.
+//! The server: each function is one transaction.
 
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 
 use super::world::{Answer, End, Lease, Message, State, Step, Try, WorkerId};
 use super::{Flaw, LEASE_TICKS, Leases, gives_up};
 
-/// How long a step waits after a failed try, in ticks.
+/// Delay of a step after a failed try, in ticks.
 const RETRY_TICKS: i8 = 1;
 
 impl Leases {
-    /// What a worker asks for.
+    /// Serves a request of a worker.
     pub(super) fn serve(&self, state: &mut State, message: Message, waited: i8) -> Answer {
         match message {
             Message::Claim { by, age } => {
@@ -49,7 +49,7 @@ impl Leases {
         Some(Try { step: index, epoch: step.epoch })
     }
 
-    /// As of the moment the heartbeat arrived, `waited` ticks ago.
+    /// Extends a lease as of the arrival of the heartbeat, `waited` ticks ago.
     fn extend(&self, step: &mut Step, by: WorkerId, on: Try, waited: i8) -> bool {
         let Some(lease) = &mut step.lease else { return false };
         let is_its_lease = (lease.worker, lease.epoch) == (by, on.epoch);
@@ -71,7 +71,7 @@ impl Leases {
         true
     }
 
-    /// Ends what the sweeper found expired, if it still is.
+    /// Ends the lease that the sweeper found expired, if it still is.
     pub(super) fn end_expired(&self, state: &mut State, found: Try) {
         state.found = None;
         let step = &state.steps[found.step];
@@ -83,7 +83,7 @@ impl Leases {
         }
     }
 
-    /// What a person asks for.
+    /// Applies a control action.
     pub(super) fn control(&self, state: &State, transition: RunTransition) -> Option<State> {
         let status = state.run.next(transition).ok().filter(|status| *status != state.run)?;
         let mut after = state.clone();
@@ -113,7 +113,7 @@ impl Step {
 }
 
 impl State {
-    /// A try ended: its lease goes, and what follows depends on the run.
+    /// Ends a try and its lease. The run determines what follows.
     fn end_try(&mut self, step: usize, end: End, delay: i8) {
         let run = self.run;
         let step = &mut self.steps[step];
@@ -142,7 +142,7 @@ impl State {
         step.ready = step.status == StepStatus::Scheduled && self.run == RunStatus::Running;
     }
 
-    /// The driver's decision that ends the run, which takes open steps and their leases with it.
+    /// Returns the state after the decision that ends the run with its open steps and leases.
     pub(super) fn ended(&self) -> Option<Self> {
         let open = self.steps.iter().any(|step| !step.status.is_final());
         let failed = self.steps.iter().any(|step| step.status == StepStatus::Failed);

@@ -1,4 +1,4 @@
-//! The worker's side: what it asks for, what it makes of the answers, and what happens to it.
+//! The worker: its requests, its reactions to answers, and its faults.
 
 use super::world::{Action, Answer, Doing, End, Message, State, Worker};
 use super::{Flaw, LEASE_TICKS, Leases};
@@ -14,14 +14,14 @@ impl Leases {
         let under_way = |wanted: &dyn Fn(&Message) -> bool| state.messages.iter().any(wanted);
         match state.workers[worker].doing {
             Doing::Nothing => {
-                // Asking while nothing is ready would have no effect.
+                // Asking without ready steps would have no effect.
                 let asks = state.steps.iter().any(|step| step.ready);
                 if asks && !under_way(&|other| other.is_claim_of(by)) {
                     into.push((Action::AskForWork { worker }, sends(Message::Claim { by, age: 0 })));
                 }
             }
             Doing::Working { on, left } => {
-                // A lease that was given or extended just now is left alone.
+                // A lease that was just granted or extended needs no heartbeat.
                 if left < LEASE_TICKS && !under_way(&|other| other.is_heartbeat_of(by, on)) {
                     into.push((Action::SendHeartbeat { worker }, sends(Message::Heartbeat { by, on, age: 0 })));
                 }
@@ -51,12 +51,12 @@ impl Leases {
         }
     }
 
-    /// How long a worker may work that asked so long ago.
+    /// Returns how long a worker may work after a request of this age.
     pub(super) fn left_of(&self, age: i8) -> i8 {
         if self.flaw == Some(Flaw::WorkerCountsFromTheAnswer) { LEASE_TICKS } else { LEASE_TICKS - age }
     }
 
-    /// What a worker makes of an answer.
+    /// Applies an answer to a worker.
     pub(super) fn hear(&self, worker: &mut Worker, message: Message, answer: Answer) {
         worker.doing = match (worker.doing, message, answer) {
             (Doing::Working { on, .. }, Message::Heartbeat { on: of, .. }, Answer::Lost) if on == of => Doing::Nothing,

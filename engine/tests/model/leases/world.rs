@@ -1,25 +1,25 @@
-//! What there is in the world of leases, and what may happen next in it.
+//! The state of the model of leases, and its transitions.
 
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 
 use super::{LEASE_TICKS, Leases, STEPS, WAIT_TICKS, WORKERS, check};
 use crate::explore::Model;
 
-/// A worker's row. A restarted worker has another.
+/// The id of a worker. A restarted worker has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct WorkerId {
     pub(super) place: usize,
     pub(super) life: u8,
 }
 
-/// One carrying out of a step.
+/// One execution of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Try {
     pub(super) step: usize,
     pub(super) epoch: u8,
 }
 
-/// What a worker says about the end of a try.
+/// A worker's report about the end of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum End {
     Completed,
@@ -27,16 +27,16 @@ pub(super) enum End {
     Cancelled,
 }
 
-/// A row of the lease table; the step is its key.
+/// A row of the lease table; its key is the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Lease {
     pub(super) worker: WorkerId,
     pub(super) epoch: u8,
-    /// Ticks until it is over; below zero, ticks since then.
+    /// Ticks until its expiry; negative after it.
     pub(super) left: i8,
 }
 
-/// A step with what other tables say about it.
+/// A step with its data in other tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Step {
     pub(super) status: StepStatus,
@@ -48,20 +48,20 @@ pub(super) struct Step {
     pub(super) timer: Option<i8>,
     /// The last report that took effect.
     pub(super) reported: Option<(u8, End)>,
-    /// Results in the log.
+    /// Number of results in the log.
     pub(super) results: u8,
 }
 
-/// What a worker does.
+/// The activity of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Doing {
     Nothing,
-    /// Carries out a step for as long as its lease lasts by its own clock.
+    /// Carries out a step while its lease lasts by its own clock.
     Working {
         on: Try,
         left: i8,
     },
-    /// Has stopped, and reports until it is answered.
+    /// Has stopped, and reports until it gets an answer.
     Reporting {
         on: Try,
         end: End,
@@ -72,12 +72,12 @@ pub(super) enum Doing {
 pub(super) struct Worker {
     pub(super) life: u8,
     pub(super) stalled: bool,
-    /// Its clock stood still once.
+    /// Whether its clock stood still once.
     pub(super) slow: bool,
     pub(super) doing: Doing,
 }
 
-/// A message under way. Ages are ticks since the worker sent what it asks for.
+/// A message in flight. Ages are ticks since the worker sent the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Message {
     Claim { by: WorkerId, age: i8 },
@@ -86,8 +86,8 @@ pub(super) enum Message {
     Report { by: WorkerId, on: Try, end: End },
 }
 
-/// What the server says to a request. A worker hears it at once or not at all: hearing it later would be like having
-/// asked later. Only the answer to a claim, with which a lease begins, travels as a message.
+/// The server's answer to a request. A worker receives it at once or never, because receiving it later equals a later
+/// request. Only the answer to a claim, which begins a lease, travels as a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Later,
@@ -104,7 +104,7 @@ pub(super) struct State {
     pub(super) workers: [Worker; WORKERS],
     /// Sorted: messages have no order.
     pub(super) messages: Vec<Message>,
-    /// What the sweeper found expired.
+    /// The expired lease that the sweeper found.
     pub(super) found: Option<Try>,
     pub(super) faults_left: u8,
 }
@@ -167,14 +167,14 @@ impl State {
         WorkerId { place, life: self.workers[place].life }
     }
 
-    /// What makes no difference any more is told in one way, or forgotten, so that such states are one.
+    /// Normalizes irrelevant data, so that equivalent states are equal.
     fn settle_what_is_moot(&mut self) {
         let workers = self.workers;
         let lives = |id: WorkerId| workers[id.place].life == id.life;
         let works_on = |id: WorkerId, on: Try| {
             lives(id) && matches!(workers[id.place].doing, Doing::Working { on: of, .. } if of == on)
         };
-        // Its worker is gone, or would begin when its time is over.
+        // Its worker is gone, or would begin after its time is over.
         self.messages.retain(|message| match message {
             Message::Claimed { by, age, .. } => lives(*by) && *age < LEASE_TICKS,
             _ => true,
@@ -215,7 +215,7 @@ impl Message {
 }
 
 impl Leases {
-    /// Time passes for everyone whose clock goes.
+    /// Advances every running clock.
     fn tick(state: &State) -> State {
         let mut after = state.clone();
         for step in &mut after.steps {
@@ -226,7 +226,7 @@ impl Leases {
         }
         for worker in after.workers.iter_mut().filter(|worker| !worker.stalled) {
             if let Doing::Working { on, left } = worker.doing {
-                // At the end of its lease a worker kills what it carries out.
+                // At the end of its lease a worker kills the step's process.
                 worker.doing = if left > 1 { Doing::Working { on, left: left - 1 } } else { Doing::Nothing };
             }
         }
@@ -279,7 +279,7 @@ impl Leases {
                 after.faults_left -= 1;
                 after.messages.remove(index);
                 into.push((Action::Lose(message), after));
-                // An answer belongs to its request, so only requests come twice; a doubled one is answered twice.
+                // Only requests are duplicated; a duplicate gets its own answer.
                 if !matches!(message, Message::Claimed { .. }) {
                     let mut after = state.clone();
                     after.faults_left -= 1;
@@ -291,7 +291,7 @@ impl Leases {
     }
 
     fn all_successors(&self, state: &State, into: &mut Vec<(Action, State)>) {
-        // After the end of the run only what is under way may still try to change something.
+        // After the end of the run, only messages in flight may still try to change something.
         if !state.run.is_final() {
             into.push((Action::Tick, Self::tick(state)));
             for worker in 0..self.workers {

@@ -1,23 +1,23 @@
-//! What there is in the world of ownership, and what its replicas may do next.
+//! The state of the model of ownership, and its transitions.
 
 use nightshift_protocol::run::{RunStatus, RunTransition};
 
 use super::{Flaw, LIVES, LOOPS, Ownership, REPLICAS, STEPS};
 
-/// A replica's row: a restarted replica has another.
+/// The id of a replica's row. A restarted replica has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Owner {
     pub(super) replica: usize,
     pub(super) life: usize,
 }
 
-/// A decision that is made and not committed.
+/// A decision before its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Decision {
     pub(super) revision: u8,
     pub(super) folds_to: u8,
     pub(super) owner_epoch: u8,
-    /// The tenure in which it was made.
+    /// The tenure of the decision.
     pub(super) tenure: u8,
 }
 
@@ -25,11 +25,11 @@ pub(super) struct Decision {
 pub(super) struct Replica {
     pub(super) life: usize,
     pub(super) stalled: bool,
-    /// Whether the row of each life has time left.
+    /// Whether the row of each incarnation has not expired.
     pub(super) row_lasts: [bool; LIVES],
     /// The owner epoch under which it believes to own the run.
     pub(super) owns: Option<u8>,
-    /// Of its loops, which are alike: sorted.
+    /// Decisions of its loops, which are interchangeable: sorted.
     pub(super) decisions: [Option<Decision>; LOOPS],
     /// The owner that it found dead, with the owner epoch.
     pub(super) found_dead: Option<(Owner, u8)>,
@@ -41,10 +41,10 @@ pub(super) struct State {
     pub(super) revision: u8,
     pub(super) owner: Owner,
     pub(super) owner_epoch: u8,
-    /// Events in the log that ask for a decision: the creation, each step's result, a request to cancel.
+    /// Number of events in the log that require a decision: the creation, each step's result, a request to cancel.
     pub(super) logged: u8,
     pub(super) folded: u8,
-    /// Steps that a worker carries out, and those that are over.
+    /// Number of leased steps, and of ended steps.
     pub(super) open: u8,
     pub(super) over: u8,
     pub(super) replicas: [Replica; REPLICAS],
@@ -95,7 +95,7 @@ impl State {
 }
 
 impl Ownership {
-    /// The database's side of committing a decision: one transaction.
+    /// Commits a decision in the database, as one transaction.
     fn commit(&self, before: &State, replica: usize, driver: usize) -> Option<State> {
         let decision = before.replicas[replica].decisions[driver]?;
         let mut after = before.clone();
@@ -107,7 +107,7 @@ impl Ownership {
             && (is_owner || self.flaw == Some(Flaw::AdvanceWithoutOwner))
             && (unchanged || self.flaw == Some(Flaw::AdvanceWithoutRevision));
         if !passes {
-            // The refusal says who owns the run.
+            // The refusal contains the owner of the run.
             after.replicas[replica].owns = (before.owner == before.row_of(replica)).then_some(before.owner_epoch);
             return Some(after);
         }

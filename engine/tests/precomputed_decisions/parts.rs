@@ -1,4 +1,4 @@
-//! The state is stored as a head and parts: a decision writes what changed.
+//! Tests that a decision writes only the changed parts of the state.
 
 use crate::site::{Site, done, phases};
 
@@ -8,7 +8,7 @@ async fn a_decision_writes_the_parts_that_changed() {
     assert_eq!(site.stored().parts.len(), 1, "the creation is folded");
     let report = site.report_of("phase0/step0", done("a"));
     site.report_ahead(report, |_| {}).await;
-    // What the decision before scheduled, and the report.
+    // What the previous decision scheduled, and the report.
     assert_eq!((site.stored().parts.len(), site.stored().parts_written), (3, 2));
     let report = site.report_of("phase1/step0", done("b"));
     site.report_ahead(report, |_| {}).await;

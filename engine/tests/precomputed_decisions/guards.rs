@@ -1,4 +1,4 @@
-//! What may come between a decision and its commit, one by one; and what a decision ahead costs.
+//! Tests of each event that may come between a decision and its commit, and of the cost of a precomputed decision.
 
 use nightshift_engine::driver::Settled;
 use nightshift_engine::event::Event;
@@ -30,7 +30,7 @@ async fn a_step_costs_one_commit_and_no_read() {
         let key = format!("phase{number}/step0");
         let before = site.store.cost();
         let report = site.report_of(&key, done(&key));
-        let foreseen = site.driver.foresee(&report).unwrap();
+        let foreseen = site.driver.precompute_decision(&report).unwrap();
         let changed = site.store.commit(vec![Change::Report(report), Change::Advance(foreseen.advance)]).await.unwrap();
         let [Changed::Reported(reported), Changed::Advanced(advanced)] = &changed[..] else { panic!("{changed:?}") };
         let settled = site.driver.settle(foreseen.ticket, *reported, advanced);
@@ -39,7 +39,7 @@ async fn a_step_costs_one_commit_and_no_read() {
         site.claim().await;
     }
     assert_eq!(site.stored().record.status.as_str(), "completed");
-    assert_eq!(site.driver.remembered(), (0, 0), "what is over is forgotten");
+    assert_eq!(site.driver.cached(), (0, 0), "what is over is forgotten");
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_lost_lease_commits_nothing_and_forgets_what_was_foreseen() {
     assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::LeaseLost));
     assert_eq!(site.facts(), before);
     let report = site.report_of("phase0/step0", done("a"));
-    assert!(site.driver.foresee(&report).is_none());
+    assert!(site.driver.precompute_decision(&report).is_none());
     site.report_and_drive(report).await;
     let report = site.report_of("phase1/step0", done("b"));
     assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Ended));
@@ -111,7 +111,7 @@ async fn the_end_of_a_lease_is_not_taken_for_the_report_that_it_made_late() {
         let ended = site.store.world().end_try(&report.step, report.epoch, lost, at, true).unwrap();
         assert_eq!(ended, Reported::Committed);
     };
-    // The log is one event longer, as foreseen, and it is another event.
+    // The log is one event longer, as expected, but with another event.
     assert_eq!(site.report_ahead(report.clone(), expire).await, Some(Settled::LeaseLost));
     assert_eq!(kinds(&site), ["run_created", "step_scheduled", "step_retried"]);
     assert_eq!(site.stored().steps.len(), 1);
@@ -121,8 +121,8 @@ async fn the_end_of_a_lease_is_not_taken_for_the_report_that_it_made_late() {
 async fn a_second_copy_of_a_report_decides_nothing_again() {
     let site = Site::begun(&phases(&[1, 1])).await;
     let report = site.report_of("phase0/step0", done("a"));
-    let foreseen = site.driver.foresee(&report).unwrap();
-    // The same report through another server: it is committed there, and that server drives the run.
+    let foreseen = site.driver.precompute_decision(&report).unwrap();
+    // The same report through another server is committed there, and that server drives the run.
     assert_eq!(site.store.report(report.clone()).await.unwrap(), Reported::Committed);
     site.drive().await;
     let before = site.facts();
@@ -156,7 +156,7 @@ async fn a_server_that_lost_the_run_decides_nothing() {
     let report = site.report_of("phase0/step0", done("a"));
     site.report_and_drive(report).await;
     let report = site.report_of("phase1/step0", done("b"));
-    // The run goes to another server and comes back: whatever was known may be old.
+    // The run changes its owner and returns, so cached data may be outdated.
     assert_eq!(site.report_ahead(report, |site| own(site, 5)).await, Some(Settled::NotOwner));
     assert_eq!(kinds(&site).last(), Some(&"step_completed"));
 }
@@ -164,16 +164,16 @@ async fn a_server_that_lost_the_run_decides_nothing() {
 #[tokio::test]
 async fn one_report_at_a_time_is_decided_ahead() {
     let site = Site::begun(&phases(&[2, 1])).await;
-    let first = site.driver.foresee(&site.report_of("phase0/step0", done("a")));
+    let first = site.driver.precompute_decision(&site.report_of("phase0/step0", done("a")));
     assert!(first.is_some());
-    assert!(site.driver.foresee(&site.report_of("phase0/step1", done("b"))).is_none());
+    assert!(site.driver.precompute_decision(&site.report_of("phase0/step1", done("b"))).is_none());
 }
 
 #[tokio::test]
 async fn a_commit_that_failed_leaves_nothing_behind() {
     let mut site = Site::begun(&phases(&[1, 1])).await;
     let report = site.report_of("phase0/step0", done("a"));
-    drop(site.driver.foresee(&report));
+    drop(site.driver.precompute_decision(&report));
     assert_eq!(site.report_ahead(report, |_| {}).await, None);
     assert_eq!(kinds(&site).last(), Some(&"step_scheduled"));
 }
@@ -219,12 +219,12 @@ async fn a_gate_is_waited_at_and_the_steps_behind_it_are_decided_ahead_again() {
 }
 
 #[tokio::test]
-async fn what_the_store_would_change_is_not_foreseen() {
+async fn a_value_that_the_store_would_change_is_not_precomputed() {
     let site = Site::begun(&phases(&[1, 1])).await;
     for output in [json!("a\0"), json!({ "a\0": 1 }), json!([["\0"]])] {
         let report = site.report_of("phase0/step0", TryEnd::Completed { output });
-        assert!(site.driver.foresee(&report).is_none());
+        assert!(site.driver.precompute_decision(&report).is_none());
     }
     let report = site.report_of("phase0/step0", TryEnd::Completed { output: json!("a") });
-    assert!(site.driver.foresee(&report).is_some(), "nothing was forgotten");
+    assert!(site.driver.precompute_decision(&report).is_some(), "nothing was forgotten");
 }

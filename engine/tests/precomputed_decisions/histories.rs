@@ -1,4 +1,4 @@
-//! Random histories, played twice: with every decision made ahead that can be, and with none.
+//! Random histories, executed twice: with every possible precomputed decision, and with none.
 
 use nightshift_engine::driver::Settled;
 use nightshift_engine::event::Event;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::site::Site;
 use crate::toy::{Phase, SOFT};
 
-/// How a try ends.
+/// The end of a try.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Done,
@@ -22,7 +22,7 @@ enum End {
     GivenBack,
 }
 
-/// What others do to the run meanwhile.
+/// Concurrent changes of the run.
 #[derive(Debug, Clone, Copy)]
 enum Foreign {
     Hint,
@@ -38,13 +38,13 @@ enum Foreign {
 
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// The lease of this number ends, and something may come between decision and commit.
+    /// The lease of this number ends. `Foreign` may happen between decision and commit.
     Finish(usize, End, Option<Foreign>),
-    /// The report of this number comes once more.
+    /// The report of this number arrives again.
     Again(usize),
-    /// A report of a lease that never was.
+    /// A report of a lease that never existed.
     Late(usize),
-    /// Something happens, and the driver hears of it now or with the next report.
+    /// A foreign change. The driver learns of it now, or with the next report.
     Meanwhile(Foreign, bool),
     Drive,
 }
@@ -91,7 +91,7 @@ fn any_phases() -> impl Strategy<Value = Vec<Phase>> {
 fn foreign(site: &Site, what: Foreign) {
     let at = nightshift_engine::clock::Clock::now(&*site.clock);
     let mut world = site.store.world();
-    // What the status does not allow changes nothing, on both sides.
+    // Both sides ignore a change that the status does not permit.
     let control = |world: &mut crate::memory::World, transition| drop(world.control(&site.run, transition, None, at));
     let signal = |world: &mut crate::memory::World, signal| {
         world.run(&site.run).unwrap().append(at, Event::SignalReceived { signal, by: None });
@@ -134,7 +134,7 @@ fn end_of(site: &Site, key: &str, end: End) -> TryEnd {
     }
 }
 
-/// Plays a history; with `ahead`, decisions are made ahead where they can be. Gives how many were.
+/// Executes a history; with `ahead`, decisions are precomputed where possible. Returns how many were.
 async fn play(phases: &[Phase], acts: &[Act], ahead: bool) -> (Site, usize) {
     let mut site = Site::begun(phases).await;
     let mut sent: Vec<(String, Report)> = Vec::new();

@@ -1,70 +1,79 @@
-//! The decision that follows a report, made before the report is committed, so that both are one commit.
+//! Precomputes the decision that follows a report, so that one transaction commits both.
 //!
-//! It is made from what the last decision left behind: revision, end of the log, state and steps. The store commits it
-//! only if the run's revision is still the same (no other decision, no change of status), the owner fence holds, and the
-//! log ends exactly one event after the remembered end, with the event that this very report has just appended. The last
-//! condition needs both halves. Whatever came in between, a signal or another report, makes the log longer. And a report
-//! that appended nothing, because its lease is lost or it is a second copy, must not be taken for the one event that did
-//! come: the end of its lease, for example.
+//! The decision is computed from what the last decision left in the cache: revision, end of the log, state and steps.
+//! The store commits it only if all of these hold:
+//!
+//! - The run's revision is the same: no other decision, no change of status.
+//! - The owner fence holds.
+//! - The log ends exactly one event after the cached end.
+//! - This report appended that event.
+//!
+//! The last two conditions belong together. A signal or another report in between makes the log longer. A report that
+//! appended nothing (a lost lease, a second copy) must not be mistaken for another event, for example the end of its
+//! lease.
 
 use nightshift_protocol::id::RunId;
 use serde_json::Value;
 
+use super::decision_cache::CachedRun;
 use super::ledger::Standing;
-use super::memory::Remembered;
 use super::{Decision, Driver};
 use crate::event::Event;
 use crate::store::{Advance, Advanced, Report, Reported, TryEnd};
 
-/// A decision that was made ahead. Commit [`Change::Report`](crate::store::Change::Report) and this as
-/// [`Change::Advance`](crate::store::Change::Advance), in this order, then tell [`Driver::settle`] what became of them.
+/// A precomputed decision.
+///
+/// Commit [`Change::Report`](crate::store::Change::Report) and then [`Change::Advance`](crate::store::Change::Advance)
+/// with `advance`. Then call [`Driver::settle`] with the outcomes.
 #[derive(Debug)]
-pub struct Foreseen {
+pub struct PrecomputedDecision {
     /// The decision.
     pub advance: Box<Advance>,
-    /// What is remembered once it is committed. Dropped when the commit failed.
-    pub ticket: Ticket,
+    /// State to cache after the commit. Drop it when the commit failed.
+    pub ticket: PendingDecision,
 }
 
-/// The right to remember a run, held by one report at a time.
+/// The exclusive right to cache a run, held for one report at a time.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct PendingDecision {
     run: RunId,
     ends: bool,
-    /// Keys of the steps that the decision begins.
+    /// Keys of the steps that the decision schedules.
     begins: Vec<String>,
-    /// The run after the decision, its own events not yet folded.
-    next: Remembered,
+    /// The run after the decision, without the decision's own events.
+    next: CachedRun,
 }
 
-impl Ticket {
-    /// The run that it is about.
+impl PendingDecision {
+    /// Returns the run.
     #[must_use]
     pub fn run(&self) -> &RunId {
         &self.run
     }
 }
 
-/// What a foreseen decision came to.
+/// Outcome of a precomputed decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// It is committed; there is nothing more to do.
+    /// It is committed, and nothing more is to do.
     Decided,
-    /// It is committed, and the run is over.
+    /// It is committed, and the run has ended.
     Ended,
-    /// The report is committed and the decision is not, or something else has to be decided already: drive the run.
+    /// The report is committed. The decision is not, or another decision is due: drive the run.
     Drive,
-    /// The report came too late; nothing was changed.
+    /// The lease of the report was lost. Nothing was changed.
     LeaseLost,
     /// The report is committed, and another server decides for the run.
     NotOwner,
 }
 
 impl Driver {
-    /// The decision that follows this report, when the run of its step is remembered and no other report has taken it.
-    /// None: commit the report alone, and drive the run.
+    /// Returns the decision that follows this report, or `None` if the run of its step is not cached or another report
+    /// has taken it.
+    ///
+    /// After `None`, commit the report alone and drive the run.
     #[must_use]
-    pub fn foresee(&self, report: &Report) -> Option<Foreseen> {
+    pub fn precompute_decision(&self, report: &Report) -> Option<PrecomputedDecision> {
         let is_foreseeable = match &report.end {
             TryEnd::Completed { output } => !holds_nul(output),
             TryEnd::Failed { failure } => !failure.message.contains('\0') && !failure.code.contains('\0'),
@@ -73,7 +82,7 @@ impl Driver {
         if !is_foreseeable {
             return None;
         }
-        let (run, mut known) = self.memory().take(&report.step)?;
+        let (run, mut known) = self.cache().take(&report.step)?;
         let key = known.ledger.open_key(&report.step)?.to_owned();
         let (event, standing, failed) = match report.end.clone() {
             TryEnd::Completed { output } => (Event::StepCompleted { key, output }, Standing::Over, None),
@@ -84,7 +93,7 @@ impl Driver {
             }
             TryEnd::Retry { .. } | TryEnd::Wait { .. } | TryEnd::Cancelled => return None,
         };
-        // A report or a state that cannot be read is for the driver to complain about.
+        // The driver reports a message or a state that cannot be read.
         let state = self.workflow.apply(Some(known.state), &event).ok()?;
         known.ledger.end(&report.step, standing);
         let Decision { schedule, mut end, awaits } = self.decide(&state, failed).ok()?;
@@ -95,11 +104,11 @@ impl Driver {
         let written = self.workflow.write(&state, Some(&known.stored)).ok()?;
         let begins = if end.is_some() { Vec::new() } else { known.ledger.begin(&schedule) };
         let folded_seq = known.last_seq + 1;
-        let ticket = Ticket {
+        let ticket = PendingDecision {
             run: run.clone(),
             ends: end.is_some(),
             begins,
-            next: Remembered { stored: state.clone(), state, last_seq: folded_seq, ..known },
+            next: CachedRun { stored: state.clone(), state, last_seq: folded_seq, ..known },
         };
         let advance = Advance {
             run,
@@ -114,12 +123,12 @@ impl Driver {
             fence: ticket.next.fence.clone(),
             at: self.clock.now(),
         };
-        Some(Foreseen { advance: Box::new(advance), ticket })
+        Some(PrecomputedDecision { advance: Box::new(advance), ticket })
     }
 
-    /// Takes what became of a foreseen decision: what was committed is remembered for the next report.
+    /// Records the outcome of a precomputed decision. A committed one is cached for the next report.
     #[must_use = "a run may have to be driven"]
-    pub fn settle(&self, ticket: Ticket, reported: Reported, advanced: &Advanced) -> Settled {
+    pub fn settle(&self, ticket: PendingDecision, reported: Reported, advanced: &Advanced) -> Settled {
         let Advanced::Committed { revision, last_seq } = *advanced else {
             return match (reported, advanced) {
                 (Reported::LeaseLost, _) => Settled::LeaseLost,
@@ -137,15 +146,17 @@ impl Driver {
         }
     }
 
-    /// Remembers a run whose decision was committed and began these steps. False when the log holds more than what is
-    /// known of it: then nothing is remembered, and there may be something to decide.
+    /// Caches a run whose decision was committed and scheduled these steps.
+    ///
+    /// Returns false if the log holds events that the cache does not know. Nothing is cached then, and a decision may
+    /// be due.
     pub(super) fn remember(
         &self,
         id: RunId,
         revision: u64,
         last_seq: u64,
         begins: &[String],
-        mut run: Remembered,
+        mut run: CachedRun,
     ) -> bool {
         let own = u64::try_from(begins.len()).unwrap_or(u64::MAX);
         if run.last_seq.saturating_add(own) != last_seq {
@@ -154,17 +165,18 @@ impl Driver {
         for key in begins {
             match self.workflow.apply(Some(run.state), &Event::StepScheduled { key: key.clone() }) {
                 Ok(state) => run.state = state,
-                // The driver reads it again, and complains.
+                // The driver reads the run again and reports the error.
                 Err(_) => return false,
             }
         }
         (run.revision, run.last_seq) = (revision, last_seq);
-        self.memory().put(id, run);
+        self.cache().put(id, run);
         true
     }
 }
 
-/// Whether a NUL character is in it: the store replaces those, so that what is folded later is something else.
+/// Returns whether the value contains a NUL character. The store replaces those, so the state folded later would
+/// differ.
 fn holds_nul(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,

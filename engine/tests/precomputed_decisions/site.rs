@@ -1,4 +1,4 @@
-//! A store with one run, a driver and a worker that takes everything.
+//! A store with one run, a driver, and a worker that takes every step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct Site {
     pub(crate) clock: Arc<SetClock>,
     pub(crate) run: RunId,
     pub(crate) fence: Option<OwnerFence>,
-    /// Every lease that was ever given, by the step's key.
+    /// All granted leases, by the step's key.
     pub(crate) leases: BTreeMap<String, (StepId, u64)>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn done(key: &str) -> TryEnd {
 }
 
 impl Site {
-    /// A run of these phases, driven once and claimed.
+    /// Creates a run of these phases, which is driven once and claimed.
     pub(crate) async fn begun(phases: &[Phase]) -> Self {
         let store = Arc::new(MemoryStore::default());
         let (clock, random) = (Arc::new(SetClock::default()), Arc::new(Counting::default()));
@@ -88,7 +88,7 @@ impl Site {
         Report { step, epoch, end, used: Vec::new(), at: self.clock.now() }
     }
 
-    /// Reports alone, then drives.
+    /// Reports without a decision, and then drives the run.
     pub(crate) async fn report_and_drive(&mut self, report: Report) {
         if self.store.report(report).await.unwrap() == Reported::Committed {
             self.drive().await;
@@ -96,9 +96,9 @@ impl Site {
         self.claim().await;
     }
 
-    /// Reports with the decision that follows, when it can be foreseen; says what became of it.
+    /// Reports with the following decision, if it can be precomputed. Returns the outcome.
     pub(crate) async fn report_ahead(&mut self, report: Report, between: impl FnOnce(&Self)) -> Option<Settled> {
-        let Some(foreseen) = self.driver.foresee(&report) else {
+        let Some(foreseen) = self.driver.precompute_decision(&report) else {
             between(self);
             self.report_and_drive(report).await;
             return None;
@@ -125,7 +125,7 @@ impl Site {
         self.store.world().runs[&self.run].clone()
     }
 
-    /// Everything that two sites have to agree about.
+    /// Returns the facts that have to be equal at two sites.
     pub(crate) fn facts(&self) -> Value {
         let run = self.stored();
         let record = &run.record;
