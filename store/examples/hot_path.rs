@@ -90,7 +90,7 @@ struct Bench {
     times_ms: Mutex<Vec<f64>>,
 }
 
-/// Where a run stands.
+/// The position in a run.
 struct Course {
     began: Instant,
     revision: u64,
@@ -135,7 +135,7 @@ impl Bench {
         Ok(all)
     }
 
-    /// Begins runs, and carries out steps of whatever run a claim gives.
+    /// Creates runs, and carries out the steps of all runs that a claim returns.
     async fn work(self: Arc<Self>) -> Result<(), Failure> {
         loop {
             let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -144,8 +144,7 @@ impl Bench {
             let mut step = self.commit(Vec::new(), run, course).await?;
             while let Some(done) = step {
                 let removed = self.courses.lock().unwrap_or_else(PoisonError::into_inner).remove(&done.run);
-                let mut course =
-                    removed.ok_or("a claim got a step that nobody scheduled: use a new and empty place")?;
+                let mut course = removed.ok_or("a claim returned an unknown step: use a new and empty place")?;
                 let report = Report {
                     step: done.id.clone(),
                     epoch: done.epoch,
@@ -188,7 +187,7 @@ impl Bench {
         }))
     }
 
-    /// Commits with the next decision, and with a claim when a step follows it; the claimed step.
+    /// Commits with the next decision, and with a claim if a step follows. Returns the claimed step.
     async fn commit(
         &self,
         mut changes: Vec<Change>,
@@ -207,7 +206,7 @@ impl Bench {
                 expires_at: AT.plus_ms(3_600_000),
             }));
         }
-        // Whoever claims the step may be answered before us, so the course goes on before the commit.
+        // Another task that claims the step may get its answer first, so advance before the commit.
         course.revision += 1;
         course.last_seq += 1;
         let (expected, began) = ((course.revision, course.last_seq), course.began);

@@ -1,4 +1,5 @@
-//! The one way to become ready: a step that is wanted gets a ready row, a timer, or waits for its campaign's budget.
+//! Schedules a step: gives it a ready row or a timer, or blocks it on its campaign's budget. No other code makes a step
+//! ready.
 
 use nightshift_engine::admission::{Admission, CampaignFacts, StepFacts, admit as decide};
 use nightshift_engine::event::Event;
@@ -12,11 +13,13 @@ use crate::batch::working_set::WorkingSet;
 use crate::failure::Failure;
 use crate::number::from_stored;
 
-/// A step that is expected to take longer costs no more: virtual time must not run out.
+/// Maximum cost of a step, which keeps the virtual time from overflowing.
 const MAX_COST_MS: u64 = 366 * 24 * 60 * 60 * 1_000;
 
-/// Asks for a scheduled step of a running run, and puts it where the answer says. Its run, its campaign and the budget
-/// are in hand. A step that is ready already is asked for anew: what was set aside for it is given back first.
+/// Decides when a scheduled step of a running run may begin, and moves it to the matching place.
+///
+/// Its run, campaign and budget must be loaded. A step that is ready already is decided again after its reservation is
+/// released.
 pub(crate) fn admit(set: &mut WorkingSet, step_id: i64, at: TimestampMs) -> Result<(), Failure> {
     let (run_id, campaign_id, status) = {
         let step = set.step(step_id)?;
@@ -48,7 +51,7 @@ pub(crate) fn admit(set: &mut WorkingSet, step_id: i64, at: TimestampMs) -> Resu
     };
     match answer {
         Admission::Ready { rank, vtime, latest_start } => {
-            set_aside(set, step_id, campaign_id)?;
+            reserve_amounts(set, step_id, campaign_id)?;
             set.campaign_mut(campaign_id)?.vtime = vtime;
             set.put(step_id, Place::Ready { rank, latest_start: latest_start.map(|moment| moment.0) })
         }
@@ -57,22 +60,22 @@ pub(crate) fn admit(set: &mut WorkingSet, step_id: i64, at: TimestampMs) -> Resu
             let told = was_told(set, step_id)?;
             set.put(step_id, Place::Blocked { resource, told })
         }
-        Admission::Exhausted { resource } => tell(set, step_id, resource, at),
+        Admission::Exhausted { resource } => mark_exhausted(set, step_id, resource, at),
     }
 }
 
-/// Gives back everything that is set aside for a step that was not begun: it left the ready list.
+/// Releases the whole reservation of a step that left the ready list before it began.
 pub(crate) fn release(set: &mut WorkingSet, step_id: i64) -> Result<(), Failure> {
     settle(set, step_id, |_| 0)
 }
 
-/// Ends what is set aside for a step; `used` says how much of an amount was used up, never more than it.
+/// Ends the reservation of a step. `used` returns the used part of an amount, at most the amount itself.
 pub(crate) fn settle(set: &mut WorkingSet, step_id: i64, used: impl Fn(&Amount) -> u64) -> Result<(), Failure> {
     let step = set.step_mut(step_id)?;
-    if step.set_aside.is_empty() {
+    if step.reserved.is_empty() {
         return Ok(());
     }
-    let (campaign_id, amounts) = (step.campaign_id, std::mem::take(&mut step.set_aside));
+    let (campaign_id, amounts) = (step.campaign_id, std::mem::take(&mut step.reserved));
     let campaign = set.campaign_mut(campaign_id)?;
     for amount in amounts {
         if let Some(line) = campaign.line_mut(amount.resource) {
@@ -84,15 +87,15 @@ pub(crate) fn settle(set: &mut WorkingSet, step_id: i64, used: impl Fn(&Amount) 
     Ok(())
 }
 
-fn set_aside(set: &mut WorkingSet, step_id: i64, campaign_id: i64) -> Result<(), Failure> {
+fn reserve_amounts(set: &mut WorkingSet, step_id: i64, campaign_id: i64) -> Result<(), Failure> {
     let step = set.steps.get_mut(&step_id).ok_or_else(|| Failure::unreadable("a step", &"not loaded"))?;
     if step.reserve.is_empty() {
         return Ok(());
     }
     let campaign =
         set.campaigns.get_mut(&campaign_id).ok_or_else(|| Failure::unreadable("a campaign", &"not loaded"))?;
-    step.set_aside = reservable(campaign, &step.reserve);
-    for amount in &step.set_aside {
+    step.reserved = reservable(campaign, &step.reserve);
+    for amount in &step.reserved {
         if let Some(line) = campaign.line_mut(amount.resource) {
             line.reserved = line.reserved.saturating_add(amount.amount);
         }
@@ -100,7 +103,7 @@ fn set_aside(set: &mut WorkingSet, step_id: i64, campaign_id: i64) -> Result<(),
     Ok(())
 }
 
-/// What of it the campaign counts: one amount of each resource, none of wall time.
+/// Returns the amounts that the campaign's budget counts: one per resource, without wall time.
 fn reservable(campaign: &Campaign, wanted: &[Amount]) -> Vec<Amount> {
     let counted = |resource: Resource| campaign.budget.iter().any(|line: &BudgetLine| line.resource == resource);
     let mut amounts: Vec<Amount> = Vec::with_capacity(wanted.len());
@@ -117,8 +120,8 @@ fn was_told(set: &WorkingSet, step_id: i64) -> Result<bool, Failure> {
     Ok(matches!(set.step(step_id)?.place, Place::Blocked { told: true, .. }))
 }
 
-/// The step waits, and the log says once that the campaign cannot afford it: the workflow ends the run.
-fn tell(set: &mut WorkingSet, step_id: i64, resource: Resource, at: TimestampMs) -> Result<(), Failure> {
+/// Blocks the step, and logs once that the campaign's budget is exhausted. The workflow ends the run.
+fn mark_exhausted(set: &mut WorkingSet, step_id: i64, resource: Resource, at: TimestampMs) -> Result<(), Failure> {
     if !was_told(set, step_id)? {
         let step = set.step(step_id)?;
         let (run_id, key) = (step.run_id, step.key.clone());
@@ -127,7 +130,7 @@ fn tell(set: &mut WorkingSet, step_id: i64, resource: Resource, at: TimestampMs)
     set.put(step_id, Place::Blocked { resource, told: true })
 }
 
-/// A stored list of amounts; see the schema's `reserve`.
+/// Parses a stored list of amounts; see the schema's `reserve`.
 pub(crate) fn read_amounts(text: Option<&str>) -> Result<Vec<Amount>, Failure> {
     text.map_or_else(
         || Ok(Vec::new()),
@@ -135,8 +138,8 @@ pub(crate) fn read_amounts(text: Option<&str>) -> Result<Vec<Amount>, Failure> {
     )
 }
 
-/// `resource=amount,…`, as the statements that load steps give reservations.
-pub(crate) fn read_set_aside(text: Option<&str>) -> Result<Vec<Amount>, Failure> {
+/// Parses `resource=amount,…`, the form in which queries for steps return reservations.
+pub(crate) fn read_reserved(text: Option<&str>) -> Result<Vec<Amount>, Failure> {
     let unreadable = || Failure::unreadable("a reservation", &"it is no resource with an amount");
     let parts = text.into_iter().flat_map(|text| text.split(','));
     parts

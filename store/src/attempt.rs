@@ -1,12 +1,12 @@
-//! The index of attempts: what makes lists over a million of them fast.
+//! The index of attempts, which makes lists over a million attempts fast.
 //!
-//! Servers write it, run by run, after the commits that it follows ([`AttemptIndex::put_index`]). Everything in it can be
-//! derived again from the states of runs, so that nothing else rests on it: the engine's port knows no attempts, and this
-//! one stands beside it.
+//! Servers write the index run by run, after the commits that it follows ([`AttemptIndex::put_index`]). All of it can
+//! be derived again from the states of runs, so nothing depends on it. The engine's port knows no attempts; the index
+//! has a port of its own.
 //!
-//! Lists are filtered, sorted and counted over columns that every process keeps in memory, some 100 bytes for an attempt.
-//! Before each answer they are brought up to date by the number of the last change (`attempt_clock`), so that all replicas
-//! tell the same, and what is in the database when a question comes is in its answer. Only the rows of the page are read.
+//! Lists are filtered, sorted and counted over columns in the memory of each process, about 100 bytes per attempt.
+//! Before each answer they are refreshed up to the last change (`attempt_clock`). So all replicas give the same answer,
+//! and it contains everything stored at the time of the query. Only the rows of the page are read from the database.
 
 pub(crate) mod boards;
 pub(crate) mod columns;
@@ -37,20 +37,20 @@ use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::time::TimestampMs;
 
-/// Longest text that is searched, in bytes: what comes after it is not found.
+/// Maximum length of a searched text, in bytes. The rest of a text is not searched.
 pub const MAX_DOCUMENT_BYTES: usize = 64 * 1024;
 
-/// Most attempts of one answer: the pages of lists are smaller, those of whole tables as large as this.
+/// Maximum number of attempts per answer. Pages of lists are smaller; exports of whole tables use this size.
 pub const MAX_ATTEMPT_ROWS: u32 = 5_000;
 
-/// A run as it is written into the index.
+/// A run to write into the index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexedRun {
-    /// The run. One that does not exist any more is left out.
+    /// The run. A deleted run is skipped.
     pub run: RunId,
-    /// Up to which event of its log. What was written from a later one stays.
+    /// The last event that is included. It does not replace entries written from a later event.
     pub seq: u64,
-    /// The form of what is written: a later one takes the place of an earlier one.
+    /// The format of the entry. A later format replaces an earlier one.
     pub form: u32,
     /// Name of the task.
     pub task: String,
@@ -60,20 +60,20 @@ pub struct IndexedRun {
     pub strategy: String,
     /// All of its attempts.
     pub attempts: Vec<IndexedAttempt>,
-    /// Texts that are not there yet, or not like that.
+    /// New and changed texts.
     pub documents: Vec<Document>,
 }
 
-/// An attempt as it is written into the index.
+/// An attempt to write into the index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexedAttempt {
     /// Number within the run.
     pub number: u32,
-    /// Why it was written.
+    /// The stage that wrote it.
     pub stage: Stage,
     /// The attempt it was derived from.
     pub parent: Option<u32>,
-    /// What happened to it.
+    /// The outcome.
     pub outcome: AttemptOutcome,
     /// Whether it is the best one of its run.
     pub is_best: bool,
@@ -81,7 +81,7 @@ pub struct IndexedAttempt {
     pub is_confirmed: bool,
     /// The published speedup.
     pub speedup: Option<Interval>,
-    /// The speedup over the fastest baseline of the task; none where that baseline is not known.
+    /// The speedup over the fastest baseline of the task, if that baseline is known.
     pub speedup_over_fastest: Option<Interval>,
     /// Median time of one call, in nanoseconds.
     pub candidate_median_ns: Option<f64>,
@@ -89,102 +89,104 @@ pub struct IndexedAttempt {
     pub reward: Option<f64>,
     /// Sum of the judge's scores.
     pub rubric_total: Option<u32>,
-    /// What limits it.
+    /// The bottleneck.
     pub bound: Option<Bound>,
     /// The critical issue.
     pub issue: Option<String>,
     /// Tokens of its model calls.
     pub tokens: u64,
-    /// What they cost, in millionths of a US dollar; none when the price of one is not known.
+    /// Cost of its model calls, in millionths of a US dollar. None if one of their prices is unknown.
     pub cost_microusd: Option<u64>,
-    /// Who wrote it.
+    /// The model that wrote it.
     pub model: String,
-    /// The device that it was timed on.
+    /// The device of its measurements.
     pub device: Option<String>,
-    /// For how long its steps were on a device, in milliseconds.
+    /// Device time of its steps, in milliseconds.
     pub device_ms: u64,
-    /// Its source.
+    /// Hash of its source.
     pub source: Option<ArtifactHash>,
-    /// When it began.
+    /// Start time.
     pub created_at: TimestampMs,
-    /// When it was finished.
+    /// End time.
     pub finished_at: Option<TimestampMs>,
 }
 
-/// What a campaign has come to, by its attempts.
+/// The best results of a campaign's attempts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CampaignBest {
     /// The campaign.
     pub campaign: CampaignId,
-    /// The fastest of the best right programs of its runs.
+    /// The speedup of the fastest correct program.
     pub speedup: Option<f64>,
     /// The highest of their speedups over the fastest baseline.
     pub speedup_over_fastest: Option<f64>,
-    /// Geometric mean of their speedups.
+    /// Geometric mean of the best speedups of its runs.
     pub geometric_mean: Option<f64>,
-    /// Geometric mean of their speedups over the fastest baseline, where that is known.
+    /// Geometric mean of the best speedups over the fastest baseline, where that is known.
     pub geometric_mean_over_fastest: Option<f64>,
-    /// What model calls of its attempts cost, in millionths of a US dollar, as far as prices are known.
+    /// Cost of its model calls with a known price, in millionths of a US dollar.
     pub cost_microusd: u64,
-    /// Attempts with a model call whose price is not known.
+    /// Attempts with a model call of unknown price.
     pub unpriced_attempts: u64,
     /// Hardware targets of its runs.
     pub targets: Vec<Target>,
 }
 
-/// Which text of a run, and of what it was made.
+/// The key of a text of a run, with a digest of the text's source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DocumentKey {
     /// The attempt; 0 for the run as a whole.
     pub attempt: u32,
-    /// What it is.
+    /// Kind of the text.
     pub kind: SearchKind,
-    /// Which of several of this kind.
+    /// Number among several texts of this kind.
     pub part: u32,
-    /// Of what it was made: another one means that it has to be written again.
+    /// Digest of the source. A different digest means that the text has to be written again.
     pub digest: String,
 }
 
-/// A text that is searched.
+/// A searched text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// Which.
+    /// The key.
     pub key: DocumentKey,
-    /// The text; at most [`MAX_DOCUMENT_BYTES`] of it are kept.
+    /// The text. Only the first [`MAX_DOCUMENT_BYTES`] are stored.
     pub body: String,
-    /// When it came into being.
+    /// Creation time.
     pub at: TimestampMs,
 }
 
-/// The index. Like the engine's port, each method is one transaction.
+/// The port to the index. As in the engine's port, each method is one transaction.
 #[async_trait]
 pub trait AttemptIndex: Send + Sync {
-    /// Runs whose decisions the index does not know, or knows in an earlier form; oldest first. It looks at every run.
+    /// Returns runs whose decisions are not in the index, or only in an earlier format, oldest first. It reads every
+    /// run.
     async fn runs_behind(&self, form: u32, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
-    /// The texts of a run that are there.
+    /// Returns the keys of a run's stored texts.
     async fn documents_of(&self, run: &RunId) -> Result<Vec<DocumentKey>, StoreError>;
 
-    /// Writes runs into the index. Writing the same again, or something earlier, changes nothing that anybody sees.
+    /// Writes runs into the index. Writing the same or an earlier version has no visible effect.
     async fn put_index(&self, runs: Vec<IndexedRun>) -> Result<(), StoreError>;
 
-    /// A page of attempts, with how many there are. A cursor that is not of this query is refused with
+    /// Returns a page of attempts with the total number. A cursor of another query is refused with
     /// `request.invalid_query`.
     async fn list_attempts(&self, query: &AttemptQuery) -> Result<AttemptPage, StoreError>;
 
-    /// Attempts as points.
+    /// Returns attempts as points of a chart.
     async fn attempt_points(&self, query: &PointsQuery) -> Result<AttemptPoints, StoreError>;
 
-    /// The attempt of a point.
+    /// Returns the attempt of a point.
     async fn attempt_at(&self, run_key: u32, number: u32) -> Result<AttemptRow, StoreError>;
 
-    /// Tasks by device, those of the filter's attempts: the names in their order.
+    /// Returns the leaderboards of tasks by device, for the filtered attempts, sorted by name.
     async fn task_boards(&self, filter: &AttemptFilter) -> Result<Vec<TaskBoard>, StoreError>;
 
-    /// Models by strategy, those of the filter's attempts: the most attempts first.
+    /// Returns the leaderboards of models by strategy, for the filtered attempts, with the most attempts first.
     async fn model_boards(&self, filter: &AttemptFilter) -> Result<Vec<ModelBoard>, StoreError>;
 
-    /// What came out of a campaign of this many runs, over all of its attempts; one by one, those at these places.
+    /// Returns the results of a campaign with this many runs, over all of its attempts. `places` selects the attempts
+    /// that are listed individually.
     async fn campaign_results(
         &self,
         campaign: &CampaignId,
@@ -192,9 +194,9 @@ pub trait AttemptIndex: Send + Sync {
         places: RangeInclusive<u64>,
     ) -> Result<CampaignResults, StoreError>;
 
-    /// What these campaigns have come to; those without an attempt are left out.
+    /// Returns the best results of these campaigns. Campaigns without attempts are skipped.
     async fn campaign_bests(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignBest>, StoreError>;
 
-    /// Texts with these words, the newest first.
+    /// Finds texts with these words, the newest first.
     async fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError>;
 }

@@ -1,10 +1,13 @@
-//! The hot path: reports, decisions and claims of many callers in one transaction, with the same few statements
-//! whatever their number.
+//! The hot path: reports, decisions and claims of many callers in one transaction, with a fixed number of statements.
 //!
-//! A flush loads what its changes name into a working set (`load.rs`), applies each change to it in order as a pure
-//! function (one file per verb), and writes the difference (`write.rs`). A change that does not hold changes nothing.
-//! Claims are served last: they see everything that the flush made ready, and such a step never touches the ready list.
-//! Rare operations use the same working set and verbs ([`held::Held`]).
+//! A flush has three phases:
+//!
+//! 1. Load the rows that the changes name into a working set (`load.rs`).
+//! 2. Apply each change in order as a pure function (one file per verb). A change that fails its check changes nothing.
+//! 3. Write the difference (`write.rs`).
+//!
+//! Claims come last, so they see all steps that the flush made ready. Such a step never touches the ready list. Rare
+//! operations use the same working set and verbs ([`locked_rows::LockedRows`]).
 
 mod advance;
 #[cfg(test)]
@@ -13,9 +16,9 @@ mod bench;
 mod candidates;
 mod claim;
 pub(crate) mod event_text;
-pub(crate) mod held;
 mod hot_load;
 pub(crate) mod load;
+pub(crate) mod locked_rows;
 pub(crate) mod route;
 pub(crate) mod rows;
 pub(crate) mod table;
@@ -36,7 +39,7 @@ use serde_json::Value as Json;
 use self::candidates::{Given, details, devices, inputs};
 use self::claim::{Claimer, DeviceUses};
 use self::rows::Input;
-use self::try_end::Teller;
+use self::try_end::ReportSource;
 use self::working_set::WorkingSet;
 use crate::connection::Backend;
 use crate::failure::Failure;
@@ -48,16 +51,16 @@ pub use self::advance::MAX_STEPS_PER_ADVANCE;
 pub(crate) use self::advance::cancel_open;
 pub use self::claim::MAX_CLAIMED;
 
-/// What became of a flush.
+/// Outcome of a flush.
 pub(crate) struct Flushed {
-    /// One per group.
+    /// One answer per group.
     pub(crate) answers: Vec<Result<Vec<Changed>, StoreError>>,
     /// Whether anything was written.
     pub(crate) wrote: bool,
 }
 
-/// Applies groups of changes, all with the same few statements. A group that cannot be carried out gets its error, and
-/// nothing of it is done; a failure of the database concerns all.
+/// Applies groups of changes with a fixed number of statements. A group that fails gets its error and changes nothing.
+/// A database failure affects all groups.
 pub(crate) async fn flush(transaction: &mut Transaction<'_>, groups: &[&[Change]]) -> Result<Flushed, Failure> {
     let mut refused: BTreeMap<usize, StoreError> = BTreeMap::new();
     for (index, group) in groups.iter().enumerate() {
@@ -72,7 +75,7 @@ pub(crate) async fn flush(transaction: &mut Transaction<'_>, groups: &[&[Change]
             let answers = refused.into_values().map(Err).collect();
             return Ok(Flushed { answers, wrote: false });
         }
-        // Nothing is written before everything is applied: what was refused is left out the next time round.
+        // Rows are written only after everything is applied. Refused groups are omitted in the next attempt.
         match attempt(transaction, &live).await? {
             Attempt::Refused(errors) => refused.extend(errors),
             Attempt::Done(done, wrote) => {
@@ -87,7 +90,7 @@ pub(crate) async fn flush(transaction: &mut Transaction<'_>, groups: &[&[Change]
     }
 }
 
-/// What can be said without looking.
+/// Checks a group without reading from the database.
 fn check(group: &[Change]) -> Result<(), StoreError> {
     for change in group {
         if let Change::Advance(advance) = change {
@@ -98,7 +101,7 @@ fn check(group: &[Change]) -> Result<(), StoreError> {
 }
 
 enum Attempt {
-    /// These groups cannot be carried out; nothing was written.
+    /// These groups failed; nothing was written.
     Refused(Vec<(usize, StoreError)>),
     /// The answers, and whether anything was written.
     Done(Vec<Vec<Changed>>, bool),
@@ -131,8 +134,8 @@ fn reported<'a>(groups: &'a Groups<'a>) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// How many ready steps claims could take of each route that exists, and the earliest moment of a claim; none when
-/// nothing could be taken.
+/// Returns the maximum number of ready steps per route for the claims, with the earliest time of a claim. Returns none
+/// if the claims cannot take any step.
 fn wanted(set: &WorkingSet, groups: &Groups<'_>) -> Option<(BTreeMap<i64, u32>, TimestampMs)> {
     let mut by_text: BTreeMap<&str, u32> = BTreeMap::new();
     claims(groups).for_each(|claim| claim::add_wanted(claim, &mut by_text));
@@ -197,7 +200,7 @@ fn moment(change: &Change) -> TimestampMs {
     }
 }
 
-/// Runs, then the rest; on SQLite.
+/// Loads the runs and then the other rows; on SQLite.
 async fn load_for_changes(
     transaction: &mut Transaction<'_>,
     set: &mut WorkingSet,
@@ -236,13 +239,13 @@ async fn load_for_changes(
     if !ending.is_empty() {
         load::open_steps(connection, set, ending.into_iter().collect()).await?;
     }
-    let counted = set.steps.values().filter(|step| !step.reserve.is_empty() || !step.set_aside.is_empty());
+    let counted = set.steps.values().filter(|step| !step.reserve.is_empty() || !step.reserved.is_empty());
     with_budget.extend(counted.map(|step| step.campaign_id));
     load::campaigns(connection, set, &with_budget).await
 }
 
-/// Groups that name what does not exist. A claim that goes with other changes does not fail them: an unknown worker gets
-/// nothing.
+/// Returns the errors of groups that name missing objects. In a group with other changes, a claim of an unknown worker
+/// gets no steps and no error.
 fn missing(set: &WorkingSet, claimers: &HashMap<String, Claimer>, groups: &Groups<'_>) -> Vec<(usize, StoreError)> {
     let not_found = |noun: &'static str, id: &str| Some(StoreError::NotFound { noun, id: id.to_owned() });
     let missing_of = |change: &Change, is_alone: bool| match change {
@@ -261,10 +264,10 @@ fn missing(set: &WorkingSet, claimers: &HashMap<String, Claimer>, groups: &Group
     groups.iter().filter_map(|(number, group)| Some((*number, first(group)?))).collect()
 }
 
-/// Applies the changes of a group; claims get a place for their answer.
+/// Applies the changes of a group, with placeholders for the answers to claims.
 fn apply(set: &mut WorkingSet, index: usize, group: &[Change]) -> Result<Vec<Changed>, Failure> {
     let mut answers = Vec::with_capacity(group.len());
-    // When the change before was a report: the event that it appended, if it did.
+    // If the previous change was a report: the event that it appended, if any.
     let mut reported: Option<Option<(i64, i64)>> = None;
     for (position, change) in group.iter().enumerate() {
         let before = reported.take();
@@ -273,8 +276,8 @@ fn apply(set: &mut WorkingSet, index: usize, group: &[Change]) -> Result<Vec<Cha
                 let run_id = set.step_of(&report.step).map(|step| step.run_id);
                 let last_seq = |set: &WorkingSet| run_id.and_then(|id| Some((id, set.runs.get(&id)?.last_seq)));
                 let end_before = last_seq(set);
-                let teller = Teller::Worker(&report.used);
-                let answer = try_end::end(set, &report.step, report.epoch, &report.end, teller, report.at)?;
+                let source = ReportSource::Worker(&report.used);
+                let answer = try_end::end(set, &report.step, report.epoch, &report.end, source, report.at)?;
                 reported = Some(last_seq(set).filter(|end| Some(*end) != end_before));
                 Changed::Reported(answer)
             }
@@ -288,8 +291,9 @@ fn apply(set: &mut WorkingSet, index: usize, group: &[Change]) -> Result<Vec<Cha
     Ok(answers)
 }
 
-/// Whether a decision that was made before the report in front of it folds the event that this very report appended: one
-/// that came too late, or a second time, appended nothing, and what stands in that place is something else.
+/// Returns whether a precomputed decision folds the event that the report before it appended.
+///
+/// A late or repeated report appended nothing, so another event stands in that place.
 fn folds_what_was_reported(set: &WorkingSet, advance: &Advance, appended: Option<(i64, i64)>) -> bool {
     advance.expects_last_seq.is_none_or(|expected| {
         appended.is_some_and(|(run_id, seq)| {
@@ -298,7 +302,7 @@ fn folds_what_was_reported(set: &WorkingSet, advance: &Advance, appended: Option
     })
 }
 
-/// Serves the claims of all groups, in their order, and puts their answers into place.
+/// Serves the claims of all groups in order and fills in their answers.
 async fn serve_claims(
     transaction: &mut Transaction<'_>,
     set: &mut WorkingSet,
@@ -365,7 +369,7 @@ async fn serve_claims(
     Ok(())
 }
 
-/// The input of an order of this flush.
+/// Returns the input of an order of this flush.
 fn ordered(groups: &Groups<'_>, group: usize, change: usize, order: usize) -> Option<Json> {
     match groups.get(group)?.1.get(change)? {
         Change::Advance(advance) => Some(advance.schedule.get(order)?.1.input.clone()),

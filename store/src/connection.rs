@@ -1,7 +1,7 @@
-//! A connection to either database. The match on the backend exists here, in opening, in telling failures, and in the
-//! statements of the hot path; nowhere else.
+//! A connection to either database. Only four places distinguish the databases: this file, opening, error messages, and
+//! the statements of the hot path.
 //!
-//! Parameters are written `$1`, `$2`, … on both. Statements are prepared once per connection and kept.
+//! Parameters are `$1`, `$2`, … on both databases. Statements are prepared once per connection and cached.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use sqlx::{AssertSqlSafe, Executor as _, PgConnection, SqliteConnection};
 use crate::failure::Failure;
 use crate::postgres::hot::Hot;
 use crate::row::Row;
-use crate::sqlite::own::{Own, Parameter};
+use crate::sqlite::writer::{Parameter, SqliteWriter};
 use crate::value::Value;
 
-/// A statement: one text where it runs on both databases, else two.
+/// A statement: one text for both databases, or two texts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sql {
-    /// On SQLite.
+    /// Text for SQLite.
     pub(crate) sqlite: &'static str,
-    /// On Postgres.
+    /// Text for Postgres.
     pub(crate) postgres: &'static str,
 }
 
@@ -36,57 +36,57 @@ impl From<&'static str> for Sql {
     }
 }
 
-/// Which database.
+/// The kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
-    /// One file.
+    /// A file.
     Sqlite,
-    /// A server.
+    /// A database server.
     Postgres,
 }
 
-/// A connection of its own, or one of a pool.
+/// A dedicated connection, or one of a pool.
 pub(crate) enum Connection {
-    /// The writer's of SQLite.
-    Own(Box<Own>),
-    /// A reader's.
+    /// The writer's connection on SQLite.
+    SqliteWriter(Box<SqliteWriter>),
+    /// A reader's connection on SQLite.
     SqlitePooled(PoolConnection<Sqlite>),
-    /// Of a pool.
+    /// A pooled connection on Postgres.
     Postgres(PoolConnection<Postgres>),
-    /// The hot path's of Postgres.
+    /// A hot path connection on Postgres.
     Hot(Box<Hot>),
 }
 
-/// The connection of its database, borrowed.
+/// The borrowed driver connection.
 enum Borrowed<'c> {
-    Own(&'c mut Own),
+    SqliteWriter(&'c mut SqliteWriter),
     Sqlite(&'c mut SqliteConnection),
     Postgres(&'c mut PgConnection),
 }
 
 impl Connection {
-    /// Which database it leads to.
+    /// Returns the kind of database.
     pub(crate) fn backend(&self) -> Backend {
         match self {
-            Self::Own(_) | Self::SqlitePooled(_) => Backend::Sqlite,
+            Self::SqliteWriter(_) | Self::SqlitePooled(_) => Backend::Sqlite,
             Self::Postgres(_) | Self::Hot(_) => Backend::Postgres,
         }
     }
 
     async fn borrowed(&mut self) -> Result<Borrowed<'_>, Failure> {
         Ok(match self {
-            Self::Own(connection) => Borrowed::Own(connection),
+            Self::SqliteWriter(connection) => Borrowed::SqliteWriter(connection),
             Self::SqlitePooled(connection) => Borrowed::Sqlite(connection),
             Self::Postgres(connection) => Borrowed::Postgres(connection),
             Self::Hot(connection) => Borrowed::Postgres(connection.caught_up().await?),
         })
     }
 
-    /// Carries out a statement; how many rows it changed.
+    /// Executes a statement. Returns the number of changed rows.
     pub(crate) async fn execute(&mut self, sql: impl Into<Sql>, values: Vec<Value>) -> Result<u64, Failure> {
         let sql = sql.into();
         Ok(match self.borrowed().await? {
-            Borrowed::Own(connection) => connection.execute(sql.sqlite, &values)?,
+            Borrowed::SqliteWriter(connection) => connection.execute(sql.sqlite, &values)?,
             Borrowed::Sqlite(connection) => {
                 sqlite(sqlx::query(sql.sqlite), values).execute(connection).await?.rows_affected()
             }
@@ -96,11 +96,11 @@ impl Connection {
         })
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub(crate) async fn fetch_all(&mut self, sql: impl Into<Sql>, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
         let sql = sql.into();
         Ok(match self.borrowed().await? {
-            Borrowed::Own(connection) => connection.fetch_named(sql.sqlite, &values, usize::MAX)?,
+            Borrowed::SqliteWriter(connection) => connection.fetch_named(sql.sqlite, &values, usize::MAX)?,
             Borrowed::Sqlite(connection) => wrap(sqlite(sqlx::query(sql.sqlite), values).fetch_all(connection).await?),
             Borrowed::Postgres(connection) => {
                 wrap_postgres(postgres(sqlx::query(sql.postgres), values).fetch_all(connection).await?)
@@ -108,14 +108,14 @@ impl Connection {
         })
     }
 
-    /// All rows, one after the other: no more than a few are in memory, except on the connection that writes.
+    /// Streams all rows, with a few in memory at a time, except on the connection that writes.
     pub(crate) async fn stream(
         &mut self,
         sql: &'static str,
         values: Vec<Value>,
     ) -> Result<BoxStream<'_, Result<Row, Failure>>, Failure> {
         Ok(match self.borrowed().await? {
-            Borrowed::Own(connection) => {
+            Borrowed::SqliteWriter(connection) => {
                 stream::iter(connection.fetch_named(sql, &values, usize::MAX)?.into_iter().map(Ok)).boxed()
             }
             Borrowed::Sqlite(connection) => {
@@ -127,7 +127,7 @@ impl Connection {
         })
     }
 
-    /// The first row, if any.
+    /// Returns the first row, if any.
     pub(crate) async fn fetch_optional(
         &mut self,
         sql: impl Into<Sql>,
@@ -135,7 +135,7 @@ impl Connection {
     ) -> Result<Option<Row>, Failure> {
         let sql = sql.into();
         Ok(match self.borrowed().await? {
-            Borrowed::Own(connection) => connection.fetch_named(sql.sqlite, &values, 1)?.pop(),
+            Borrowed::SqliteWriter(connection) => connection.fetch_named(sql.sqlite, &values, 1)?.pop(),
             Borrowed::Sqlite(connection) => {
                 sqlite(sqlx::query(sql.sqlite), values).fetch_optional(connection).await?.map(Row::Sqlite)
             }
@@ -145,17 +145,17 @@ impl Connection {
         })
     }
 
-    /// The only row.
+    /// Returns the only row.
     pub(crate) async fn fetch_one(&mut self, sql: impl Into<Sql>, values: Vec<Value>) -> Result<Row, Failure> {
         self.fetch_optional(sql, values).await?.ok_or_else(|| Failure::Database(sqlx::Error::RowNotFound))
     }
 
-    /// As [`Self::execute`], for a text that was built for this backend and is used again and again: it is kept
-    /// prepared. Only literals of ours may be in it.
+    /// Like [`Self::execute`], for a generated text that is used repeatedly: it stays prepared. It must contain only
+    /// our own literals.
     pub(crate) async fn execute_built(&mut self, sql: &Arc<str>, values: Vec<Value>) -> Result<u64, Failure> {
         let safe = AssertSqlSafe(Arc::clone(sql));
         Ok(match self.borrowed().await? {
-            Borrowed::Own(connection) => connection.execute(sql, &values)?,
+            Borrowed::SqliteWriter(connection) => connection.execute(sql, &values)?,
             Borrowed::Sqlite(connection) => {
                 sqlite(sqlx::query(safe), values).execute(connection).await?.rows_affected()
             }
@@ -165,11 +165,11 @@ impl Connection {
         })
     }
 
-    /// As [`Self::fetch_all`], for a text that was built for this backend; see [`Self::execute_built`].
+    /// Like [`Self::fetch_all`], for a generated text; see [`Self::execute_built`].
     pub(crate) async fn fetch_built(&mut self, sql: &Arc<str>, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
         let safe = AssertSqlSafe(Arc::clone(sql));
         Ok(match self.borrowed().await? {
-            Borrowed::Own(connection) => connection.fetch(sql, &values, usize::MAX)?,
+            Borrowed::SqliteWriter(connection) => connection.fetch(sql, &values, usize::MAX)?,
             Borrowed::Sqlite(connection) => wrap(sqlite(sqlx::query(safe), values).fetch_all(connection).await?),
             Borrowed::Postgres(connection) => {
                 wrap_postgres(postgres(sqlx::query(safe), values).fetch_all(connection).await?)
@@ -177,7 +177,7 @@ impl Connection {
         })
     }
 
-    /// Carries a statement of SQLite out once for each row of parameters, which [`Own`] binds where they lie.
+    /// Executes a statement of SQLite once per row of parameters, which [`SqliteWriter`] binds without copying.
     pub(crate) fn execute_rows<'r>(
         &mut self,
         sql: &str,
@@ -185,34 +185,34 @@ impl Connection {
         parameter: impl Fn(usize, usize) -> Parameter<'r>,
     ) -> Result<(), Failure> {
         match self {
-            Self::Own(connection) => connection.execute_rows(sql, count, width, parameter),
+            Self::SqliteWriter(connection) => connection.execute_rows(sql, count, width, parameter),
             Self::SqlitePooled(_) | Self::Postgres(_) | Self::Hot(_) => {
                 Err(Failure::unreadable("a table", &"it was to be written by a connection that does not"))
             }
         }
     }
 
-    /// The rows of a statement of Postgres without parameters, sent together with what is to go out before it. Texts in
-    /// it are literals of `postgres/literal.rs`.
+    /// Returns the rows of a Postgres statement without parameters, sent together with pending statements. Its texts
+    /// are literals of `postgres/literal.rs`.
     pub(crate) async fn fetch_at_once(&mut self, sql: &str) -> Result<Vec<Row>, Failure> {
         match self {
             Self::Hot(connection) => Ok(wrap_postgres(connection.fetch_all(sql).await?)),
-            Self::Own(_) | Self::SqlitePooled(_) | Self::Postgres(_) => Err(Failure::unreadable(
+            Self::SqliteWriter(_) | Self::SqlitePooled(_) | Self::Postgres(_) => Err(Failure::unreadable(
                 "the rows of a flush",
                 &"they were asked of a connection that is not the hot path's",
             )),
         }
     }
 
-    /// The rows of a statement that was built for both databases, for example from the filters of a list; for
+    /// Returns the rows of a sea-query statement for both databases, for example with the filters of a list. For
     /// connections that read.
     pub(crate) async fn fetch_query(&mut self, statement: &SelectStatement) -> Result<Vec<Row>, Failure> {
         Ok(match self.borrowed().await? {
-            Borrowed::Own(_) => {
+            Borrowed::SqliteWriter(_) => {
                 return Err(Failure::unreadable("a list", &"it was asked of the connection that writes"));
             }
             Borrowed::Sqlite(connection) => {
-                // Built by sea-query: values are bound, names are literals of ours.
+                // Built by sea-query: values are bound, and names are our own literals.
                 let (sql, values) = statement.build_sqlx(SqliteQueryBuilder);
                 wrap(sqlx::query_with(AssertSqlSafe(sql), values).fetch_all(connection).await?)
             }
@@ -223,7 +223,7 @@ impl Connection {
         })
     }
 
-    /// Begins a transaction; on SQLite it is the one that writes from its first moment.
+    /// Begins a transaction. On SQLite it is a write transaction from the start.
     pub(crate) async fn begin(&mut self) -> Result<(), Failure> {
         match self {
             Self::Hot(connection) => {
@@ -234,17 +234,17 @@ impl Connection {
         }
     }
 
-    /// Whether the transaction was begun without a word from the database so far.
+    /// Returns whether the database has not answered yet in this transaction.
     pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self, Self::Hot(connection) if connection.is_unanswered())
     }
 
-    /// Commits it.
+    /// Commits the transaction.
     pub(crate) async fn commit(&mut self) -> Result<(), Failure> {
         self.control("COMMIT").await
     }
 
-    /// Undoes it.
+    /// Rolls the transaction back.
     pub(crate) async fn rollback(&mut self) -> Result<(), Failure> {
         match self {
             Self::Hot(connection) => Ok(connection.rollback().await?),
@@ -252,52 +252,52 @@ impl Connection {
         }
     }
 
-    /// Begins a transaction that sees one moment of the database and changes nothing.
+    /// Begins a read-only transaction on a consistent snapshot.
     pub(crate) async fn begin_snapshot(&mut self) -> Result<(), Failure> {
         self.control(Sql { sqlite: "BEGIN", postgres: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" }).await
     }
 
-    /// Closes it: what may be open on it ends with it.
+    /// Closes the connection, and with it any open transaction.
     pub(crate) async fn discard(self) {
-        // It was unsound before: how its end went does not matter.
+        // The connection was unsound, so an error while closing does not matter.
         let _ended = match self {
-            Self::Own(_) => Ok(()),
+            Self::SqliteWriter(_) => Ok(()),
             Self::SqlitePooled(connection) => connection.close().await,
             Self::Postgres(connection) => connection.close().await,
             Self::Hot(connection) => connection.close().await,
         };
     }
 
-    /// Whether the connection works and no transaction is open on it.
+    /// Returns whether the connection works and has no open transaction.
     pub(crate) async fn is_idle(&mut self) -> bool {
-        // What is begun is no proof yet on a connection that sends it with the first statement.
+        // A connection that sends `BEGIN` with its first statement needs an answer as proof.
         self.begin().await.is_ok() && self.borrowed().await.is_ok() && self.rollback().await.is_ok()
     }
 
-    /// Marks a place to which [`Self::undo`] goes back.
+    /// Creates a savepoint for [`Self::undo`].
     pub(crate) async fn mark(&mut self) -> Result<(), Failure> {
         self.control("SAVEPOINT operation").await
     }
 
-    /// Undoes what was done since [`Self::mark`] and forgets the mark.
+    /// Rolls back to the savepoint of [`Self::mark`] and releases it.
     pub(crate) async fn undo(&mut self) -> Result<(), Failure> {
         self.control("ROLLBACK TO operation").await?;
         self.keep().await
     }
 
-    /// Keeps what was done since [`Self::mark`] and forgets the mark.
+    /// Keeps the changes since [`Self::mark`] and releases the savepoint.
     pub(crate) async fn keep(&mut self) -> Result<(), Failure> {
         self.control("RELEASE operation").await
     }
 
-    /// A statement without parameters and answer; on Postgres in one round trip.
+    /// Executes a statement without parameters and result, in one round trip on Postgres.
     async fn control(&mut self, sql: impl Into<Sql>) -> Result<(), Failure> {
         let sql = sql.into();
         if let Self::Hot(connection) = self {
             return Ok(connection.control(sql.postgres).await?);
         }
         match self.borrowed().await? {
-            Borrowed::Own(connection) => connection.execute(sql.sqlite, &[]).map(|_| ())?,
+            Borrowed::SqliteWriter(connection) => connection.execute(sql.sqlite, &[]).map(|_| ())?,
             Borrowed::Sqlite(connection) => sqlx::query(sql.sqlite).execute(connection).await.map(|_| ())?,
             Borrowed::Postgres(connection) => connection.execute(sql.postgres).await.map(|_| ())?,
         }
@@ -332,7 +332,7 @@ fn sqlite(mut query: Query<'_, Sqlite, SqliteArguments>, values: Vec<Value>) -> 
     query
 }
 
-/// Lists of numbers and texts always have a JSON form; were there none, the statement would find nothing.
+/// Lists of numbers and texts always serialize. After an error, the statement would find nothing.
 pub(crate) fn as_json<T: serde::Serialize>(list: &[T]) -> String {
     serde_json::to_string(list).unwrap_or_else(|_| "[]".to_owned())
 }

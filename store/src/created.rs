@@ -1,5 +1,5 @@
-//! Runs that this process has just created, kept until their first decision: it need not be read from the database what
-//! was written a moment ago. Bounded; what is pushed out is read.
+//! Caches runs that this process has just created until their first decision, which needs no database read then.
+//! Bounded: evicted runs are read from the database.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -10,15 +10,15 @@ use nightshift_protocol::id::RunId;
 
 use crate::json;
 
-/// Runs that are kept.
+/// Maximum number of cached runs.
 const MAX_RUNS: usize = 4_096;
-/// Bytes that their inputs take, at most.
+/// Maximum size of their inputs, in bytes.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// A run as it was created, its texts as they are stored.
+/// A run right after its creation, with its texts as stored.
 #[derive(Debug)]
 pub(crate) struct Created {
-    /// All of it but the digest.
+    /// The record without its digest.
     pub(crate) run: RunRecord,
     /// The digest.
     pub(crate) digest: String,
@@ -31,7 +31,7 @@ impl Created {
         self.digest.len() + self.body.len()
     }
 
-    /// As reading would give it.
+    /// Returns the run as a read would.
     fn read(self) -> Option<CreatedRun> {
         let Ok(Event::RunCreated { input }) = json::read(&self.body) else { return None };
         let digest = json::read(&self.digest).ok()?;
@@ -39,19 +39,19 @@ impl Created {
     }
 }
 
-/// See the module.
+/// The cache. See the module.
 #[derive(Debug, Default)]
-pub(crate) struct CreatedRuns(Mutex<Kept>);
+pub(crate) struct CreatedRuns(Mutex<Entries>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Entries {
     runs: HashMap<RunId, Created>,
-    /// In the order in which they came; some are taken.
+    /// Insertion order. Some of these runs are taken already.
     order: VecDeque<RunId>,
     bytes: usize,
 }
 
-impl Kept {
+impl Entries {
     fn take(&mut self, run: &RunId) -> Option<Created> {
         let created = self.runs.remove(run)?;
         self.bytes -= created.bytes();
@@ -60,7 +60,7 @@ impl Kept {
 }
 
 impl CreatedRuns {
-    /// Keeps what was committed. The oldest make room.
+    /// Inserts committed runs, and evicts the oldest.
     pub(crate) fn keep(&self, created: Vec<Created>) {
         if created.is_empty() {
             return;
@@ -79,7 +79,7 @@ impl CreatedRuns {
         }
     }
 
-    /// Takes a run.
+    /// Removes and returns a run.
     pub(crate) fn take(&self, run: &RunId) -> Option<CreatedRun> {
         let created = self.0.lock().unwrap_or_else(PoisonError::into_inner).take(run)?;
         created.read()

@@ -1,7 +1,7 @@
-//! Rare operations and reads: one file per noun or verb, plain SQL.
+//! Rare operations and reads: one file per noun or verb, with plain SQL.
 //!
-//! What changes steps works on the hot path's working set, so that a step becomes ready, ends, and is paid for in one
-//! way only.
+//! Operations that change steps use the hot path's working set, so there is only one implementation of readiness, ends
+//! of tries, and accounting.
 
 pub(crate) mod archive;
 pub(crate) mod archive_tables;
@@ -49,10 +49,10 @@ use std::str::FromStr;
 
 use crate::failure::Failure;
 
-/// Rows of one page of a list; a larger wish is answered with this many.
+/// Maximum number of rows per page of a list. A larger request gets this many.
 pub const MAX_PAGE: u32 = 1_000;
 
-/// An id that was stored, which can only be wrong in a damaged database.
+/// Parses a stored id, which can only be wrong in a damaged database.
 pub(crate) fn public_id<Id: FromStr>(text: &str, what: &'static str) -> Result<Id, Failure>
 where
     Id::Err: std::fmt::Display,

@@ -1,4 +1,4 @@
-//! What can go wrong inside, and how it is told to the caller: what happened to which database, and what to do.
+//! Internal failures, and their conversion into errors that name the database and say what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -8,42 +8,42 @@ use sqlx::migrate::MigrateError;
 
 use crate::{postgres, sqlite};
 
-/// SQLSTATE of transactions that Postgres ended because of others: serialization failure and deadlock.
+/// SQLSTATE of transactions that Postgres aborted because of concurrency: serialization failure and deadlock.
 const REDO: [&str; 2] = ["40001", "40P01"];
 
-/// Which database, as messages name it.
+/// The database, as messages name it.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
-    /// The file.
+    /// The path of the file.
     File(PathBuf),
     /// Host, port, database and user, without the password.
     Server(String),
 }
 
-/// A failure, before it is known which database it concerns.
+/// A failure that does not know its database yet.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// Of the database.
+    /// An error of a database driver.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
-    /// Of SQLite, where it writes.
+    /// An error of the SQLite connection that writes.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// Of the schema.
+    /// An error of a migration.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
     /// A stored row that this release cannot read.
     #[error("{what} cannot be read: {message}")]
     Unreadable {
-        /// Which.
+        /// Name of the row.
         what: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// Something to be stored that cannot be written as JSON.
+    /// A value that cannot be written as JSON.
     #[error("cannot be written as JSON: {0}")]
     Unwritable(#[from] serde_json::Error),
-    /// An answer that is already in the caller's words.
+    /// A complete error for the caller.
     #[error(transparent)]
     Answer(#[from] StoreError),
 }
@@ -55,28 +55,28 @@ impl From<IllegalTransition> for Failure {
 }
 
 impl Failure {
-    /// It does not exist.
+    /// Returns the error for a missing object.
     pub(crate) fn not_found(noun: &'static str, id: impl Into<String>) -> Self {
         Self::Answer(StoreError::NotFound { noun, id: id.into() })
     }
 
-    /// It cannot be done with what is stored.
+    /// Returns the error for a request that conflicts with the stored state.
     pub(crate) fn refused(code: &'static str, message: impl Into<String>) -> Self {
         Self::Answer(StoreError::Refused { code, message: message.into() })
     }
 
-    /// A stored row that this release cannot read.
+    /// Returns the error for an unreadable row.
     pub(crate) fn unreadable(what: impl Into<String>, message: &dyn std::fmt::Display) -> Self {
         Self::Unreadable { what: what.into(), message: message.to_string() }
     }
 
-    /// Whether the same transaction may succeed at once: it lost against another one.
+    /// Returns whether the same transaction may succeed at once, because it lost against a concurrent one.
     pub(crate) fn asks_for_redo(&self) -> bool {
         matches!(self, Self::Database(sqlx::Error::Database(error))
             if error.code().is_some_and(|code| REDO.contains(&code.as_ref())))
     }
 
-    /// Whether the connection broke, so that another one may do what this one could not.
+    /// Returns whether the connection broke, so that another connection may succeed.
     pub(crate) fn is_of_the_connection(&self) -> bool {
         match self {
             Self::Database(sqlx::Error::Io(_) | sqlx::Error::Protocol(_)) => true,
@@ -87,8 +87,8 @@ impl Failure {
         }
     }
 
-    /// The failure in the caller's words.
-    pub(crate) fn tell(self, place: &Place) -> StoreError {
+    /// Converts the failure into an error for the caller.
+    pub(crate) fn into_store_error(self, place: &Place) -> StoreError {
         match (self, place) {
             (Self::Answer(error), _) => error,
             (Self::Unwritable(error), _) => StoreError::Other(format!("a value cannot be written as JSON: {error}")),
@@ -96,20 +96,20 @@ impl Failure {
                 "{failure}. The database {} may be damaged, or written by another release. Nothing was changed",
                 place.name()
             )),
-            (Self::Database(error), Place::File(database)) => sqlite::failure::tell(&error, database),
-            (Self::Sqlite(error), Place::File(database)) => sqlite::failure::tell_own(&error, database),
+            (Self::Database(error), Place::File(database)) => sqlite::failure::into_store_error(&error, database),
+            (Self::Sqlite(error), Place::File(database)) => sqlite::failure::writer_error(&error, database),
             (Self::Sqlite(error), Place::Server(server)) => StoreError::Other(format!("{error} ({server})")),
-            (Self::Database(error), Place::Server(server)) => postgres::failure::tell(&error, server),
+            (Self::Database(error), Place::Server(server)) => postgres::failure::into_store_error(&error, server),
             (Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)), place) => {
-                Self::Database(error).tell(place)
+                Self::Database(error).into_store_error(place)
             }
-            (Self::Migrate(error), place) => tell_migration(&error, &place.name()),
+            (Self::Migrate(error), place) => migration_error(&error, &place.name()),
         }
     }
 }
 
 impl Place {
-    /// The file.
+    /// Creates the place of a file.
     pub(crate) fn file(path: &Path) -> Self {
         Self::File(path.to_owned())
     }
@@ -122,7 +122,7 @@ impl Place {
     }
 }
 
-fn tell_migration(error: &MigrateError, place: &str) -> StoreError {
+fn migration_error(error: &MigrateError, place: &str) -> StoreError {
     match error {
         MigrateError::VersionMissing(version) | MigrateError::VersionTooNew(version, _) => StoreError::TooNew(format!(
             "{place} was written by a newer release of Nightshift (schema {version}). Install that release or a later \
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_schema_that_is_missing_here_was_written_by_a_newer_release() {
         for place in [Place::file(Path::new("nightshift.db")), Place::Server("db:5432".to_owned())] {
-            let error = Failure::from(MigrateError::VersionMissing(99)).tell(&place);
+            let error = Failure::from(MigrateError::VersionMissing(99)).into_store_error(&place);
             assert_eq!(error.code(), "store.too_new");
             assert!(error.to_string().contains("99"), "{error}");
         }

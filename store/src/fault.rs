@@ -1,5 +1,4 @@
-//! A store that fails on purpose, for tests: every single write of a campaign can be made to fail once, before it was
-//! done or after.
+//! A store that fails on purpose, for tests. Each single write can fail once, before or after its commit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,32 +22,32 @@ use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 
-/// Where a write fails.
+/// The point at which a write fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FaultPoint {
-    /// It never reaches the store: nothing is changed.
+    /// Before the write reaches the store: nothing is changed.
     Before,
-    /// It is committed, and the answer is lost.
+    /// After the commit: the answer is lost.
     After,
 }
 
-/// Which write fails, and where.
+/// The write that fails, and the point of failure.
 ///
-/// It is named by its method and not by its place among all writes: heartbeats come with time, so on a busy machine
-/// that place moves, while the first `create_campaign` stays the first.
+/// It is identified by its method and not by its position among all writes. Heartbeats depend on time and shift that
+/// position on a busy machine, but the first `create_campaign` stays the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     /// The method of the store.
     pub method: &'static str,
-    /// Which of its calls, from 1.
+    /// Number of the call of this method, from 1.
     pub nth: u64,
-    /// Whether it is done nevertheless.
+    /// The point of failure.
     pub point: FaultPoint,
 }
 
 impl Fault {
-    /// One fault before and one after each of these writes: calls by method, as [`FaultyStore::writes_by_method`] counts
-    /// them.
+    /// Returns one fault before and one after each of these writes, given the counts of
+    /// [`FaultyStore::writes_by_method`].
     #[must_use]
     pub fn at_each(writes: &BTreeMap<&'static str, u64>) -> Vec<Self> {
         let calls = writes.iter().flat_map(|(&method, &calls)| (1..=calls).map(move |nth| (method, nth)));
@@ -59,8 +58,8 @@ impl Fault {
 
 /// Wraps a store, counts the calls of methods that write, and fails one of them once with [`StoreError::Other`].
 ///
-/// Methods that only read are handed through and not counted; changes that are committed together are one write. A call
-/// is counted when it is made.
+/// Read-only methods are forwarded without counting. Changes that are committed together are one write. A call is
+/// counted when it is made.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
     fault: Option<Fault>,
@@ -70,13 +69,13 @@ pub struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// Only counts.
+    /// Creates a store that only counts.
     #[must_use]
     pub fn counting(inner: Arc<dyn Store>) -> Self {
         Self::with(inner, None)
     }
 
-    /// Fails one write once, or none.
+    /// Creates a store that fails one write once, or none.
     #[must_use]
     pub fn with(inner: Arc<dyn Store>, fault: Option<Fault>) -> Self {
         Self {
@@ -88,30 +87,30 @@ impl FaultyStore {
         }
     }
 
-    /// From now on every write fails with [`StoreError::Full`], as on a full disk; or none any more.
+    /// Sets whether every write fails with [`StoreError::Full`], as on a full disk.
     pub fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::SeqCst);
     }
 
-    /// Calls of methods that write, until now.
+    /// Returns the number of write calls so far.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.writes_by_method().values().sum()
     }
 
-    /// Calls of each method that writes, until now.
+    /// Returns the number of write calls per method so far.
     #[must_use]
     pub fn writes_by_method(&self) -> BTreeMap<&'static str, u64> {
         self.writes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the write that was to fail came, and failed.
+    /// Returns whether the selected write occurred and failed.
     #[must_use]
     pub fn fired(&self) -> bool {
         self.fired.load(Ordering::SeqCst)
     }
 
-    /// Counts a call of this method: which of its calls it is.
+    /// Counts a call of this method. Returns its number.
     fn count(&self, method: &'static str) -> u64 {
         let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = writes.entry(method).or_default();
@@ -135,7 +134,7 @@ impl FaultyStore {
         match fault.point {
             FaultPoint::Before => Err(StoreError::Other(format!("on purpose, before `{method}` {nth}"))),
             FaultPoint::After => {
-                // An error of the store itself is the more interesting one.
+                // An error of the store itself is more informative.
                 call.await?;
                 Err(StoreError::Other(format!("on purpose, after `{method}` {nth}")))
             }
@@ -143,7 +142,7 @@ impl FaultyStore {
     }
 }
 
-/// The whole port, handed to the inner store: calls that write are counted, calls that read are not.
+/// Forwards the whole port to the inner store. Calls that write are counted, calls that read are not.
 macro_rules! hand_through {
     ($($way:ident $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
         #[async_trait]

@@ -1,20 +1,20 @@
-//! What must hold after every transaction, as queries that find the opposite.
+//! Invariants after every transaction, as queries that find violations.
 
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::value::values;
 
-/// Findings of one rule that are told.
+/// Maximum number of findings per rule.
 const MAX_FINDINGS_PER_RULE: i64 = 20;
 
-/// A query for the ids of what breaks a rule. `{body}` stands for the body of an event as JSON.
+/// A query for the ids of violations. `{body}` stands for the body of an event as JSON.
 macro_rules! query {
     ($($part:tt)*) => {
         Sql { sqlite: parts!("body"; $($part)*), postgres: parts!("body::json"; $($part)*) }
     };
 }
 
-/// The parts of a query, where `key` stands for the step that an event is about.
+/// The parts of a query. `key` stands for the step of an event.
 macro_rules! parts {
     ($body:literal; $($part:tt)*) => { concat!($(part!($body; $part)),*) };
 }
@@ -28,7 +28,7 @@ macro_rules! part {
     };
 }
 
-/// A rule, and a query for the ids of what breaks it.
+/// Rules, each with a query for the ids of violations.
 const RULES: &[(&str, Sql)] = &[
     (
         "the log of a run has no gaps and ends where the run says",
@@ -235,7 +235,7 @@ const RULES: &[(&str, Sql)] = &[
     ),
 ];
 
-/// References of the hot tables: table, column, and where it leads. The schema does not check them, so this does.
+/// References of the hot tables: table, column, and target. The schema does not check them.
 macro_rules! references {
     ($($table:literal . $column:literal -> $to:literal),* $(,)?) => {
         &[$((
@@ -266,10 +266,10 @@ const UNCHECKED: &[(&str, &str)] = references! {
     "reservation"."campaign_id" -> "campaign",
 };
 
-/// References of the other tables; Postgres never lets a wrong one come into being.
+/// References of the other tables. Postgres checks these itself.
 const REFERENCES: &str = "SELECT \"table\" FROM pragma_foreign_key_check LIMIT $1";
 
-/// One sentence per finding; none when all is well.
+/// Returns one sentence per finding.
 pub(crate) async fn violations(connection: &mut Connection) -> Result<Vec<String>, Failure> {
     let mut violations = Vec::new();
     for (rule, query) in RULES {

@@ -1,4 +1,4 @@
-//! JSON and text at the door: what is stored holds no NUL character, which Postgres refuses and SQLite cuts at.
+//! Removes NUL characters from stored JSON and text: Postgres refuses them, and SQLite truncates at them.
 
 use std::borrow::Cow;
 
@@ -8,34 +8,34 @@ use serde_json::Value;
 
 use crate::packed;
 
-/// How serde writes a NUL character.
+/// The escape sequence that serde writes for a NUL character.
 const ESCAPED_NUL: &str = "\\u0000";
-/// What stands for a NUL character.
+/// Replaces a NUL character.
 const REPLACEMENT: &str = "\u{fffd}";
 
-/// The text without NUL characters.
+/// Returns the text without NUL characters.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', REPLACEMENT)) } else { Cow::Borrowed(text) }
 }
 
-/// The value as JSON text without NUL characters.
+/// Returns the value as JSON text without NUL characters.
 pub(crate) fn write<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
     let text = serde_json::to_string(value)?;
     if !text.contains(ESCAPED_NUL) {
         return Ok(text);
     }
-    // An escaped backslash before `u0000` looks the same, so the value decides and not the text.
+    // An escaped backslash before `u0000` looks the same, so the decision needs the parsed value.
     let mut value: Value = serde_json::from_str(&text)?;
     clean_value(&mut value);
     serde_json::to_string(&value)
 }
 
-/// As [`write`], compressed where it is large. For what SQL never looks into.
+/// Like [`write`], with compression of large values. For values that SQL never reads.
 pub(crate) fn write_packed<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
     packed::pack(write(value)?).map_err(<serde_json::Error as ser::Error>::custom)
 }
 
-/// The value of a stored JSON text, which may be compressed.
+/// Parses a stored JSON text, which may be compressed.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(&packed::unpack(text).map_err(<serde_json::Error as de::Error>::custom)?)
 }

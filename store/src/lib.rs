@@ -1,14 +1,14 @@
-//! The only SQL: the engine's [`Store`](nightshift_engine::store::Store) port over sqlx, rusqlite and sea-query, on SQLite
-//! and on Postgres.
+//! The only crate with SQL. It implements the engine's [`Store`](nightshift_engine::store::Store) port over sqlx,
+//! rusqlite and sea-query, on SQLite and on Postgres.
 //!
-//! It never decides: what follows a failure, which step comes next and when a lease runs out is the engine's to say.
-//! Here it is committed, or refused because somebody else was first.
+//! The engine decides what follows a failure, which step comes next and when a lease expires. The store commits the
+//! decision, or refuses it because another transaction came first.
 //!
 //! Read `store.rs` (opening) and `port.rs` (the port, one line per method) first. Hot changes go through the tasks of
-//! `writer.rs` into `batch.rs`; everything else is in `direct/`, one file per noun or verb. A step becomes ready in one
-//! way only: `admit.rs`. The index of attempts, which is derived from all of that and has a port of its own, is in
-//! `attempt.rs` and `search.rs`. The databases differ in `connection.rs`, `sqlite/`, `postgres/`, and in statements that carry two
-//! texts. [`fault`] is for tests.
+//! `writer.rs` into `batch.rs`. Everything else is in `direct/`, one file per noun or verb. Only `admit.rs` makes a
+//! step ready. The index of attempts is derived from the other data and has a port of its own, in `attempt.rs` and
+//! `search.rs`. The databases differ in `connection.rs`, `sqlite/`, `postgres/`, and in statements with two texts.
+//! [`fault`] is for tests.
 
 mod admit;
 mod batch;
@@ -19,7 +19,6 @@ mod failure;
 pub mod fault;
 mod invariants;
 mod json;
-mod memory;
 mod notices;
 mod number;
 mod packed;
@@ -28,6 +27,7 @@ mod parity;
 #[cfg(test)]
 mod plans;
 pub mod postgres;
+mod process_cache;
 mod row;
 mod search;
 mod sql;
@@ -37,9 +37,9 @@ mod transaction;
 mod value;
 mod writer;
 
-// Last, because its `write!` is not the one of the standard library.
+// Before the modules that use its macros.
 #[macro_use]
-mod ways;
+mod port_macros;
 mod attempt;
 mod port;
 mod port_artifacts;

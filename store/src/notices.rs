@@ -1,4 +1,4 @@
-//! What commits bring about, told to whoever listens in this process. A hint, never the truth.
+//! Broadcasts notices about commits within this process. A notice is a hint: receivers check the store.
 
 use std::collections::HashSet;
 
@@ -8,12 +8,12 @@ use nightshift_engine::store::Notice;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc;
 
-/// Notices that a slow listener may be behind; then it gets [`Notice::Unknown`] for what was dropped.
+/// Maximum lag of a receiver, in notices. Beyond it, [`Notice::Unknown`] replaces the dropped notices.
 const MAX_BEHIND: usize = 4_096;
-/// Bundles that wait for being told to other processes.
+/// Capacity of the queue to other processes, in batches.
 const MAX_BUNDLES: usize = 256;
 
-/// Where notices go.
+/// The broadcaster.
 #[derive(Debug, Clone)]
 pub(crate) struct Notices {
     local: broadcast::Sender<Notice>,
@@ -21,18 +21,18 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// For this process alone.
+    /// Creates a broadcaster for this process alone.
     pub(crate) fn local() -> Self {
         Self { local: broadcast::channel(MAX_BEHIND).0, remote: None }
     }
 
-    /// For other processes too; what comes out of the receiver has to be told to them.
+    /// Creates a broadcaster for other processes too. The caller forwards the batches of the receiver to them.
     pub(crate) fn shared() -> (Self, mpsc::Receiver<HashSet<Notice>>) {
         let (remote, receiver) = mpsc::channel(MAX_BUNDLES);
         (Self { remote: Some(remote), ..Self::local() }, receiver)
     }
 
-    /// Tells what a commit brought about.
+    /// Broadcasts the notices of a commit.
     pub(crate) fn send(&self, notices: HashSet<Notice>) {
         if notices.is_empty() {
             return;
@@ -41,18 +41,18 @@ impl Notices {
             self.send_local(notice.clone());
         }
         if let Some(remote) = &self.remote {
-            // Others look by themselves before long: a queue that is full delays them, and us not at all.
+            // Other processes poll anyway: a full queue delays them, and must not block this process.
             let _dropped = remote.try_send(notices);
         }
     }
 
-    /// Tells what another process committed.
+    /// Broadcasts a notice of another process.
     pub(crate) fn send_local(&self, notice: Notice) {
-        // Without listeners there is nobody to tell.
-        let _nobody = self.local.send(notice);
+        // Without receivers, the notice is dropped.
+        let _dropped = self.local.send(notice);
     }
 
-    /// What is told from now on.
+    /// Returns the notices from now on.
     pub(crate) fn stream(&self) -> BoxStream<'static, Notice> {
         stream::unfold(self.local.subscribe(), |mut receiver| async move {
             match receiver.recv().await {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_is_too_slow_hears_that_something_happened() {
+    async fn a_slow_receiver_gets_an_unknown_notice() {
         let notices = Notices::local();
         let mut stream = notices.stream();
         for number in 0..=MAX_BEHIND {

@@ -1,34 +1,34 @@
-//! Large texts, stored compressed: zstd, then base64, behind a prefix that no JSON text begins with.
+//! Compression of large texts: zstd, then base64, after a prefix with which no JSON text begins.
 
 use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-/// Stands before a compressed text.
+/// Prefix of a compressed text.
 const PREFIX: &str = "zstd:";
-/// Shorter texts are stored as they are.
+/// Minimum length for compression, in bytes.
 const PACKED_FROM_BYTES: usize = 1024;
-/// Level of the compression: the fastest of the ordinary ones.
+/// Compression level: the fastest regular level.
 const LEVEL: i32 = 1;
-/// Longest text that is unpacked, in bytes.
+/// Maximum length of an unpacked text, in bytes.
 const MAX_UNPACKED_BYTES: usize = 256 * 1024 * 1024;
 
-/// A text that cannot be compressed, or was stored damaged.
+/// A text that cannot be compressed, or is damaged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PackError {
-    /// What stands behind the prefix is no base64.
+    /// The text after the prefix is not base64.
     #[error("a compressed text is damaged: {0}")]
     Encoding(#[from] base64::DecodeError),
     /// The compressed bytes are damaged, or too long.
     #[error("a text cannot be compressed or unpacked: {0}")]
     Compression(#[from] std::io::Error),
-    /// The unpacked bytes are no text.
+    /// The unpacked bytes are not UTF-8.
     #[error("a compressed text is not UTF-8: {0}")]
     Text(#[from] std::string::FromUtf8Error),
 }
 
-/// Returns the text compressed, if it is large.
+/// Compresses a large text. A short one is returned unchanged.
 pub(crate) fn pack(text: String) -> Result<String, PackError> {
     if text.len() < PACKED_FROM_BYTES {
         return Ok(text);
@@ -40,7 +40,7 @@ pub(crate) fn pack(text: String) -> Result<String, PackError> {
     Ok(packed)
 }
 
-/// Returns a stored text as it was before it was packed.
+/// Returns the original of a stored text.
 pub(crate) fn unpack(text: &str) -> Result<Cow<'_, str>, PackError> {
     let Some(encoded) = text.strip_prefix(PREFIX) else { return Ok(Cow::Borrowed(text)) };
     let bytes = zstd::bulk::decompress(&STANDARD_NO_PAD.decode(encoded)?, MAX_UNPACKED_BYTES)?;

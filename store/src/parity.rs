@@ -1,4 +1,4 @@
-//! The twin migrations make the same tables: read back from both databases, in one form.
+//! Tests that the migrations of both databases create the same tables, by comparing the two schemas in one normal form.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,20 +11,20 @@ use crate::row::Row;
 use crate::sqlite::open::OpenOptions;
 use crate::value::values;
 
-/// What a table is made of.
+/// The normal form of a table.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Table {
-    /// Name, with type, whether it must be there, and what it is by default.
+    /// Columns: name, with type, nullability and default.
     columns: BTreeMap<String, String>,
-    /// The order matters.
+    /// Columns of the primary key; the order matters.
     primary_key: Vec<String>,
-    /// Unique ones that come with the table, by their columns.
+    /// Unnamed unique constraints, by their columns.
     unique: BTreeSet<Vec<String>>,
-    /// Those with a name: columns, and the words of their condition.
+    /// Named indexes: uniqueness, columns, and the words of their condition.
     indexes: BTreeMap<String, (bool, Vec<String>, BTreeSet<String>)>,
-    /// Column, table, column.
+    /// Foreign keys: column, table, column.
     references: BTreeSet<(String, String, String)>,
-    /// Words of every check.
+    /// The words of each check constraint.
     checks: BTreeSet<BTreeSet<String>>,
 }
 
@@ -34,7 +34,7 @@ async fn rows(connection: &mut Connection, sql: &'static str) -> Vec<Row> {
     connection.fetch_all(sql, values![]).await.unwrap()
 }
 
-/// Names, literals and numbers of a condition, without the words that only one of the databases writes.
+/// Returns names, literals and numbers of a condition, without the words that only one of the databases writes.
 fn words(condition: &str) -> BTreeSet<String> {
     let noise = ["any", "array", "text", "bigint", "in", "and", "check", "where", "collate", "c"];
     let lower = condition.to_lowercase();
@@ -49,12 +49,12 @@ fn column(kind: &str, not_null: bool, default: Option<String>) -> String {
         "blob" | "bytea" => "bytes",
         other => panic!("a column of type {other}"),
     };
-    // Postgres says of which type a default is.
+    // Postgres adds the type to a default.
     let default = default.map(|default| default.split("::").next().unwrap().trim_matches('\'').to_owned());
     format!("{kind}, not null: {not_null}, default: {default:?}")
 }
 
-/// The conditions behind a word, up to the parenthesis that ends them.
+/// Returns the conditions after a word, each up to its closing parenthesis.
 fn conditions<'a>(sql: &'a str, word: &str) -> Vec<&'a str> {
     let mut found = Vec::new();
     for (at, _) in sql.match_indices(word) {
@@ -75,7 +75,7 @@ fn conditions<'a>(sql: &'a str, word: &str) -> Vec<&'a str> {
 
 async fn of_sqlite(connection: &mut Connection) -> Tables {
     let mut tables = Tables::new();
-    // A search is SQLite's own tables here and an index over an expression there.
+    // A full-text search has tables of its own on SQLite, and an expression index on Postgres.
     let schema = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
                   AND substr(name, 1, 9) <> 'note_text' AND substr(name, 1, 11) <> 'search_text' \
                   AND name <> '_sqlx_migrations'";
@@ -160,7 +160,7 @@ async fn of_postgres(connection: &mut Connection) -> Tables {
                 let other = (row.text(3).unwrap(), row.text(4).unwrap());
                 table.references.insert((columns.concat(), other.0, other.1));
             }
-            // That columns must be there is with the columns.
+            // The columns already include NOT NULL.
             "n" => {}
             other => panic!("a constraint of kind {other}"),
         }
@@ -185,7 +185,7 @@ async fn of_postgres(connection: &mut Connection) -> Tables {
 async fn both_databases_have_the_same_tables_columns_keys_indexes_and_checks() {
     let folder = tempfile::tempdir().unwrap();
     let opened = crate::sqlite::open::open(folder.path(), &OpenOptions::default()).await.unwrap();
-    let here = of_sqlite(&mut Connection::Own(Box::new(opened.writer))).await;
+    let here = of_sqlite(&mut Connection::SqliteWriter(Box::new(opened.writer))).await;
 
     let database = Cluster::shared().create_database().unwrap();
     let opened = crate::postgres::open::open(&database.url, &PostgresOptions::default(), 1).await.unwrap();
@@ -196,7 +196,7 @@ async fn both_databases_have_the_same_tables_columns_keys_indexes_and_checks() {
     for (name, table) in &here {
         assert_eq!(table, &there[name], "{name}: SQLite left, Postgres right");
     }
-    // Were nothing found of some kind, nothing would be compared.
+    // An empty kind would compare nothing.
     assert!(here.values().any(|table| !table.checks.is_empty() && !table.references.is_empty()));
     assert!(
         here["lease"].indexes["lease_alone_on_device"].0

@@ -1,4 +1,4 @@
-//! The indexes that the schema names are the ones that statements use, with many rows in the tables.
+//! Tests that statements use the indexes of the schema, with many rows in the tables.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use nightshift_testbed::postgres::Cluster;
@@ -16,7 +16,7 @@ use crate::postgres::open::PostgresOptions;
 use crate::search::{document, find};
 use crate::sqlite::open::{OpenOptions, connect, open};
 
-/// A season of runs, each with ten steps and twenty events; one in fifty goes on.
+/// Test data: many runs, each with ten steps and twenty events. One in fifty is unfinished.
 const SEASON: [&str; 18] = [
     "INSERT INTO campaign (id, public_id, name, spec, created_at_ms) SELECT i, 'cmp_' || i, 'c', '{}', 0 FROM n WHERE i <= 100",
     "INSERT INTO route (id, needs) SELECT i, 'route ' || i FROM n WHERE i <= 20",
@@ -48,7 +48,7 @@ const SEASON: [&str; 18] = [
      SELECT r.id, n.i, 'source', 0, 'd', 'text ' || r.id || ' ' || n.i, 0 FROM run r, n WHERE n.i <= 5",
 ];
 
-/// A statement with values for its parameters on Postgres, and what it has to use on each.
+/// A statement with parameter values for Postgres, and the indexes it must use on each database.
 struct Case {
     sql: Sql,
     values: &'static [&'static str],
@@ -65,7 +65,7 @@ fn case(
     Case { sql: sql.into(), values, on_sqlite, on_postgres }
 }
 
-/// Searches for ids by a part of them.
+/// Returns the cases of the search for ids.
 fn ids_cases() -> Vec<Case> {
     vec![
         case(
@@ -180,10 +180,10 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Fills the tables as a long season would.
+/// Returns a statement that inserts many rows.
 fn season(sql: &str, numbers: &str) -> String {
     let with = format!("WITH RECURSIVE n (i) AS ({numbers}) ");
-    // Postgres and SQLite alike take the numbers before the statement.
+    // Both databases accept the WITH clause before the statement.
     format!("{with}{sql}")
 }
 
@@ -198,7 +198,8 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_sqlite() {
         for wanted in case.on_sqlite {
             assert!(plan.contains(wanted), "{}\ndoes not use {wanted}:\n{plan}", case.sql.sqlite);
         }
-        // What may be read from end to end: lists that came with the statement, and indexes of nothing but hits.
+        // Full scans are allowed for lists that are parameters of the statement, and for indexes that contain only
+        // matches.
         let harmless = [
             "VIRTUAL TABLE",
             "run_to_drive",
@@ -247,8 +248,7 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_postgres() {
         connection.execute(AssertSqlSafe(season(sql, numbers))).await.unwrap();
     }
     connection.execute("ANALYZE").await.unwrap();
-    // A table of a test is read from end to end sooner than one of a season: with a price on that, what is left has no
-    // index to use.
+    // A test table is small enough for a full scan. With a penalty on scans, a remaining scan shows a missing index.
     connection.execute("SET enable_seqscan = off").await.unwrap();
     let mut statements: Vec<(String, &[&str])> = cases()
         .iter()
@@ -271,7 +271,7 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_postgres() {
     }
 }
 
-/// The statement with its values in their places: a plan for values, as a prepared statement gets one at first.
+/// Inserts the values into the statement, because a prepared statement is first planned for its values.
 fn with_values(sql: &str, values: &[&str]) -> String {
     values
         .iter()

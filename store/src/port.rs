@@ -30,7 +30,7 @@ use crate::store::{Side, SqlStore};
 #[async_trait]
 impl Store for SqlStore {
     async fn create_campaign(&self, new: NewCampaign) -> Result<CreatedCampaign, StoreError> {
-        write!(self, |transaction, new| campaign::create(transaction, new))
+        transaction!(self, |tx, new| campaign::create(tx, new))
     }
 
     async fn list_campaigns(&self, page: PageRequest) -> Result<Vec<CampaignRecord>, StoreError> {
@@ -85,13 +85,7 @@ impl Store for SqlStore {
         at: TimestampMs,
     ) -> Result<RunStatus, StoreError> {
         let (run, by) = (run.clone(), by.map(str::to_owned));
-        write!(self, |transaction, run, transition, by, at| control::control(
-            transaction,
-            run,
-            *transition,
-            by.as_deref(),
-            *at
-        ))
+        transaction!(self, |tx, run, transition, by, at| control::control(tx, run, *transition, by.as_deref(), *at))
     }
 
     async fn signal_run(
@@ -103,8 +97,8 @@ impl Store for SqlStore {
         at: TimestampMs,
     ) -> Result<(), StoreError> {
         let (run, by) = (run.clone(), by.map(str::to_owned));
-        write!(self, |transaction, run, signal, by, idempotency, at| signal::signal(
-            transaction,
+        transaction!(self, |tx, run, signal, by, idempotency, at| signal::signal(
+            tx,
             run,
             signal,
             by.as_deref(),
@@ -115,7 +109,7 @@ impl Store for SqlStore {
 
     async fn set_priority(&self, run: &RunId, priority: i32, at: TimestampMs) -> Result<(), StoreError> {
         let run = run.clone();
-        write!(self, |transaction, run, priority, at| control::set_priority(transaction, run, *priority, *at))
+        transaction!(self, |tx, run, priority, at| control::set_priority(tx, run, *priority, *at))
     }
 
     async fn retry_run(
@@ -126,13 +120,7 @@ impl Store for SqlStore {
         at: TimestampMs,
     ) -> Result<Vec<String>, StoreError> {
         let (run, key, by) = (run.clone(), key.map(str::to_owned), by.map(str::to_owned));
-        write!(self, |transaction, run, key, by, at| control::retry(
-            transaction,
-            run,
-            key.as_deref(),
-            by.as_deref(),
-            *at
-        ))
+        transaction!(self, |tx, run, key, by, at| control::retry(tx, run, key.as_deref(), by.as_deref(), *at))
     }
 
     async fn load_budget(&self, campaign: &CampaignId) -> Result<Vec<BudgetLine>, StoreError> {
@@ -141,7 +129,7 @@ impl Store for SqlStore {
 
     async fn set_budget(&self, campaign: &CampaignId, caps: BudgetCaps, at: TimestampMs) -> Result<(), StoreError> {
         let campaign = campaign.clone();
-        write!(self, |transaction, campaign, caps, at| budget::set_caps(transaction, campaign, caps, *at))
+        transaction!(self, |tx, campaign, caps, at| budget::set_caps(tx, campaign, caps, *at))
     }
 
     async fn set_schedule(
@@ -151,17 +139,12 @@ impl Store for SqlStore {
         at: TimestampMs,
     ) -> Result<(), StoreError> {
         let campaign = campaign.clone();
-        write!(self, |transaction, campaign, schedule, at| schedule::set_schedule(
-            transaction,
-            campaign,
-            schedule.as_ref(),
-            *at
-        ))
+        transaction!(self, |tx, campaign, schedule, at| schedule::set_schedule(tx, campaign, schedule.as_ref(), *at))
     }
 
     async fn set_weight(&self, campaign: &CampaignId, weight: u32, _at: TimestampMs) -> Result<(), StoreError> {
         let campaign = campaign.clone();
-        write!(self, |transaction, campaign, weight| schedule::set_weight(transaction, campaign, *weight))
+        transaction!(self, |tx, campaign, weight| schedule::set_weight(tx, campaign, *weight))
     }
 
     async fn reserve(
@@ -172,7 +155,7 @@ impl Store for SqlStore {
         at: TimestampMs,
     ) -> Result<Reservation, StoreError> {
         let (step, amounts) = (step.clone(), amounts.to_vec());
-        write!(self, |transaction, step, epoch, amounts, at| budget::reserve(transaction, step, *epoch, amounts, *at))
+        transaction!(self, |tx, step, epoch, amounts, at| budget::reserve(tx, step, *epoch, amounts, *at))
     }
 
     async fn settle(
@@ -184,14 +167,7 @@ impl Store for SqlStore {
         at: TimestampMs,
     ) -> Result<(), StoreError> {
         let (step, released, used) = (step.clone(), released.to_vec(), used.to_vec());
-        write!(self, |transaction, step, epoch, released, used, at| budget::settle(
-            transaction,
-            step,
-            *epoch,
-            released,
-            used,
-            *at
-        ))
+        transaction!(self, |tx, step, epoch, released, used, at| budget::settle(tx, step, *epoch, released, used, *at))
     }
 
     async fn export_rows(&self, id: &CampaignId, sink: Arc<dyn RowSink>) -> Result<(), StoreError> {
@@ -201,7 +177,7 @@ impl Store for SqlStore {
     }
 
     async fn import_campaign(&self, archive: CampaignArchive, at: TimestampMs) -> Result<CreatedCampaign, StoreError> {
-        write!(self, |transaction, archive, at| archive::import(transaction, archive, *at))
+        transaction!(self, |tx, archive, at| archive::import(tx, archive, *at))
     }
 
     async fn campaigns_to_prune(&self, before: TimestampMs, limit: u32) -> Result<Vec<CampaignId>, StoreError> {
@@ -210,29 +186,29 @@ impl Store for SqlStore {
 
     async fn prune_campaign(&self, id: &CampaignId, limit: u32) -> Result<Pruned, StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id, limit| prune::campaign(transaction, id, *limit))
+        transaction!(self, |tx, id, limit| prune::campaign(tx, id, *limit))
     }
 
     async fn prune_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError> {
-        write!(self, |transaction, before, limit| prune::artifacts(transaction, *before, *limit))
+        transaction!(self, |tx, before, limit| prune::artifacts(tx, *before, *limit))
     }
 
     async fn register_server(&self, server: ServerRecord, sole: bool) -> Result<(), StoreError> {
-        write!(self, |transaction, server, sole| server::register(transaction, server, *sole))
+        transaction!(self, |tx, server, sole| server::register(tx, server, *sole))
     }
 
     async fn pulse(&self, server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Result<Pulse, StoreError> {
         let server = server.clone();
-        write!(self, |transaction, server, at, expires_at| server::pulse(transaction, server, *at, *expires_at))
+        transaction!(self, |tx, server, at, expires_at| server::pulse(tx, server, *at, *expires_at))
     }
 
     async fn retire_server(&self, server: &ServerId, at: TimestampMs) -> Result<(), StoreError> {
         let server = server.clone();
-        write!(self, |transaction, server, at| server::retire(transaction, server, *at))
+        transaction!(self, |tx, server, at| server::retire(tx, server, *at))
     }
 
     async fn reap_servers(&self, at: TimestampMs) -> Result<u64, StoreError> {
-        write!(self, |transaction, at| server::reap(transaction, *at))
+        transaction!(self, |tx, at| server::reap(tx, *at))
     }
 
     async fn list_servers(&self) -> Result<Vec<ServerRecord>, StoreError> {
@@ -246,12 +222,12 @@ impl Store for SqlStore {
         at: TimestampMs,
     ) -> Result<Vec<(RunId, OwnerFence)>, StoreError> {
         let server = server.clone();
-        write!(self, |transaction, server, limit, at| ownership::acquire_runs(transaction, server, *limit, *at))
+        transaction!(self, |tx, server, limit, at| ownership::acquire_runs(tx, server, *limit, *at))
     }
 
     async fn acquire_run(&self, server: &ServerId, run: &RunId, at: TimestampMs) -> Result<Ownership, StoreError> {
         let (server, run) = (server.clone(), run.clone());
-        write!(self, |transaction, server, run, at| ownership::acquire_run(transaction, server, run, *at))
+        transaction!(self, |tx, server, run, at| ownership::acquire_run(tx, server, run, *at))
     }
 
     fn notices(&self) -> BoxStream<'static, Notice> {
@@ -259,7 +235,7 @@ impl Store for SqlStore {
     }
 
     async fn create(&self, creation: Creation, once: Option<Once>) -> Result<Option<String>, StoreError> {
-        write!(self, |transaction, creation, once| creation::create(transaction, creation, once.as_ref()))
+        transaction!(self, |tx, creation, once| creation::create(tx, creation, once.as_ref()))
     }
 
     async fn list_tokens(&self) -> Result<Vec<TokenView>, StoreError> {
@@ -268,7 +244,7 @@ impl Store for SqlStore {
 
     async fn revoke_token(&self, id: &TokenId, at: TimestampMs) -> Result<(), StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id, at| token::revoke(transaction, id, *at))
+        transaction!(self, |tx, id, at| token::revoke(tx, id, *at))
     }
 
     async fn find_token(&self, secret_hash: &str) -> Result<Option<TokenView>, StoreError> {
@@ -277,7 +253,7 @@ impl Store for SqlStore {
 
     async fn touch_token(&self, id: &TokenId, at: TimestampMs) -> Result<(), StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id, at| token::touch(transaction, id, *at))
+        transaction!(self, |tx, id, at| token::touch(tx, id, *at))
     }
 
     async fn gauges(&self) -> Result<StoreGauges, StoreError> {
@@ -312,13 +288,7 @@ impl Store for SqlStore {
         expires_at: TimestampMs,
     ) -> Result<HeartbeatOutcome, StoreError> {
         let (worker, leases) = (worker.clone(), leases.to_vec());
-        write!(self, |transaction, worker, leases, at, expires_at| lease::heartbeat(
-            transaction,
-            worker,
-            leases,
-            *at,
-            *expires_at
-        ))
+        transaction!(self, |tx, worker, leases, at, expires_at| lease::heartbeat(tx, worker, leases, *at, *expires_at))
     }
 
     async fn expired_leases(&self, at: TimestampMs, limit: u32) -> Result<Vec<ExpiredLease>, StoreError> {
@@ -333,7 +303,7 @@ impl Store for SqlStore {
         at: TimestampMs,
     ) -> Result<Reported, StoreError> {
         let step = step.clone();
-        write!(self, |transaction, step, epoch, end, at| lease::expire(transaction, step, *epoch, end, *at))
+        transaction!(self, |tx, step, epoch, end, at| lease::expire(tx, step, *epoch, end, *at))
     }
 
     async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError> {
@@ -341,7 +311,7 @@ impl Store for SqlStore {
     }
 
     async fn register_worker(&self, worker: WorkerRecord) -> Result<(), StoreError> {
-        write!(self, |transaction, worker| worker::register(transaction, worker))
+        transaction!(self, |tx, worker| worker::register(tx, worker))
     }
 
     async fn list_workers(&self, limit: u32) -> Result<Vec<WorkerRecord>, StoreError> {
@@ -358,7 +328,7 @@ impl Store for SqlStore {
 
     async fn drain_worker(&self, id: &WorkerId, draining: bool) -> Result<(), StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id, draining| worker::drain(transaction, id, *draining))
+        transaction!(self, |tx, id, draining| worker::drain(tx, id, *draining))
     }
 
     async fn set_quarantine(
@@ -369,8 +339,8 @@ impl Store for SqlStore {
         well: Vec<String>,
     ) -> Result<(), StoreError> {
         let worker = worker.clone();
-        write!(self, |transaction, worker, offers, quarantined, well| quarantine::set(
-            transaction,
+        transaction!(self, |tx, worker, offers, quarantined, well| quarantine::set(
+            tx,
             worker,
             offers,
             quarantined,
@@ -389,11 +359,11 @@ impl Store for SqlStore {
         at: TimestampMs,
     ) -> Result<QuarantineRecord, StoreError> {
         let (device, by) = (device.to_owned(), by.map(str::to_owned));
-        write!(self, |transaction, device, by, at| quarantine::release(transaction, device, by.as_deref(), *at))
+        transaction!(self, |tx, device, by, at| quarantine::release(tx, device, by.as_deref(), *at))
     }
 
     async fn forget_workers(&self, before: TimestampMs) -> Result<u64, StoreError> {
-        write!(self, |transaction, before| worker::forget(transaction, *before))
+        transaction!(self, |tx, before| worker::forget(tx, *before))
     }
 
     async fn put_artifact(&self, hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> Result<(), StoreError> {

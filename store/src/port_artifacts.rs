@@ -1,4 +1,4 @@
-//! Artifacts, where a method of the port does more than one thing.
+//! Methods of the port for artifacts that need more than one operation.
 
 use nightshift_engine::store::{ArtifactProgress, ModelCallRecord, Store as _, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
@@ -8,7 +8,7 @@ use crate::direct::{artifact, model_call};
 use crate::store::SqlStore;
 
 impl SqlStore {
-    /// Stores a whole blob. One that is there is made young again instead.
+    /// Stores a whole blob, or renews it if it is stored.
     pub(crate) async fn store_artifact(
         &self,
         hash: &ArtifactHash,
@@ -19,16 +19,16 @@ impl SqlStore {
         let progress = read!(self, |connection| artifact::progress(connection, hash))?;
         if progress.is_some_and(|progress| progress.complete) {
             let same = hash.clone();
-            // It may be deleted meanwhile.
-            if write!(self, |transaction, same, at| artifact::renew(transaction.connection, same, *at))? {
+            // It may be deleted in between.
+            if transaction!(self, |tx, same, at| artifact::renew(tx.connection, same, *at))? {
                 return Ok(());
             }
         }
         let (hash, bytes) = (hash.clone(), bytes.to_vec());
-        write!(self, |transaction, hash, bytes, at| artifact::put(transaction.connection, hash, bytes, *at))
+        transaction!(self, |tx, hash, bytes, at| artifact::put(tx.connection, hash, bytes, *at))
     }
 
-    /// Makes an artifact young again when it is old; how far it is in the store.
+    /// Renews an old artifact. Returns its upload progress.
     pub(crate) async fn renew_old_artifact(
         &self,
         hash: &ArtifactHash,
@@ -36,12 +36,12 @@ impl SqlStore {
     ) -> Result<Option<ArtifactProgress>, StoreError> {
         if read!(self, |connection| artifact::is_old(connection, hash, at))? {
             let hash = hash.clone();
-            write!(self, |transaction, hash, at| artifact::renew(transaction.connection, hash, *at))?;
+            transaction!(self, |tx, hash, at| artifact::renew(tx.connection, hash, *at))?;
         }
         self.artifact_progress(hash).await
     }
 
-    /// Stores a model call with artifacts that are what their hashes say.
+    /// Stores a model call with artifacts whose bytes match their hashes.
     pub(crate) async fn keep_model_call(
         &self,
         call: ModelCallRecord,
@@ -50,7 +50,7 @@ impl SqlStore {
         for (hash, bytes) in &artifacts {
             artifact::check(hash, bytes)?;
         }
-        write!(self, |transaction, call, artifacts| model_call::record(transaction, call, artifacts))
+        transaction!(self, |tx, call, artifacts| model_call::record(tx, call, artifacts))
     }
 
     /// Appends a part, at an offset of an artifact of this size.
@@ -62,8 +62,8 @@ impl SqlStore {
         at: TimestampMs,
     ) -> Result<ArtifactProgress, StoreError> {
         let (hash, bytes) = (hash.clone(), bytes.to_vec());
-        write!(self, |transaction, hash, size_bytes, offset, bytes, at| artifact::append(
-            transaction,
+        transaction!(self, |tx, hash, size_bytes, offset, bytes, at| artifact::append(
+            tx,
             hash,
             *size_bytes,
             *offset,

@@ -29,14 +29,14 @@ impl AttemptIndex for SqlStore {
     }
 
     async fn put_index(&self, runs: Vec<IndexedRun>) -> Result<(), StoreError> {
-        write!(self, |transaction, runs| write::put(transaction, runs))
+        transaction!(self, |tx, runs| write::put(tx, runs))
     }
 
     async fn list_attempts(&self, query: &AttemptQuery) -> Result<AttemptPage, StoreError> {
         let asked = query.clone();
         let tagged = read!(self, |connection| Tagged::of(connection, &query.filter))?;
         let found = self.look(move |columns| list::find(columns, &asked, tagged)).await?;
-        let found = found.map_err(|failure| self.tell(failure))?;
+        let found = found.map_err(|failure| self.store_error(failure))?;
         let items = read!(self, |connection| rows::by_keys(connection, &found.keys))?;
         Ok(AttemptPage { items, next: found.next, total: found.total, facets: found.facets })
     }
@@ -55,7 +55,7 @@ impl AttemptIndex for SqlStore {
         let tagged = read!(self, |connection| Tagged::of(connection, filter))?;
         let filter = filter.clone();
         let found = self.look(move |columns| boards::tasks(columns, &filter, tagged)).await?;
-        let found = found.map_err(|failure| self.tell(failure))?;
+        let found = found.map_err(|failure| self.store_error(failure))?;
         let keys: Vec<Key> = found.iter().filter_map(|task| task.best.as_ref()).map(|(key, _)| *key).collect();
         let best = read!(self, |connection| rows::by_keys(connection, &keys))?;
         Ok(boards::with_rows(found, best))
@@ -75,7 +75,7 @@ impl AttemptIndex for SqlStore {
     ) -> Result<CampaignResults, StoreError> {
         let campaign = campaign.clone();
         let found = self.look(move |columns| results::of_campaign(columns, &campaign, runs, &places)).await?;
-        found.map_err(|failure| self.tell(failure))
+        found.map_err(|failure| self.store_error(failure))
     }
 
     async fn campaign_bests(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignBest>, StoreError> {

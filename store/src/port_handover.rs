@@ -13,12 +13,12 @@ use crate::store::SqlStore;
 #[async_trait]
 impl HandoverStore for SqlStore {
     async fn begin_handover(&self, new: NewHandover) -> Result<HandoverRecord, StoreError> {
-        write!(self, |transaction, new| handover::begin(transaction, new))
+        transaction!(self, |tx, new| handover::begin(tx, new))
     }
 
     async fn check_out(&self, id: &HandoverId, by_force: bool, at: TimestampMs) -> Result<HandoverRecord, StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id, by_force, at| handover::check_out(transaction, id, *by_force, *at))
+        transaction!(self, |tx, id, by_force, at| handover::check_out(tx, id, *by_force, *at))
     }
 
     async fn load_handover(&self, id: &HandoverId) -> Result<HandoverRecord, StoreError> {
@@ -36,10 +36,10 @@ impl HandoverStore for SqlStore {
         at: TimestampMs,
     ) -> Result<HandoverRecord, StoreError> {
         let (campaign, by) = (campaign.clone(), by.to_owned());
-        write!(self, |transaction, campaign, by, at| handover::cancel(transaction, campaign, by, *at))
+        transaction!(self, |tx, campaign, by, at| handover::cancel(tx, campaign, by, *at))
     }
 
     async fn finish_handover(&self, returned: ReturnedHandover) -> Result<FinishedHandover, StoreError> {
-        write!(self, |transaction, returned| handover::finish::finish(transaction, returned))
+        transaction!(self, |tx, returned| handover::finish::finish(tx, returned))
     }
 }

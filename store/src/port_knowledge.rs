@@ -1,4 +1,4 @@
-//! The part of the port that is about knowledge, one line per method.
+//! The part of the port about knowledge, one line per method.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{
@@ -15,7 +15,7 @@ use crate::store::SqlStore;
 impl KnowledgeStore for SqlStore {
     async fn replace_notes(&self, source: &str, notes: Vec<NoteRecord>, at: TimestampMs) -> Result<u64, StoreError> {
         let source = source.to_owned();
-        write!(self, |transaction, source, notes, at| note::replace(transaction, source, notes, *at))
+        transaction!(self, |tx, source, notes, at| note::replace(tx, source, notes, *at))
     }
 
     async fn search_notes(&self, words: &[String], limit: u32) -> Result<Vec<NoteRecord>, StoreError> {
@@ -23,7 +23,7 @@ impl KnowledgeStore for SqlStore {
     }
 
     async fn record_lesson(&self, lesson: LessonRecord) -> Result<(), StoreError> {
-        write!(self, |transaction, lesson| lesson::record(transaction, lesson))
+        transaction!(self, |tx, lesson| lesson::record(tx, lesson))
     }
 
     async fn find_lessons(&self, query: LessonQuery) -> Result<Vec<LessonRecord>, StoreError> {
@@ -38,7 +38,7 @@ impl KnowledgeStore for SqlStore {
         at: TimestampMs,
     ) -> Result<Value, StoreError> {
         let (run, step_key) = (run.clone(), step_key.to_owned());
-        write!(self, |transaction, run, step_key, items, at| retrieval::pin(transaction, run, step_key, items, *at))
+        transaction!(self, |tx, run, step_key, items, at| retrieval::pin(tx, run, step_key, items, *at))
     }
 
     async fn find_retrieval(&self, run: &RunId, step_key: &str) -> Result<Option<Value>, StoreError> {
@@ -56,7 +56,7 @@ impl KnowledgeStore for SqlStore {
     }
 
     async fn put_scores(&self, scores: Vec<ScoreRecord>) -> Result<(), StoreError> {
-        write!(self, |transaction, scores| score::put(transaction, scores))
+        transaction!(self, |tx, scores| score::put(tx, scores))
     }
 
     async fn list_scores(&self, run: &RunId) -> Result<Vec<ScoreRecord>, StoreError> {

@@ -1,4 +1,4 @@
-//! What servers ask for again and again, where a method of the port has nothing to write most of the time.
+//! Methods of the port that servers call periodically and that usually have nothing to write.
 
 use nightshift_engine::store::StoreError;
 use nightshift_protocol::id::WorkerId;
@@ -8,7 +8,7 @@ use crate::direct::{timer, worker};
 use crate::store::SqlStore;
 
 impl SqlStore {
-    /// Fires timers that are due; how many, and when the next one is.
+    /// Fires due timers. Returns their number, and the next due time.
     pub(crate) async fn fire_due_timers(
         &self,
         at: TimestampMs,
@@ -18,15 +18,15 @@ impl SqlStore {
         if next.is_none_or(|next| next > at) {
             return Ok((0, next));
         }
-        write!(self, |transaction, at, limit| timer::fire(transaction, *at, *limit))
+        transaction!(self, |tx, at, limit| timer::fire(tx, *at, *limit))
     }
 
-    /// Notes that workers were heard of.
+    /// Records that workers were seen.
     pub(crate) async fn note_seen_workers(&self, workers: &[WorkerId], at: TimestampMs) -> Result<(), StoreError> {
         if workers.is_empty() {
             return Ok(());
         }
         let workers = workers.to_vec();
-        write!(self, |transaction, workers, at| worker::all_seen(transaction, workers, *at))
+        transaction!(self, |tx, workers, at| worker::all_seen(tx, workers, *at))
     }
 }

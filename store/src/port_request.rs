@@ -15,7 +15,7 @@ use crate::store::SqlStore;
 #[async_trait]
 impl RequestStore for SqlStore {
     async fn open_request(&self, new: NewRequest) -> Result<RequestStanding, StoreError> {
-        write!(self, |transaction, new| request::open(transaction, new))
+        transaction!(self, |tx, new| request::open(tx, new))
     }
 
     async fn find_request(
@@ -34,7 +34,7 @@ impl RequestStore for SqlStore {
         lease: RequestLease,
         at: TimestampMs,
     ) -> Result<Option<LeasedRequest>, StoreError> {
-        write!(self, |transaction, filter, lease, at| request::lease::take(transaction, filter, lease, *at))
+        transaction!(self, |tx, filter, lease, at| request::lease::take(tx, filter, lease, *at))
     }
 
     async fn answer_request(
@@ -45,7 +45,7 @@ impl RequestStore for SqlStore {
         at: TimestampMs,
     ) -> Result<bool, StoreError> {
         let (id, lease) = (id.clone(), lease.to_owned());
-        write!(self, |transaction, id, lease, answer, at| request::answer::accept(transaction, id, lease, answer, *at))
+        transaction!(self, |tx, id, lease, answer, at| request::answer::accept(tx, id, lease, answer, *at))
     }
 
     async fn extend_request(
@@ -56,12 +56,12 @@ impl RequestStore for SqlStore {
         at: TimestampMs,
     ) -> Result<RequestView, StoreError> {
         let (id, lease) = (id.clone(), lease.to_owned());
-        write!(self, |transaction, id, lease, until, at| request::lease::extend(transaction, id, lease, *until, *at))
+        transaction!(self, |tx, id, lease, until, at| request::lease::extend(tx, id, lease, *until, *at))
     }
 
     async fn release_request(&self, id: &RequestId, lease: &str, at: TimestampMs) -> Result<(), StoreError> {
         let (id, lease) = (id.clone(), lease.to_owned());
-        write!(self, |transaction, id, lease, at| request::lease::release(transaction, id, lease, *at))
+        transaction!(self, |tx, id, lease, at| request::lease::release(tx, id, lease, *at))
     }
 
     async fn list_requests(

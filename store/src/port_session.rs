@@ -1,4 +1,4 @@
-//! The part of the port about browsers that are signed in, one line per method.
+//! The part of the port about browser sessions, one line per method.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{SessionRecord, SessionStore, StoreError};
@@ -12,7 +12,7 @@ use crate::store::SqlStore;
 #[async_trait]
 impl SessionStore for SqlStore {
     async fn create_session(&self, session: SessionRecord, limit: u32) -> Result<(), StoreError> {
-        write!(self, |transaction, session, limit| session::create(transaction, session, *limit))
+        transaction!(self, |tx, session, limit| session::create(tx, session, *limit))
     }
 
     async fn find_session(&self, secret_hash: &str) -> Result<Option<SessionRecord>, StoreError> {
@@ -21,7 +21,7 @@ impl SessionStore for SqlStore {
 
     async fn end_session(&self, secret_hash: &str) -> Result<(), StoreError> {
         let secret_hash = secret_hash.to_owned();
-        write!(self, |transaction, secret_hash| session::end(transaction, secret_hash))
+        transaction!(self, |tx, secret_hash| session::end(tx, secret_hash))
     }
 
     async fn list_sessions(&self, at: TimestampMs, limit: u32) -> Result<Vec<SessionRecord>, StoreError> {
@@ -30,7 +30,7 @@ impl SessionStore for SqlStore {
 
     async fn end_session_named(&self, beginning: &str) -> Result<bool, StoreError> {
         let beginning = beginning.to_owned();
-        write!(self, |transaction, beginning| session::end_named(transaction, beginning))
+        transaction!(self, |tx, beginning| session::end_named(tx, beginning))
     }
 
     async fn token_of_id(&self, id: &TokenId) -> Result<Option<TokenView>, StoreError> {

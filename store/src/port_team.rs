@@ -1,4 +1,4 @@
-//! The part of the port about what people leave beside campaigns, runs and attempts, one line per method.
+//! The part of the port about annotations of people, one line per method.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{Among, PageRequest, Placed, StoreError, TeamStore};
@@ -22,16 +22,16 @@ impl TeamStore for SqlStore {
 
     async fn edit_remark(&self, id: &RemarkId, text: &str, at: TimestampMs) -> Result<(), StoreError> {
         let (id, text) = (id.clone(), text.to_owned());
-        write!(self, |transaction, id, text, at| remark::edit(transaction, id, text, *at))
+        transaction!(self, |tx, id, text, at| remark::edit(tx, id, text, *at))
     }
 
     async fn delete_remark(&self, id: &RemarkId) -> Result<(), StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id| remark::delete(transaction, id))
+        transaction!(self, |tx, id| remark::delete(tx, id))
     }
 
     async fn change_tags(&self, add: Vec<Tag>, remove: Vec<(Target, String)>, limit: u32) -> Result<(), StoreError> {
-        write!(self, |transaction, add, remove, limit| tag::change(transaction, add, remove, *limit))
+        transaction!(self, |tx, add, remove, limit| tag::change(tx, add, remove, *limit))
     }
 
     async fn list_tags(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Tag>>, StoreError> {
@@ -43,12 +43,12 @@ impl TeamStore for SqlStore {
     }
 
     async fn set_pin(&self, pin: Pin) -> Result<(), StoreError> {
-        write!(self, |transaction, pin| pin::set(transaction, pin))
+        transaction!(self, |tx, pin| pin::set(tx, pin))
     }
 
     async fn remove_pin(&self, target: &Target) -> Result<(), StoreError> {
         let target = target.clone();
-        write!(self, |transaction, target| pin::remove(transaction, target))
+        transaction!(self, |tx, target| pin::remove(tx, target))
     }
 
     async fn list_pins(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Pin>>, StoreError> {
@@ -69,12 +69,12 @@ impl TeamStore for SqlStore {
     }
 
     async fn edit_view(&self, view: SavedView) -> Result<(), StoreError> {
-        write!(self, |transaction, view| view::edit(transaction, view))
+        transaction!(self, |tx, view| view::edit(tx, view))
     }
 
     async fn delete_view(&self, id: &SavedViewId) -> Result<(), StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id| view::delete(transaction, id))
+        transaction!(self, |tx, id| view::delete(tx, id))
     }
 
     async fn list_shares(&self, page: &PageRequest) -> Result<Vec<Placed<Share>>, StoreError> {
@@ -91,7 +91,7 @@ impl TeamStore for SqlStore {
 
     async fn revoke_share(&self, id: &ShareId, at: TimestampMs) -> Result<(), StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id, at| share::revoke(transaction, id, *at))
+        transaction!(self, |tx, id, at| share::revoke(tx, id, *at))
     }
 
     async fn names_artifact(&self, target: &Target, hash: &ArtifactHash) -> Result<bool, StoreError> {

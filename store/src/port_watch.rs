@@ -1,4 +1,4 @@
-//! The part of the port for those who watch, one line per method.
+//! The part of the port for observers, one line per method.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{
@@ -35,7 +35,7 @@ impl WatchStore for SqlStore {
         if readings.is_empty() {
             return Ok(());
         }
-        write!(self, |transaction, readings| reading::put(transaction, readings))
+        transaction!(self, |tx, readings| reading::put(tx, readings))
     }
 
     async fn list_readings(&self) -> Result<Vec<ReadingRecord>, StoreError> {

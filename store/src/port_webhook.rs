@@ -1,4 +1,4 @@
-//! The part of the port about addresses that are told what happens, one line per method.
+//! The part of the port about webhooks, one line per method.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{
@@ -19,11 +19,11 @@ impl WebhookStore for SqlStore {
 
     async fn delete_webhook(&self, id: &WebhookId) -> Result<(), StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id| webhook::delete(transaction, id))
+        transaction!(self, |tx, id| webhook::delete(tx, id))
     }
 
     async fn put_deliveries(&self, deliveries: Vec<NewDelivery>, at: TimestampMs) -> Result<u64, StoreError> {
-        write!(self, |transaction, deliveries, at| delivery::put(transaction, deliveries, *at))
+        transaction!(self, |tx, deliveries, at| delivery::put(tx, deliveries, *at))
     }
 
     async fn due_webhooks(&self, at: TimestampMs) -> Result<Vec<WebhookId>, StoreError> {
@@ -38,12 +38,12 @@ impl WebhookStore for SqlStore {
         limit: u32,
     ) -> Result<Vec<Delivery>, StoreError> {
         let webhook = webhook.clone();
-        write!(self, |transaction, webhook, at, until, limit| delivery::take(transaction, webhook, *at, *until, *limit))
+        transaction!(self, |tx, webhook, at, until, limit| delivery::take(tx, webhook, *at, *until, *limit))
     }
 
     async fn end_delivery(&self, id: &DeliveryId, tries: u32, end: DeliveryEnd) -> Result<(), StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id, tries, end| delivery::end(transaction, id, *tries, end))
+        transaction!(self, |tx, id, tries, end| delivery::end(tx, id, *tries, end))
     }
 
     async fn list_deliveries(
@@ -56,11 +56,11 @@ impl WebhookStore for SqlStore {
 
     async fn repeat_delivery(&self, id: &DeliveryId, at: TimestampMs) -> Result<Delivery, StoreError> {
         let id = id.clone();
-        write!(self, |transaction, id, at| delivery::repeat(transaction, id, *at))
+        transaction!(self, |tx, id, at| delivery::repeat(tx, id, *at))
     }
 
     async fn forget_deliveries(&self, before: TimestampMs) -> Result<u64, StoreError> {
-        write!(self, |transaction, before| delivery::forget(transaction, *before))
+        transaction!(self, |tx, before| delivery::forget(tx, *before))
     }
 
     async fn runs_to_tell(

@@ -1,4 +1,4 @@
-//! What is special to Postgres: a server that several processes share.
+//! Postgres: a database server that several processes share.
 
 pub(crate) mod failure;
 #[cfg(test)]

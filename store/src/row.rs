@@ -1,4 +1,4 @@
-//! What statements give.
+//! Rows and columns of query results.
 
 use std::sync::Arc;
 
@@ -8,27 +8,27 @@ use sqlx::{ColumnIndex, Row as _};
 
 use crate::failure::Failure;
 
-/// A row. Columns are named by their position or their name.
+/// A row. Columns are addressed by position or name.
 pub(crate) enum Row {
-    /// Of SQLite, from the connection that writes.
-    Own(OwnRow),
-    /// Of SQLite, from one that reads.
+    /// A row of the SQLite connection that writes.
+    Copied(CopiedRow),
+    /// A row of a SQLite connection that reads.
     Sqlite(SqliteRow),
-    /// Of Postgres.
+    /// A row of Postgres.
     Postgres(PgRow),
 }
 
 /// A row that was copied out of SQLite.
-pub(crate) struct OwnRow {
+pub(crate) struct CopiedRow {
     pub(crate) cells: Vec<Cell>,
     pub(crate) names: Arc<[String]>,
 }
 
-/// A value of it.
+/// A value of an [`CopiedRow`].
 pub(crate) enum Cell {
     Null,
     I64(i64),
-    /// No column of ours has this type.
+    /// No column of the schema has this type.
     Real,
     Text(String),
     Bytes(Vec<u8>),
@@ -36,7 +36,7 @@ pub(crate) enum Cell {
 
 /// A column's position or name.
 pub(crate) trait Column: ColumnIndex<SqliteRow> + ColumnIndex<PgRow> {
-    /// Where it is among columns of these names.
+    /// Returns the position among columns of these names.
     fn place(&self, names: &[String]) -> Option<usize>;
 }
 
@@ -52,7 +52,7 @@ impl Column for &str {
     }
 }
 
-/// What a cell is read as; none when it holds something else.
+/// Conversion from a cell. Returns none for another type.
 trait FromCell<'c>: Sized {
     fn from_cell(cell: &'c Cell) -> Option<Self>;
 }
@@ -85,7 +85,7 @@ from_cell! {
     Vec<u8>: Bytes => |value| value.clone(),
 }
 
-impl OwnRow {
+impl CopiedRow {
     fn get<'c, T: FromCell<'c>>(&'c self, column: &impl Column) -> Result<T, Failure> {
         let cell = column.place(&self.names).and_then(|place| self.cells.get(place));
         cell.and_then(T::from_cell)
@@ -98,7 +98,7 @@ macro_rules! getters {
         $($(#[$doc])*
         pub(crate) fn $name(&self, column: impl Column) -> Result<$type, Failure> {
             Ok(match self {
-                Self::Own(row) => row.get(&column)?,
+                Self::Copied(row) => row.get(&column)?,
                 Self::Sqlite(row) => row.try_get(column)?,
                 Self::Postgres(row) => row.try_get(column)?,
             })
@@ -110,23 +110,23 @@ impl Row {
     getters! {
         /// A number.
         i64 -> i64,
-        /// A number or nothing.
+        /// A number or null.
         opt_i64 -> Option<i64>,
         /// A text.
         text -> String,
-        /// A text or nothing.
+        /// A text or null.
         opt_text -> Option<String>,
         /// Bytes.
         bytes -> Vec<u8>,
-        /// Bytes or nothing.
+        /// Bytes or null.
         opt_bytes -> Option<Vec<u8>>,
-        /// A text that is read where it lies.
+        /// A borrowed text.
         str -> &str,
-        /// A text or nothing, read where it lies.
+        /// A borrowed text or null.
         opt_str -> Option<&str>,
     }
 
-    /// A truth value: 0 or 1.
+    /// Returns a boolean stored as 0 or 1.
     pub(crate) fn flag(&self, column: impl Column) -> Result<bool, Failure> {
         Ok(self.i64(column)? != 0)
     }

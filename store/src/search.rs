@@ -1,5 +1,5 @@
-//! Full-text search over what runs left behind: FTS5 on SQLite, a text search vector on Postgres. Words are letters and
-//! digits in a row on both; everything else parts them.
+//! Full-text search over the texts of runs: FTS5 on SQLite, a text search vector on Postgres. On both, a word is a
+//! sequence of letters and digits.
 
 pub(crate) mod document;
 pub(crate) mod excerpt;

@@ -1,4 +1,4 @@
-//! Where the two databases write the same thing differently.
+//! Macros for statements that differ between the two databases.
 
 /// A statement with one list of ids or texts: `$before`, the list as the right side of a comparison, `$after`.
 macro_rules! any_of {
@@ -23,8 +23,8 @@ macro_rules! from_rows {
 }
 pub(crate) use from_rows;
 
-/// A statement that reads rows to change them: on Postgres they are locked, in the order they come. On SQLite whoever
-/// changes anything is alone.
+/// A statement that reads rows to change them. On Postgres it locks them, in the order of the result. On SQLite there
+/// is only one writer.
 macro_rules! locked {
     ($before:expr, $table:literal) => {
         $crate::connection::Sql { sqlite: $before, postgres: concat!($before, " FOR UPDATE OF ", $table) }

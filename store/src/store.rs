@@ -1,4 +1,4 @@
-//! Opening and closing a store, and the ways to its connections. What it does is in `port.rs`.
+//! Opens and closes a store, and provides its connections. The operations are in `port.rs`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use sqlx::sqlite::SqlitePool;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::AbortHandle;
 
-use crate::attempt::refresh::Kept;
+use crate::attempt::refresh::ColumnCache;
 use crate::connection::Connection;
 use crate::failure::{Failure, Place};
 use crate::invariants;
-use crate::memory::Memory;
 use crate::notices::Notices;
 use crate::postgres::open::PostgresOptions;
 use crate::postgres::run_reads::RunReads;
+use crate::process_cache::ProcessCache;
 use crate::sqlite::open::OpenOptions;
 use crate::writer::{self, Message, Surroundings, Work, Writer, closed};
 use crate::{postgres, sqlite};
 
-/// Tasks of the hot path on Postgres, each with a connection of its own: while one waits for the disk, another one
-/// works. On SQLite there is one, for there is one connection that writes.
+/// Tasks of the hot path on Postgres, each with its own connection: while one waits for the disk, another one works.
+/// SQLite has one connection that writes, so it has one task.
 const BATCHERS: u32 = 1;
 
 /// The store, on either database.
@@ -31,35 +31,35 @@ pub struct SqlStore {
     pub(crate) side: Side,
     pub(crate) writer: Writer,
     pub(crate) around: Surroundings,
-    /// The columns of attempts.
-    pub(crate) attempts: Kept,
-    /// What runs beside it, and ends with it.
+    /// The index of attempts in memory.
+    pub(crate) attempts: ColumnCache,
+    /// Background tasks, which end with the store.
     tasks: Vec<AbortHandle>,
 }
 
-/// Where reads, and on Postgres rare writes, have their connections from.
+/// The source of connections for reads and, on Postgres, rare writes.
 pub(crate) enum Side {
     /// Connections that cannot write.
     Sqlite { database: PathBuf, readers: SqlitePool },
-    /// Connections for both, reads of single runs that share them; and the pool of the hot path, to be closed with it.
+    /// A pool for reads and writes, the batching reader over it, and the pool of the hot path, to be closed with it.
     Postgres { pool: PgPool, runs: RunReads, hot: PgPool },
 }
 
 impl SqlStore {
-    /// Opens the database of a data folder, or makes it.
+    /// Opens the database of a data folder, or creates it.
     ///
-    /// - `Locked`: another process uses the folder; the message names it.
+    /// - `Locked`: another process uses the folder. The message names it.
     /// - `ReadOnly`, `Full`: the folder or the disk.
-    /// - `Unusable`: something else is in the place of folder or database.
-    /// - `Corrupt`: the file is damaged or not ours. It is left as it is.
-    /// - `TooNew`: a newer release wrote it. It is left as it is.
-    /// - `NotFound`: there is none, and [`OpenOptions::create`] is off.
+    /// - `Unusable`: the path of the folder or database holds something else.
+    /// - `Corrupt`: the file is damaged or not a Nightshift database. It stays unchanged.
+    /// - `TooNew`: a newer release wrote it. It stays unchanged.
+    /// - `NotFound`: it does not exist, and [`OpenOptions::create`] is off.
     pub async fn open_sqlite(data_dir: &Path, options: OpenOptions) -> Result<Self, StoreError> {
         let opened = sqlite::open::open(data_dir, &options).await?;
         let (writer, receiver) = Writer::new();
         let place = Place::file(&opened.database);
-        let around = Surroundings { memory: Arc::new(Memory::default()), notices: Notices::local(), place };
-        let source = sqlite::source::Sole::new(opened.writer);
+        let around = Surroundings { memory: Arc::new(ProcessCache::default()), notices: Notices::local(), place };
+        let source = sqlite::source::SingleSource::new(opened.writer);
         let writing = write_to_sqlite(source, opened.lock, around.clone(), receiver);
         let runtime = tokio::runtime::Handle::current();
         std::thread::Builder::new()
@@ -67,46 +67,46 @@ impl SqlStore {
             .spawn(move || runtime.block_on(writing))
             .map_err(|error| StoreError::Other(format!("the thread that writes the database cannot begin: {error}")))?;
         let side = Side::Sqlite { database: opened.database, readers: opened.readers };
-        Self { side, writer, around, attempts: Kept::default(), tasks: Vec::new() }.remember().await
+        Self { side, writer, around, attempts: ColumnCache::default(), tasks: Vec::new() }.remember().await
     }
 
-    /// Opens a database of a Postgres server and brings its schema up to date. `url` is `DATABASE_URL`:
+    /// Opens a database of a Postgres server and migrates its schema. `url` is `DATABASE_URL`:
     /// `postgres://user:password@host:5432/database`.
     ///
-    /// - `Unreachable`: no server answers there, it does not let us in, or has no such database.
-    /// - `Unusable`: the tables of another program are in it. They are left as they are. Or the URL is none.
-    /// - `TooNew`: a newer release wrote it. It is left as it is.
-    /// - `ReadOnly`: it is a standby, or its user may not make tables.
+    /// - `Unreachable`: no server answers, it refuses the login, or it has no such database.
+    /// - `Unusable`: it contains tables of another program, which stay unchanged, or the URL is invalid.
+    /// - `TooNew`: a newer release wrote it. It stays unchanged.
+    /// - `ReadOnly`: it is a standby, or its user may not create tables.
     pub async fn open_postgres(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
         let opened = postgres::open::open(url, &options, BATCHERS).await?;
         let (writer, receiver) = Writer::new();
         let (notices, bundles) = Notices::shared();
-        let around = Surroundings { memory: Arc::new(Memory::default()), notices, place: opened.place };
+        let around = Surroundings { memory: Arc::new(ProcessCache::default()), notices, place: opened.place };
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..BATCHERS {
-            let source = postgres::source::Kept::new(opened.hot.clone());
+            let source = postgres::source::PooledSource::new(opened.hot.clone());
             tokio::spawn(write_to_postgres(source, around.clone(), Arc::clone(&receiver)));
         }
         let me = opened.me;
-        let tell = tokio::spawn(postgres::notify::tell(opened.connect.clone(), me.clone(), bundles));
-        let hear = tokio::spawn(postgres::notify::hear(opened.connect, me, around.notices.clone()));
-        let tasks = vec![tell.abort_handle(), hear.abort_handle()];
+        let sending = tokio::spawn(postgres::notify::send_batches(opened.connect.clone(), me.clone(), bundles));
+        let receiving = tokio::spawn(postgres::notify::receive(opened.connect, me, around.notices.clone()));
+        let tasks = vec![sending.abort_handle(), receiving.abort_handle()];
         let runs = RunReads::new(opened.pool.clone(), around.place.clone());
         let side = Side::Postgres { pool: opened.pool, runs, hot: opened.hot };
-        Self { side, writer, around, attempts: Kept::default(), tasks }.remember().await
+        Self { side, writer, around, attempts: ColumnCache::default(), tasks }.remember().await
     }
 
-    /// Reads what earlier lives of servers knew of the virtual time.
+    /// Restores the virtual time of earlier servers.
     async fn remember(self) -> Result<Self, StoreError> {
         let mut reader = self.reader().await?;
         let row = reader.fetch_one("SELECT coalesce(MAX(virtual_now), 0) FROM server", vec![]).await;
-        let virtual_now = row.and_then(|row| row.i64(0)).map_err(|failure| self.tell(failure))?;
+        let virtual_now = row.and_then(|row| row.i64(0)).map_err(|failure| self.store_error(failure))?;
         drop(reader);
         self.around.memory.raise_virtual_now(virtual_now);
         Ok(self)
     }
 
-    /// The database file, on SQLite.
+    /// Returns the database file, on SQLite.
     #[must_use]
     pub fn database(&self) -> Option<&Path> {
         match &self.side {
@@ -115,12 +115,13 @@ impl SqlStore {
         }
     }
 
-    /// Finishes what is waiting and gives the database free; on SQLite it also empties the write-ahead log. Later calls
-    /// fail; closing again does not. Not closing loses nothing.
+    /// Finishes pending writes and releases the database. On SQLite it also truncates the write-ahead log.
+    ///
+    /// Later calls fail, except for closing again. A process that does not close loses no data.
     pub async fn close(&self) -> Result<(), StoreError> {
         let ended = match &self.side {
             Side::Sqlite { readers, .. } => {
-                // A reader in the middle of a statement would keep the log from being emptied.
+                // An active reader would keep the log from being truncated.
                 readers.close().await;
                 self.writer.close().await
             }
@@ -140,21 +141,21 @@ impl SqlStore {
         ended
     }
 
-    /// Looks for contradictions in the stored data: one sentence each, none when all is well. It reads everything.
+    /// Finds contradictions in the stored data, one sentence each. It reads everything.
     pub async fn find_violations(&self) -> Result<Vec<String>, StoreError> {
         self.read_one_moment(|connection| Box::pin(invariants::violations(connection))).await
     }
 
-    /// A connection that reads.
+    /// Returns a connection that reads.
     pub(crate) async fn reader(&self) -> Result<Connection, StoreError> {
         let acquired = match &self.side {
             Side::Sqlite { readers, .. } => readers.acquire().await.map(Connection::SqlitePooled),
             Side::Postgres { pool, .. } => pool.acquire().await.map(Connection::Postgres),
         };
-        acquired.map_err(|error| self.tell(error.into()))
+        acquired.map_err(|error| self.store_error(error.into()))
     }
 
-    /// How often a read takes another connection because its own broke.
+    /// Returns how often a read is repeated on another connection because its own broke.
     pub(crate) fn spare_connections(&self) -> u32 {
         match &self.side {
             Side::Sqlite { .. } => 0,
@@ -162,13 +163,13 @@ impl SqlStore {
         }
     }
 
-    /// Has something read that must come from one moment.
+    /// Runs a read on a consistent snapshot.
     pub(crate) async fn read_one_moment<T: Send + 'static>(
         &self,
         read: impl for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, Result<T, Failure>> + Send + 'static,
     ) -> Result<T, StoreError> {
         let mut reader = self.reader().await?;
-        // In a task of its own: a caller who goes away leaves no open transaction behind.
+        // A separate task, so that a dropped caller leaves no open transaction behind.
         let task = tokio::spawn(async move {
             let done = match reader.begin_snapshot().await {
                 Ok(()) => read(&mut reader).await,
@@ -179,10 +180,10 @@ impl SqlStore {
             }
             done
         });
-        task.await.map_err(|_| closed())?.map_err(|failure| self.tell(failure))
+        task.await.map_err(|_| closed())?.map_err(|failure| self.store_error(failure))
     }
 
-    /// Has a rare operation done.
+    /// Runs a rare operation.
     pub(crate) async fn write<T: Send + 'static>(&self, work: Work<T>) -> Result<T, StoreError> {
         match &self.side {
             Side::Sqlite { .. } => self.writer.write(work).await,
@@ -190,9 +191,9 @@ impl SqlStore {
         }
     }
 
-    /// A failure in the caller's words.
-    pub(crate) fn tell(&self, failure: Failure) -> StoreError {
-        failure.tell(&self.around.place)
+    /// Converts a failure into an error for the caller.
+    pub(crate) fn store_error(&self, failure: Failure) -> StoreError {
+        failure.into_store_error(&self.around.place)
     }
 }
 
@@ -210,18 +211,19 @@ impl std::fmt::Debug for SqlStore {
     }
 }
 
-/// The task of SQLite, on a thread of its own: its statements wait for the disk where they are called. The lock is given back when the file is closed.
+/// Spawns the task of SQLite on a thread of its own, because its statements block on the disk. The lock is released
+/// when the file is closed.
 async fn write_to_sqlite(
-    source: sqlite::source::Sole,
+    source: sqlite::source::SingleSource,
     lock: sqlite::lock::ProcessLock,
     around: Surroundings,
     receiver: mpsc::Receiver<Message>,
 ) {
     let place = around.place.clone();
     let (source, closing) = writer::run(source, around, Arc::new(Mutex::new(receiver))).await;
-    let ended = source.end().map_err(|failure| failure.tell(&place));
+    let ended = source.end().map_err(|failure| failure.into_store_error(&place));
     if let Err(error) = &ended {
-        tracing::warn!(error = %error, "the database could not be tidied up at the end; nothing is lost");
+        tracing::warn!(error = %error, "the write-ahead log could not be truncated at the end; no data is lost");
     }
     drop(lock);
     if let Some(closing) = closing {
@@ -229,9 +231,9 @@ async fn write_to_sqlite(
     }
 }
 
-/// A task of Postgres.
+/// Spawns a task of Postgres.
 async fn write_to_postgres(
-    source: postgres::source::Kept,
+    source: postgres::source::PooledSource,
     around: Surroundings,
     receiver: Arc<Mutex<mpsc::Receiver<Message>>>,
 ) {

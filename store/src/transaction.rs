@@ -6,28 +6,29 @@ use nightshift_engine::store::Notice;
 
 use crate::connection::Connection;
 use crate::created::Created;
-use crate::memory::Memory;
+use crate::process_cache::ProcessCache;
 use crate::writer::Surroundings;
 
-/// Whoever opened it commits it, sends the notices and answers; or undoes it and forgets them.
+/// An open transaction. The code that opened it commits it, sends the notices and answers, or rolls it back and drops
+/// the notices.
 pub(crate) struct Transaction<'c> {
-    /// To the database.
+    /// The database connection.
     pub(crate) connection: &'c mut Connection,
-    /// Of this process.
-    pub(crate) memory: &'c Memory,
-    /// What its commit brings about.
+    /// The cache of this process.
+    pub(crate) memory: &'c ProcessCache,
+    /// Notices to send after the commit.
     pub(crate) notices: HashSet<Notice>,
-    /// Routes that were found or made: remembered after the commit.
+    /// Found and created routes, cached after the commit.
     pub(crate) routes: Vec<(String, i64)>,
-    /// The highest rank that was claimed: the virtual time after the commit.
+    /// The highest claimed rank, which becomes the virtual time after the commit.
     pub(crate) claimed_rank: Option<i64>,
-    /// Runs that were created: remembered after the commit.
+    /// Created runs, cached after the commit.
     pub(crate) created: Vec<Created>,
 }
 
 impl<'c> Transaction<'c> {
-    /// Over a connection on which a transaction is open.
-    pub(crate) fn new(connection: &'c mut Connection, memory: &'c Memory) -> Self {
+    /// Wraps a connection with an open transaction.
+    pub(crate) fn new(connection: &'c mut Connection, memory: &'c ProcessCache) -> Self {
         Self {
             connection,
             memory,
@@ -38,20 +39,20 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// Notes what the commit brings about; the same thing once.
+    /// Adds a notice, once.
     pub(crate) fn notice(&mut self, notice: Notice) {
         self.notices.insert(notice);
     }
 
-    /// Tells what its commit brought about, which is done.
-    pub(crate) fn tell(self, around: &Surroundings) {
+    /// Publishes the effects of the commit, after it is done.
+    pub(crate) fn publish(self, around: &Surroundings) {
         around.memory.remember(self.routes, self.claimed_rank);
-        // Before the notices: whoever hears of a run asks for it at once.
+        // Before the notices, because a receiver asks for the run at once.
         around.memory.created.keep(self.created);
         around.notices.send(self.notices);
     }
 
-    /// Takes what the commit will bring about so far out of the way of an operation that may be undone.
+    /// Takes the effects so far, before an operation that may be rolled back.
     pub(crate) fn take_effects(&mut self) -> Effects {
         Effects {
             notices: std::mem::take(&mut self.notices),
@@ -61,7 +62,7 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// Puts it back, beside what the operation brings about.
+    /// Adds them back to the effects of the operation.
     pub(crate) fn add_effects(&mut self, effects: Effects) {
         self.notices.extend(effects.notices);
         self.routes.extend(effects.routes);
@@ -70,7 +71,7 @@ impl<'c> Transaction<'c> {
     }
 }
 
-/// What a commit will bring about.
+/// The effects of a commit outside of the database.
 pub(crate) struct Effects {
     notices: HashSet<Notice>,
     routes: Vec<(String, i64)>,

@@ -1,29 +1,29 @@
-//! What statements are given.
+//! Parameters of statements.
 
 /// A parameter. Lists are one parameter: arrays on Postgres (`unnest`, `= ANY`), JSON text on SQLite (`json_each`).
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     /// A number.
     I64(i64),
-    /// A number or nothing.
+    /// A number or null.
     OptI64(Option<i64>),
-    /// A text, clean of NUL characters.
+    /// A text without NUL characters.
     Text(String),
-    /// A text or nothing.
+    /// A text or null.
     OptText(Option<String>),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// Bytes or nothing.
+    /// Bytes or null.
     OptBytes(Option<Vec<u8>>),
     /// A list of numbers.
     I64s(Vec<i64>),
-    /// A list of numbers or nothings.
+    /// A list of numbers or nulls.
     OptI64s(Vec<Option<i64>>),
     /// A list of texts.
     Texts(Vec<String>),
-    /// A list of texts or nothings.
+    /// A list of texts or nulls.
     OptTexts(Vec<Option<String>>),
-    /// A list of bytes or nothings; as JSON text it would lose what it is, so it is for Postgres only.
+    /// A list of bytes or nulls, for Postgres only: JSON text cannot represent bytes.
     OptByteses(Vec<Option<Vec<u8>>>),
 }
 

@@ -1,9 +1,9 @@
-//! The tasks that commit. Whatever waits when a task is free shares one transaction, and one wait for the disk.
+//! The tasks that commit. All changes that wait when a task is free share one transaction and one wait for the disk.
 //!
-//! On SQLite one task, on a thread of its own, has the only connection that writes: hot changes and rare operations go through it, each group of
-//! changes and each operation standing alone. On Postgres the tasks take hot changes only; a rare operation has a short
-//! transaction of its own (`redo.rs`). Answers are given after the commit. When it fails, nothing of it is there, and
-//! everybody is told so.
+//! On SQLite, one task on a thread of its own has the only connection that writes. Hot changes and rare operations go
+//! through it, and each group of changes and each operation succeeds or fails on its own. On Postgres, the tasks handle
+//! hot changes only, and a rare operation has a short transaction of its own (`redo.rs`). Answers follow the commit. If
+//! the commit fails, nothing is stored and every caller gets the error.
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -18,58 +18,58 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use crate::batch;
 use crate::connection::Connection;
 use crate::failure::{Failure, Place};
-use crate::memory::Memory;
 use crate::notices::Notices;
+use crate::process_cache::ProcessCache;
 use crate::transaction::Transaction;
 
-/// Groups and operations that share one commit, at most.
+/// Maximum number of groups and operations per commit.
 pub(crate) const MAX_BATCH: usize = 512;
-/// Those that wait; who comes later waits for a place.
+/// Capacity of the queue. Further callers wait for a place.
 pub(crate) const MAX_QUEUE: usize = 1_024;
 
-/// How often a batch that lost against another server's transaction is repeated as a whole.
+/// Maximum number of repetitions of a whole batch that lost against another server's transaction.
 const MAX_REDONE: u32 = 5;
 
-/// What a rare operation does in its transaction. It may be done again after it was undone.
+/// The body of a rare operation. It may run again after a rollback.
 pub(crate) type Work<T> =
     Box<dyn for<'t, 'c> Fn(&'t mut Transaction<'c>) -> BoxFuture<'t, Result<T, Failure>> + Send + Sync>;
 
 type Answered = Result<Vec<Changed>, StoreError>;
 
-/// Who waits for the end of a task.
+/// Receiver of the end of a task.
 pub(crate) type Closing = oneshot::Sender<Result<(), StoreError>>;
 
-/// What a task is told.
+/// A message to a task.
 pub(crate) enum Message {
     /// Hot changes of one caller.
     Group(Vec<Change>, oneshot::Sender<Answered>),
     /// A rare operation; on SQLite only.
     Operation(Box<dyn Operation>),
-    /// Finish, tidy up, answer, end.
+    /// Finish, clean up, answer, end.
     Close(Closing),
 }
 
-/// The way to the tasks.
+/// The handle to the tasks.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     sender: mpsc::Sender<Message>,
 }
 
 impl Writer {
-    /// The way, and where it leads.
+    /// Creates the handle and the receiver for the tasks.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(MAX_QUEUE);
         (Self { sender }, receiver)
     }
 
-    /// Has hot changes committed.
+    /// Commits hot changes.
     pub(crate) async fn commit(&self, changes: Vec<Change>) -> Answered {
         let (reply, answer) = oneshot::channel();
         self.sender.send(Message::Group(changes, reply)).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 
-    /// Has an operation done.
+    /// Runs an operation.
     pub(crate) async fn write<T: Send + 'static>(&self, work: Work<T>) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let operation = Box::new(Pending { work, answer: None, reply });
@@ -77,7 +77,7 @@ impl Writer {
         answer.await.map_err(|_| closed())?
     }
 
-    /// Ends one task after what is already waiting. Closing what is closed is fine.
+    /// Ends one task after its pending work. Closing again has no effect.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         if self.sender.send(Message::Close(reply)).await.is_err() {
@@ -91,16 +91,16 @@ pub(crate) fn closed() -> StoreError {
     StoreError::Other("the store is closed".to_owned())
 }
 
-/// An operation with the place for its answer.
+/// An operation with the channel for its answer.
 pub(crate) trait Operation: Send {
-    /// Does it. After an error what it did has to be undone.
+    /// Runs the operation. After an error its changes must be rolled back.
     fn apply<'a>(
         &'a mut self,
         transaction: &'a mut Transaction<'_>,
         place: &'a Place,
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Answers after the commit; with the error of the whole transaction, when there was one.
+    /// Answers after the commit, with the error of the whole transaction if it failed.
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
@@ -117,7 +117,7 @@ impl<T: Send> Operation for Pending<T> {
         place: &'a Place,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let answer = (self.work)(transaction).await.map_err(|failure| failure.tell(place));
+            let answer = (self.work)(transaction).await.map_err(|failure| failure.into_store_error(place));
             self.answer.insert(answer).as_ref().map(|_| ()).map_err(Clone::clone)
         })
     }
@@ -128,20 +128,20 @@ impl<T: Send> Operation for Pending<T> {
             (Ok(()), Some(answer)) => answer,
             (Ok(()), None) => Err(closed()),
         };
-        // Whoever asked may have gone: what is committed stays committed.
+        // The caller may be gone. The commit stands.
         let _gone = self.reply.send(answer);
     }
 }
 
-/// What the tasks of one store have in common.
+/// Shared state of the tasks of one store.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) memory: Arc<ProcessCache>,
     pub(crate) notices: Notices,
     pub(crate) place: Place,
 }
 
-/// What is done together.
+/// Changes and operations of one commit.
 #[derive(Default)]
 struct Batch {
     groups: Vec<Vec<Change>>,
@@ -149,7 +149,7 @@ struct Batch {
     operations: Vec<Box<dyn Operation>>,
 }
 
-/// The loop of a task. It gives its source back when it ends, and who wants to know that it did.
+/// The loop of a task. Returns its source, and the receivers that wait for its end.
 pub(crate) async fn run<S: Source>(
     mut source: S,
     around: Surroundings,
@@ -164,7 +164,8 @@ pub(crate) async fn run<S: Source>(
         let mut closing = None;
         for message in messages.drain(..) {
             match message {
-                // Dropped unanswered: it came after the end and reads that the store is closed.
+                // Dropped without an answer: it arrived after the end, and the caller gets the error that the store is
+                // closed.
                 _ if closing.is_some() => {}
                 Message::Group(changes, reply) => {
                     batch.groups.push(changes);
@@ -177,7 +178,7 @@ pub(crate) async fn run<S: Source>(
         if !batch.replies.is_empty() || !batch.operations.is_empty() {
             match begin(&mut source).await {
                 Ok(connection) => commit(&mut source, connection, batch, &around).await,
-                Err(failure) => batch.refuse(&failure.tell(&around.place)),
+                Err(failure) => batch.refuse(&failure.into_store_error(&around.place)),
             }
         }
         if closing.is_some() {
@@ -186,8 +187,10 @@ pub(crate) async fn run<S: Source>(
     }
 }
 
-/// Takes what waits, after those who were just answered had the chance to come with the next: a commit costs nearly the
-/// same for one as for many. It lets others run and never waits, so whoever is alone is not held up.
+/// Collects pending work, after callers that just got an answer had the chance to add more: a commit costs nearly the
+/// same for one change as for many.
+///
+/// It yields to other tasks and never waits, so a single caller is not delayed.
 async fn gather<S: Source>(
     source: &mut S,
     receiver: &mut mpsc::Receiver<Message>,
@@ -204,7 +207,7 @@ async fn gather<S: Source>(
     count
 }
 
-/// A connection on which a transaction is open. One that broke while nothing was to be done is replaced.
+/// Returns a connection with an open transaction. A connection that broke while idle is replaced.
 async fn begin<S: Source>(source: &mut S) -> Result<Connection, Failure> {
     let mut connection = source.take().await?;
     let Err(failure) = connection.begin().await else { return Ok(connection) };
@@ -217,15 +220,15 @@ async fn begin<S: Source>(source: &mut S) -> Result<Connection, Failure> {
     Err(failure)
 }
 
-/// Where a task has its connection from.
+/// Source of a task's connection.
 pub(crate) trait Source: Send {
-    /// Lets whoever can run do so before this task goes on, and waits for nobody.
+    /// Yields to tasks that can run, without waiting.
     fn let_others_run(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// A connection without an open transaction.
+    /// Returns a connection without an open transaction.
     fn take(&mut self) -> impl Future<Output = Result<Connection, Failure>> + Send;
 
-    /// Takes it back; one that is not sound may have an open transaction.
+    /// Returns a connection to the source. An unsound one may have an open transaction.
     fn give_back(&mut self, connection: Connection, sound: bool) -> impl Future<Output = ()> + Send;
 }
 
@@ -240,15 +243,15 @@ impl Batch {
     }
 }
 
-/// Commits a batch in the transaction that is open, answers, and gives the connection back.
+/// Commits a batch in the open transaction, answers, and returns the connection.
 async fn commit<S: Source>(source: &mut S, mut connection: Connection, mut batch: Batch, around: &Surroundings) {
     let mut outcome = together(&mut connection, &mut batch, around).await;
     if outcome.as_ref().is_err_and(Failure::is_of_the_connection) && connection.is_unanswered() {
-        // It broke while nothing was to be done.
+        // It broke while idle.
         source.give_back(connection, false).await;
         connection = match begin(source).await {
             Ok(connection) => connection,
-            Err(failure) => return batch.refuse(&failure.tell(&around.place)),
+            Err(failure) => return batch.refuse(&failure.into_store_error(&around.place)),
         };
         outcome = together(&mut connection, &mut batch, around).await;
     }
@@ -262,12 +265,12 @@ async fn commit<S: Source>(source: &mut S, mut connection: Connection, mut batch
                 operation.answer(Ok(()));
             }
         }
-        Err(failure) => batch.refuse(&failure.tell(&around.place)),
+        Err(failure) => batch.refuse(&failure.into_store_error(&around.place)),
     }
     source.give_back(connection, sound).await;
 }
 
-/// What comes of a batch after its first try; and whether the connection is sound afterwards.
+/// Completes a batch after its first attempt. Returns the result, and whether the connection is sound.
 async fn settle(
     connection: &mut Connection,
     batch: &mut Batch,
@@ -289,7 +292,7 @@ async fn settle(
         };
     }
     if outcome.is_err() {
-        // SQLite may have rolled back by itself, for example on a full disk; then there is nothing left to undo.
+        // SQLite may have rolled back by itself, for example on a full disk. Then nothing is left to roll back.
         sound = connection.rollback().await.is_ok() || connection.is_idle().await;
         if sound && !batch.groups.is_empty() {
             outcome = one_by_one(connection, batch, around).await;
@@ -301,7 +304,7 @@ async fn settle(
     (outcome, sound)
 }
 
-/// The usual way: all groups with the same few statements, then each operation.
+/// The regular path: all groups with a fixed number of statements, then each operation.
 async fn together(
     connection: &mut Connection,
     batch: &mut Batch,
@@ -321,7 +324,7 @@ async fn together(
     Ok(answers)
 }
 
-/// The way after a failure: each group in a savepoint of its own, so that the bad one fails alone.
+/// The path after a failure: each group in a savepoint of its own, so that the failing one fails alone.
 async fn one_by_one(
     connection: &mut Connection,
     batch: &mut Batch,
@@ -340,14 +343,14 @@ async fn one_by_one(
                 answers.push(flushed.answers.pop().unwrap_or_else(|| Err(closed())));
             }
             Err(failure) => {
-                // Where the savepoint is gone, the failure was one of those that end the whole transaction.
+                // A missing savepoint means that the failure ended the whole transaction.
                 let undone = transaction.connection.undo().await;
                 transaction.take_effects();
                 transaction.add_effects(before);
                 if undone.is_err() {
                     return Err(failure);
                 }
-                answers.push(Err(failure.tell(&around.place)));
+                answers.push(Err(failure.into_store_error(&around.place)));
             }
         }
     }
@@ -356,7 +359,7 @@ async fn one_by_one(
     Ok(answers)
 }
 
-/// Each operation in a savepoint of its own.
+/// Runs each operation in a savepoint of its own.
 async fn operate(
     transaction: &mut Transaction<'_>,
     operations: &mut [Box<dyn Operation>],
@@ -373,7 +376,7 @@ async fn operate(
             Err(error) => {
                 transaction.take_effects();
                 transaction.add_effects(before);
-                // Where the savepoint is gone, the error was one of those that end the whole transaction; it says why.
+                // A missing savepoint means that the error ended the whole transaction. Report that error.
                 transaction.connection.undo().await.map_err(|_| error)?;
             }
         }
@@ -384,7 +387,7 @@ async fn operate(
 async fn finish(transaction: Transaction<'_>, wrote: bool, around: &Surroundings) -> Result<(), Failure> {
     if wrote {
         transaction.connection.commit().await?;
-        transaction.tell(around);
+        transaction.publish(around);
     } else {
         transaction.connection.rollback().await?;
     }

@@ -12,13 +12,13 @@ use super::columns::{ABSENT, Columns, Key, Slot};
 use super::labels::Label;
 use super::rows::from_ppm;
 use super::tagged::Tagged;
-use super::wanted::Wanted;
+use super::wanted::ResolvedFilter;
 use crate::direct::public_id;
 use crate::failure::Failure;
 
-/// Bests of a task's history that are told.
+/// Maximum number of entries in a task's history of bests.
 const MAX_HISTORY: usize = 200;
-/// Tasks by device that are told.
+/// Maximum number of boards (task and device).
 const MAX_TASK_BOARDS: usize = 2_000;
 
 /// A task on a device, before the row of its best attempt is read.
@@ -35,7 +35,7 @@ pub(crate) struct TaskFound {
     pub(crate) history: Vec<BestSoFar>,
 }
 
-/// A right and timed attempt.
+/// A correct and timed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Timed {
     finished_ms: i64,
@@ -58,7 +58,7 @@ pub(crate) fn tasks(
     filter: &AttemptFilter,
     tagged: Option<Tagged>,
 ) -> Result<Vec<TaskFound>, Failure> {
-    let wanted = Wanted::with_tag(filter, tagged, columns);
+    let wanted = ResolvedFilter::with_tag(filter, tagged, columns);
     let mut groups: BTreeMap<(Label, Target, Option<Label>), OfTask> = BTreeMap::new();
     let mut home: (i64, Option<Label>) = (ABSENT, None);
     wanted.scan(columns, |run_id, run, slot, misses| {
@@ -84,7 +84,7 @@ pub(crate) fn tasks(
     });
     let mut boards = Vec::with_capacity(groups.len());
     for ((task, target, device), mut of_task) in groups {
-        // What was measured once counts only where nothing was confirmed.
+        // An unconfirmed measurement counts only if no measurement was confirmed.
         if of_task.timed.iter().any(|timed| timed.is_confirmed) {
             of_task.timed.retain(|timed| timed.is_confirmed);
         }
@@ -105,13 +105,13 @@ pub(crate) fn tasks(
     Ok(boards)
 }
 
-/// The fastest; of equals the one that was finished first.
+/// Returns the fastest attempt; among equals, the one that finished first.
 fn best_of(columns: &Columns, timed: &[Timed]) -> Option<(Key, Box<str>)> {
     let key = timed.iter().rev().max_by_key(|timed| timed.speedup_ppm)?.key;
     Some((key, columns.runs.get(&key.0)?.id.clone()))
 }
 
-/// The attempts that were the best when they were finished.
+/// Returns the attempts that were the best when they finished.
 fn history(columns: &Columns, timed: &[Timed]) -> Result<Vec<BestSoFar>, Failure> {
     let mut best = ABSENT;
     let mut bests = Vec::new();
@@ -147,7 +147,7 @@ struct OfModel {
     runs: BTreeMap<i64, OfRun>,
 }
 
-/// The best attempts of a run: speedups over the reference and over the fastest baseline, in millionths.
+/// The best speedups of a run over the reference and over the fastest baseline, in millionths.
 #[derive(Default)]
 struct OfRun {
     confirmed: Option<(i64, Option<i64>)>,
@@ -161,7 +161,7 @@ impl OfRun {
         self.confirmed = self.confirmed.max(speedups.filter(|_| slot.is_confirmed));
     }
 
-    /// What was measured once counts only where nothing was confirmed: the best of a run is one that was, if any was.
+    /// Returns the best speedups. An unconfirmed measurement counts only if no measurement was confirmed.
     fn best(&self) -> (Option<f64>, Option<f64>) {
         let best = self.confirmed.or(self.any);
         (best.map(|(speedup, _)| from_ppm(speedup)), best.and_then(|(_, over)| over).map(from_ppm))
@@ -169,7 +169,7 @@ impl OfRun {
 }
 
 pub(crate) fn models(columns: &Columns, filter: &AttemptFilter, tagged: Option<Tagged>) -> Vec<ModelBoard> {
-    let wanted = Wanted::with_tag(filter, tagged, columns);
+    let wanted = ResolvedFilter::with_tag(filter, tagged, columns);
     let mut groups: BTreeMap<(Label, Label), OfModel> = BTreeMap::new();
     wanted.scan(columns, |run_id, run, slot, misses| {
         if !misses.none() {
@@ -224,13 +224,13 @@ fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// The boards, with the rows of their best attempts, which are in their order.
+/// Joins the boards with the rows of their best attempts, which are in the same order.
 pub(crate) fn with_rows(found: Vec<TaskFound>, best: Vec<AttemptRow>) -> Vec<TaskBoard> {
     let mut best = best.into_iter().peekable();
     found
         .into_iter()
         .map(|task| {
-            // One that was deleted meanwhile has no row.
+            // An attempt that was deleted in the meantime has no row.
             let is_its = |row: &AttemptRow| {
                 task.best.as_ref().is_some_and(|(key, run)| row.run.as_str() == &**run && row.number == key.1)
             };

@@ -1,4 +1,4 @@
-//! Attempts in memory: what filters, sorts and counts look at, by run.
+//! Attempts in memory by run: the columns for filters, sorting and counts.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use nightshift_protocol::task::Target;
 
 use super::labels::{Label, Labels};
 
-/// Stands for a number that is not there.
+/// Represents a missing number.
 pub(crate) const ABSENT: i64 = i64::MIN;
 
-/// Everything.
+/// The columns of all attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
-    /// The last change that is in it.
+    /// Number of the last change that is included.
     pub(crate) seen: i64,
     /// Names of tasks, strategies, models and devices.
     pub(crate) names: Labels,
     /// Ids of campaigns.
     pub(crate) campaigns: Labels,
-    /// By internal key: in the order in which they were created.
+    /// Runs by internal key, which is the order of their creation.
     pub(crate) runs: BTreeMap<i64, Run>,
 }
 
 /// A run.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// The change that wrote it.
+    /// Number of the change that wrote it.
     pub(crate) changed: i64,
     pub(crate) id: Box<str>,
     pub(crate) campaign: Label,
@@ -36,7 +36,7 @@ pub(crate) struct Run {
     pub(crate) attempts: Box<[Slot]>,
 }
 
-/// An attempt. Numbers that are not there are [`ABSENT`].
+/// An attempt. Missing numbers are [`ABSENT`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) created_ms: i64,
@@ -57,12 +57,12 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The speedup, where results were right: what was found out later may have made the time worthless.
+    /// Returns the speedup of a correct attempt. A later finding of a wrong result makes the time worthless.
     pub(crate) fn right_speedup_ppm(&self) -> Option<i64> {
         (self.outcome.is_correct() && self.speedup_ppm != ABSENT).then_some(self.speedup_ppm)
     }
 
-    /// The speedup over the fastest baseline, where results were right and that baseline is known.
+    /// Returns the speedup over the fastest baseline of a correct attempt, if that baseline is known.
     pub(crate) fn right_over_fastest_ppm(&self) -> Option<i64> {
         (self.outcome.is_correct() && self.over_fastest_ppm != ABSENT).then_some(self.over_fastest_ppm)
     }
@@ -72,19 +72,19 @@ impl Slot {
 pub(crate) type Key = (i64, u32);
 
 impl Columns {
-    /// Takes a run as it was read. One that is known from a later change stays.
+    /// Inserts a run as it was read, unless a later version is present.
     pub(crate) fn put(&mut self, run_id: i64, run: Run) {
         if self.runs.get(&run_id).is_none_or(|known| known.changed <= run.changed) {
             self.runs.insert(run_id, run);
         }
     }
 
-    /// Forgets a run that was deleted.
+    /// Removes a deleted run.
     pub(crate) fn remove(&mut self, run_id: i64) {
         self.runs.remove(&run_id);
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

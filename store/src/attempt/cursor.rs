@@ -1,12 +1,13 @@
-//! The order of a list, and where in it a page ends.
+//! The order of a list, and cursors of its pages.
 
 use nightshift_protocol::api::{AttemptQuery, AttemptSort, SortOrder};
 
 use super::columns::{ABSENT, Key, Slot};
 use crate::failure::Failure;
 
-/// The place of an attempt in a list: smaller ones come first. What has no value comes last in either order; attempts that
-/// are alike are told apart by run and number.
+/// The place of an attempt in a list; lower ranks come first.
+///
+/// Missing values come last in either direction. Run and number break ties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     is_absent: bool,
@@ -15,7 +16,7 @@ pub(crate) struct Rank {
     number: i64,
 }
 
-/// An order.
+/// A sort order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order {
     sort: AttemptSort,
@@ -27,7 +28,7 @@ impl Order {
         Self { sort: query.sort, order: query.order }
     }
 
-    /// The place of an attempt.
+    /// Returns the rank of an attempt.
     pub(crate) fn rank(self, run_id: i64, slot: &Slot) -> Rank {
         let value = match self.sort {
             AttemptSort::Created => slot.created_ms,
@@ -41,7 +42,7 @@ impl Order {
         self.turned(value, run_id, i64::from(slot.number))
     }
 
-    /// The largest first is the smallest of what is turned round, which overflows nowhere.
+    /// Inverts a rank for descending order, without overflow.
     fn turned(self, value: i64, run_id: i64, number: i64) -> Rank {
         let is_absent = value == ABSENT;
         match self.order {
@@ -50,7 +51,7 @@ impl Order {
         }
     }
 
-    /// The key of the attempt at a place.
+    /// Returns the key of the attempt at a rank.
     pub(crate) fn key(self, rank: Rank) -> Key {
         let (run_id, number) = match self.order {
             SortOrder::Asc => (rank.run_id, rank.number),
@@ -59,7 +60,7 @@ impl Order {
         (run_id, u32::try_from(number).unwrap_or(0))
     }
 
-    /// The cursor of the page after this place.
+    /// Returns the cursor of the page after this rank.
     pub(crate) fn cursor(self, rank: Rank) -> String {
         let value = match self.order {
             SortOrder::Asc => rank.value,
@@ -70,7 +71,7 @@ impl Order {
         format!("{}.{}.{value}.{run_id}.{number}", self.sort.as_str(), self.order.as_str())
     }
 
-    /// The place of a cursor, which has to be one of this order.
+    /// Parses a cursor, which must belong to this order.
     pub(crate) fn place(self, cursor: &str) -> Result<Rank, Failure> {
         let parts: Vec<&str> = cursor.split('.').collect();
         let read = || {

@@ -1,4 +1,4 @@
-//! Names that many attempts share, each kept once.
+//! Interned names that many attempts share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 /// The number of a name.
 pub(crate) type Label = u32;
 
-/// Names by their number, and the other way round. None is ever forgotten: they are as few as tasks, models and devices.
+/// Names by number, and numbers by name. Entries are never removed: there are only as many as tasks, models and
+/// devices.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
     names: Vec<Arc<str>>,
@@ -14,7 +15,7 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// The number of a name, new or known.
+    /// Returns the number of a name, and adds the name if it is new.
     pub(crate) fn number(&mut self, name: &str) -> Label {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -26,22 +27,22 @@ impl Labels {
         number
     }
 
-    /// The number of a name, when it is known.
+    /// Returns the number of a known name.
     pub(crate) fn find(&self, name: &str) -> Option<Label> {
         self.numbers.get(name).copied()
     }
 
-    /// The name of a number.
+    /// Returns the name of a number.
     pub(crate) fn name(&self, number: Label) -> &str {
         usize::try_from(number).ok().and_then(|place| self.names.get(place)).map_or("", |name| name)
     }
 
-    /// For every number, whether its name is one of those.
+    /// Returns, for every number, whether its name is wanted.
     pub(crate) fn which(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<bool> {
         self.names.iter().map(|name| is_wanted(name)).collect()
     }
 
-    /// How many there are.
+    /// Returns the number of names.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }

@@ -1,4 +1,4 @@
-//! A page of attempts, with the exact number of all that fit and with counts by value: one pass over the columns.
+//! A page of attempts with the exact total and with counts by value, in one pass over the columns.
 
 use std::collections::BinaryHeap;
 
@@ -9,30 +9,30 @@ use super::MAX_ATTEMPT_ROWS;
 use super::columns::{Columns, Key, Run, Slot};
 use super::cursor::{Order, Rank};
 use super::tagged::Tagged;
-use super::wanted::{Misses, Wanted};
+use super::wanted::{Misses, ResolvedFilter};
 use crate::failure::Failure;
 
-/// What a pass found.
+/// Result of a pass.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The attempts of the page, in their order.
+    /// The attempts of the page, in order.
     pub(crate) keys: Vec<Key>,
     pub(crate) next: Option<String>,
     pub(crate) total: u64,
     pub(crate) facets: Option<Facets>,
 }
 
-/// Values that are counted by more than these are too many to choose from.
+/// Maximum number of values of a facet. More values are too many to choose from.
 const MAX_FACET_VALUES: usize = 50;
 
 pub(crate) fn find(columns: &Columns, query: &AttemptQuery, tagged: Option<Tagged>) -> Result<Found, Failure> {
     let order = Order::of(query);
     let after = query.before.as_deref().map(|cursor| order.place(cursor)).transpose()?;
     let limit = usize::try_from(query.limit.unwrap_or(MAX_PAGE_ROWS).min(MAX_ATTEMPT_ROWS)).unwrap_or(usize::MAX);
-    let wanted = Wanted::with_tag(&query.filter, tagged, columns);
+    let wanted = ResolvedFilter::with_tag(&query.filter, tagged, columns);
     let mut counts = query.facets.then(|| Counts::new(columns));
     let mut total = 0;
-    // The page and one more, the last of them on top.
+    // The page and one more attempt, with the last one on top of the heap.
     let mut page: BinaryHeap<Rank> = BinaryHeap::with_capacity(limit.saturating_add(2));
     let look = |run_id: i64, _: &Run, slot: &Slot, misses: Misses| {
         if let Some(counts) = &mut counts {
@@ -62,7 +62,7 @@ pub(crate) fn find(columns: &Columns, query: &AttemptQuery, tagged: Option<Tagge
             }
         }
     };
-    // What is likely to come first is looked at first: then hardly anything else gets onto the page.
+    // Scan the likely first entries first: hardly any later entry enters the page then.
     match query.order {
         SortOrder::Asc => wanted.scan(columns, look),
         SortOrder::Desc => wanted.scan_back(columns, look),
@@ -75,7 +75,7 @@ pub(crate) fn find(columns: &Columns, query: &AttemptQuery, tagged: Option<Tagge
     Ok(Found { keys, next, total, facets: counts.map(|counts| counts.facets(columns)) })
 }
 
-/// Counts by the place of a value.
+/// Counts per label.
 struct Counts {
     outcome: [u64; AttemptOutcome::ALL.len()],
     stage: [u64; Stage::ALL.len()],
@@ -103,7 +103,7 @@ impl Counts {
     }
 }
 
-/// The most frequent first; those of the same number by name.
+/// Sorts by count, highest first, then by name.
 fn by_count(values: impl Iterator<Item = (String, u64)>) -> Vec<Facet> {
     let mut facets: Vec<Facet> =
         values.filter(|(_, count)| *count > 0).map(|(value, count)| Facet { value, count }).collect();

@@ -1,14 +1,14 @@
-//! Attempts as points.
+//! Attempts as points of a chart.
 
 use nightshift_protocol::api::{AttemptPoint, AttemptPoints, MAX_POINTS, PointValue, PointsQuery};
 use nightshift_protocol::time::TimestampMs;
 
 use super::columns::{ABSENT, Columns, Slot};
 use super::tagged::Tagged;
-use super::wanted::Wanted;
+use super::wanted::ResolvedFilter;
 
 pub(crate) fn pack(columns: &Columns, query: &PointsQuery, tagged: Option<Tagged>) -> AttemptPoints {
-    let wanted = Wanted::with_tag(&query.filter, tagged, columns);
+    let wanted = ResolvedFilter::with_tag(&query.filter, tagged, columns);
     let mut points: Vec<AttemptPoint> = Vec::new();
     let mut total = 0;
     wanted.scan(columns, |run_id, _, slot, misses| {
@@ -16,7 +16,7 @@ pub(crate) fn pack(columns: &Columns, query: &PointsQuery, tagged: Option<Tagged
             return;
         }
         total += 1;
-        // Databases that gave more keys than that have no room for their runs.
+        // Larger keys do not fit into a point.
         if let Ok(run_key) = u32::try_from(run_id) {
             points.push(AttemptPoint {
                 run_key,

@@ -1,4 +1,4 @@
-//! Bringing the columns up to date, before they are asked.
+//! Refreshes the columns before each query.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,21 +17,21 @@ use crate::store::SqlStore;
 use crate::value::values;
 use crate::writer::closed;
 
-/// Runs that are read at once: what their rows take in memory on the way stays small.
+/// Runs per read, which bounds the memory of their rows.
 const RUNS_AT_ONCE: u32 = 50;
 
-/// Where the index stands.
+/// The state of the index.
 const CLOCK: &str = "SELECT changed, forgotten FROM attempt_clock WHERE id = 1";
 
-/// Runs that changed after a number.
+/// Runs changed after a change number.
 pub(crate) const CHANGED: &str = "SELECT run_id, changed, is_gone, run, campaign, task, target, strategy FROM attempt_run \
      WHERE changed > $1 ORDER BY changed, run_id LIMIT $2";
 
-/// The same, further on among those of one change.
+/// Further runs of the same change number.
 pub(crate) const CHANGED_WITH: &str = "SELECT run_id, changed, is_gone, run, campaign, task, target, strategy \
      FROM attempt_run WHERE changed = $1 AND run_id > $3 ORDER BY run_id LIMIT $2";
 
-/// What columns hold of the attempts of some runs.
+/// The columns of the attempts of some runs.
 pub(crate) const OF_RUNS: Sql = any_of!(
     "SELECT run_id, number, stage, outcome, is_best, is_confirmed, speedup_ppm, reward_ppm, tokens, cost_microusd, model, \
             device, created_at_ms, finished_at_ms, device_ms, over_fastest_ppm FROM attempt WHERE run_id",
@@ -41,14 +41,14 @@ pub(crate) const OF_RUNS: Sql = any_of!(
 
 /// The columns of a store.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct ColumnCache {
     columns: Arc<RwLock<Columns>>,
-    /// One reads what changed, the others wait for it.
+    /// One task reads the changes while the others wait for it.
     reading: tokio::sync::Mutex<()>,
 }
 
-/// A run that changed, with what is in the database of it now.
-struct Heard {
+/// A changed run as stored now.
+struct ChangedRun {
     run_id: i64,
     changed: i64,
     is_gone: bool,
@@ -60,8 +60,7 @@ struct Heard {
 }
 
 impl SqlStore {
-    /// Has the columns looked at, with everything in them that is in the database now. A look takes milliseconds over a
-    /// million attempts, so it has a thread of its own.
+    /// Runs `look` on the refreshed columns, in a thread of its own: scanning a million attempts takes milliseconds.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Columns) -> T + Send + 'static,
@@ -79,7 +78,8 @@ impl SqlStore {
         if seen == clock.0 {
             return Ok(());
         }
-        // What was deleted cannot be told any more; or the database is an older one than it was.
+        // The log of deletions does not reach back far enough, or the database is older than it was (a restored
+        // backup): read everything again.
         if seen < clock.1 || seen > clock.0 {
             self.attempts.write(Columns::clear);
             seen = 0;
@@ -94,8 +94,8 @@ impl SqlStore {
             let last = changed.last().map(|last| (last.changed, last.run_id));
             let here: Vec<i64> = changed.iter().filter(|run| !run.is_gone).map(|run| run.run_id).collect();
             let rows = read!(self, |connection| connection.fetch_all(OF_RUNS, values![here.clone()]))?;
-            self.attempts.take(changed, &rows).map_err(|failure| self.tell(failure))?;
-            // A page may end in the middle of a change: the rest of it comes first.
+            self.attempts.take(changed, &rows).map_err(|failure| self.store_error(failure))?;
+            // A page may end within a change. Its rest comes first.
             match (last, full, within) {
                 (Some((change, run_id)), true, _) => (seen, within) = (change, Some(run_id)),
                 (_, _, Some(_)) => within = None,
@@ -107,7 +107,7 @@ impl SqlStore {
     }
 }
 
-impl Kept {
+impl ColumnCache {
     fn read<T>(&self, look: impl FnOnce(&Columns) -> T) -> T {
         look(&self.columns.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -116,8 +116,8 @@ impl Kept {
         change(&mut self.columns.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes runs with the rows of their attempts.
-    fn take(&self, changed: Vec<Heard>, rows: &[Row]) -> Result<(), Failure> {
+    /// Inserts runs with the rows of their attempts.
+    fn take(&self, changed: Vec<ChangedRun>, rows: &[Row]) -> Result<(), Failure> {
         self.write(|columns| {
             let mut slots: HashMap<i64, Vec<Slot>> = HashMap::with_capacity(changed.len());
             for row in rows {
@@ -156,12 +156,12 @@ async fn changes(
     sql: &'static str,
     seen: i64,
     run_id: i64,
-) -> Result<Vec<Heard>, Failure> {
+) -> Result<Vec<ChangedRun>, Failure> {
     let values = if sql == CHANGED { values![seen, RUNS_AT_ONCE] } else { values![seen, RUNS_AT_ONCE, run_id] };
     let rows = connection.fetch_all(sql, values).await?;
     rows.iter()
         .map(|row| {
-            Ok(Heard {
+            Ok(ChangedRun {
                 run_id: row.i64(0)?,
                 changed: row.i64(1)?,
                 is_gone: row.flag(2)?,

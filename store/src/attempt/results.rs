@@ -1,4 +1,5 @@
-//! What came out of a campaign: two passes over the columns, the second one for what is told one by one.
+//! Results of a campaign: two passes over the columns. The second pass selects the attempts that are listed
+//! individually.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -15,11 +16,11 @@ use super::boards;
 use super::columns::{ABSENT, Columns, Slot};
 use super::labels::Label;
 use super::rows::from_ppm;
-use super::wanted::Wanted;
+use super::wanted::ResolvedFilter;
 use crate::direct::public_id;
 use crate::failure::Failure;
 
-/// A best of its time.
+/// An attempt that was the best of its run when it finished.
 struct Best {
     at_ms: i64,
     number: u32,
@@ -27,7 +28,7 @@ struct Best {
     over_fastest_ppm: Option<i64>,
 }
 
-/// How the best of a run grew.
+/// Progress of the best attempt of a run.
 #[derive(Default)]
 struct Line {
     run_id: i64,
@@ -52,27 +53,27 @@ struct OfDevice {
     last_ms: i64,
 }
 
-/// What the first pass counts.
+/// Counts of the first pass.
 #[derive(Default)]
 struct Counts {
     outcomes: [u64; AttemptOutcome::ALL.len()],
     kept: u64,
     discarded: u64,
     failed: u64,
-    /// Of the places that are told one by one: those that were kept, and others.
+    /// Attempts at the listed places: kept ones, and others.
     at_places: (u64, u64),
     speedups_ppm: Vec<i64>,
     over_fastest_ppm: Vec<i64>,
     lines: Vec<Line>,
-    /// Of runs whose best attempt is right and timed.
+    /// Best speedups of runs whose best attempt is correct and timed.
     bests_ppm: Vec<i64>,
     bests_over_fastest_ppm: Vec<i64>,
     devices: BTreeMap<Label, OfDevice>,
-    /// Of attempts that were never timed.
+    /// Device time of attempts that were never timed.
     untimed_device_ms: u64,
 }
 
-/// What an attempt is among those before it in its run.
+/// Standing of an attempt among the earlier attempts of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Kept,
@@ -81,7 +82,7 @@ enum Place {
     Pending,
 }
 
-/// The results of a campaign that has this many runs; one by one, its attempts at these places.
+/// Computes the results of a campaign with this many runs, with the attempts at these places listed individually.
 pub(crate) fn of_campaign(
     columns: &Columns,
     campaign: &CampaignId,
@@ -89,7 +90,7 @@ pub(crate) fn of_campaign(
     places: &RangeInclusive<u64>,
 ) -> Result<CampaignResults, Failure> {
     let filter = AttemptFilter { campaign: Some(campaign.clone()), ..AttemptFilter::default() };
-    let wanted = Wanted::new(&filter, columns);
+    let wanted = ResolvedFilter::new(&filter, columns);
     let counts = count_all(columns, &wanted, places);
     let attempts = counts.outcomes.iter().sum();
     let outcomes = AttemptOutcome::ALL.into_iter().map(|outcome| outcome.as_str().to_owned()).zip(counts.outcomes);
@@ -124,7 +125,7 @@ pub(crate) fn of_campaign(
     })
 }
 
-fn count_all(columns: &Columns, wanted: &Wanted, places: &RangeInclusive<u64>) -> Counts {
+fn count_all(columns: &Columns, wanted: &ResolvedFilter, places: &RangeInclusive<u64>) -> Counts {
     let mut counts = Counts::default();
     let mut seen = 0_u64;
     let mut line = Line { run_id: ABSENT, ..Line::default() };
@@ -182,7 +183,7 @@ fn count_all(columns: &Columns, wanted: &Wanted, places: &RangeInclusive<u64>) -
     counts
 }
 
-/// When it was finished, or began.
+/// Returns the time at which it finished, or else began.
 fn moment_ms(slot: &Slot) -> i64 {
     if slot.finished_ms == ABSENT { slot.created_ms } else { slot.finished_ms }
 }
@@ -196,11 +197,11 @@ fn place(slot: &Slot, best_so_far_ppm: i64) -> Place {
     }
 }
 
-/// Attempts one by one, at these places, of which so many were kept and others not: those that were the best of their
-/// time, as many as half of the places hold, and others.
+/// Selects the attempts that are listed individually. Attempts that were the best of their time get up to half of the
+/// places.
 fn marks(
     columns: &Columns,
-    wanted: &Wanted,
+    wanted: &ResolvedFilter,
     places: &RangeInclusive<u64>,
     (kept, others): (u64, u64),
 ) -> Result<Vec<ResultMark>, Failure> {
@@ -247,13 +248,13 @@ fn marks(
     failure.map_or(Ok(marks), Err)
 }
 
-/// Whether the one at this place is among `most` that are taken evenly of `all`.
+/// Returns whether the item at `place` is among `most` items taken evenly from `all`.
 fn is_taken(place: u64, all: u64, most: u64) -> bool {
     let upto = |place: u64| u128::from(place) * u128::from(most) / u128::from(all.max(1));
     upto(place + 1) > upto(place)
 }
 
-/// At most that many of them, taken evenly, with the first and the last.
+/// Selects at most `most` items evenly, including the first and the last.
 fn evenly<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
     let taken = all.len().min(most);
     let last = all.len().saturating_sub(1);
@@ -283,7 +284,7 @@ fn lines(columns: &Columns, mut found: Vec<Line>) -> Result<Vec<ResultLine>, Fai
     .collect()
 }
 
-/// The curve: it falls at the speedup of each run's best program, because that one is not more than p times as fast.
+/// Computes the `fast_p` curve from the speedup of each run's best program.
 #[expect(clippy::cast_precision_loss, reason = "shares for people")]
 fn fast_p(mut bests_ppm: Vec<i64>, runs: u64) -> Vec<FastP> {
     if runs == 0 {
@@ -324,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_evenly_is_as_many_as_wanted_with_both_ends() {
+    fn an_even_selection_has_the_wanted_size_and_both_ends() {
         let all: Vec<usize> = (0..10_001).collect();
         let taken: Vec<usize> = evenly(&all, 2_000).copied().collect();
         assert_eq!((taken.len(), taken.first(), taken.last()), (2_000, Some(&0), Some(&10_000)));

@@ -1,4 +1,4 @@
-//! Attempts as lists show them, read by their keys.
+//! Reads rows of attempts for lists by their keys.
 
 use nightshift_protocol::api::AttemptRow;
 use nightshift_protocol::attempt::{AttemptOutcome, Bound, Stage};
@@ -16,7 +16,7 @@ use crate::row::Row;
 use crate::sql::from_rows;
 use crate::value::values;
 
-/// The attempts of these keys, in the order of the keys.
+/// Selects the attempts of these keys, in the order of the keys.
 pub(crate) const BY_KEY: Sql = from_rows!(
     "SELECT a.number, a.stage, a.parent, a.outcome, a.is_best, a.is_confirmed, a.speedup_ppm, a.speedup_low_ppm, \
             a.speedup_high_ppm, a.candidate_ps, a.reward_ppm, a.rubric_total, a.bound, a.issue, a.tokens, a.cost_microusd, \
@@ -27,7 +27,7 @@ pub(crate) const BY_KEY: Sql = from_rows!(
       JOIN attempt_run x ON x.run_id = a.run_id ORDER BY d.key"
 );
 
-/// One that was deleted since its key was found is left out.
+/// Returns the rows of these keys. Deleted attempts are skipped.
 pub(crate) async fn by_keys(connection: &mut Connection, keys: &[Key]) -> Result<Vec<AttemptRow>, Failure> {
     if keys.is_empty() {
         return Ok(Vec::new());
@@ -84,12 +84,12 @@ fn record(row: &Row) -> Result<AttemptRow, Failure> {
     })
 }
 
-/// A stored target.
+/// Parses a stored target.
 pub(crate) fn target_of(text: &str) -> Option<Target> {
     Target::ALL.into_iter().find(|target| target.as_str() == text)
 }
 
-/// From millionths.
+/// Converts from millionths.
 #[expect(clippy::cast_precision_loss, reason = "exact up to nine thousand millions")]
 pub(crate) fn from_ppm(ppm: i64) -> f64 {
     ppm as f64 / 1e6

@@ -1,4 +1,4 @@
-//! What campaigns have come to, as a list of them shows it: one pass over the columns for all of its rows.
+//! Totals of campaigns for their list: one pass over the columns for all rows.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::labels::Label;
 use super::rows::from_ppm;
 use crate::number::from_stored;
 
-/// Speedups of the best right programs of a campaign's runs, over the reference and over the fastest baseline.
+/// Best correct speedups of a campaign's runs, over the reference and over the fastest baseline.
 type Bests = Vec<(Option<f64>, Option<f64>)>;
 
-/// Those that the index does not know are left out.
+/// Returns the totals of these campaigns. Campaigns that are not in the index are skipped.
 pub(crate) fn of_campaigns(columns: &Columns, campaigns: &[CampaignId]) -> Vec<CampaignBest> {
     let nothing = |campaign: &CampaignId| CampaignBest {
         campaign: campaign.clone(),

@@ -1,4 +1,4 @@
-//! The attempts that have a tag. Tags are no part of the columns: people put them there and take them away at any time.
+//! Attempts with a tag. Tags are no columns, because people add and remove them at any time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,15 +10,15 @@ use crate::failure::Failure;
 use crate::json;
 use crate::value::values;
 
-/// The numbers of attempts, by the ids of their runs.
+/// Numbers of attempts by run id.
 #[derive(Debug, Default)]
 pub(crate) struct Tagged(HashMap<String, HashSet<u32>>);
 
-/// Served by `tag_by_name`.
+/// Uses the index `tag_by_name`.
 pub(crate) const OF_A_TAG: &str = "SELECT target FROM tag WHERE tag = $1";
 
 impl Tagged {
-    /// Those that the filter asks for; none when it asks for no tag.
+    /// Returns the attempts with the tag of the filter, or none if the filter has no tag.
     pub(crate) async fn of(connection: &mut Connection, filter: &AttemptFilter) -> Result<Option<Self>, Failure> {
         let Some(tag) = &filter.tag else { return Ok(None) };
         let mut tagged = Self::default();
@@ -30,12 +30,12 @@ impl Tagged {
         Ok(Some(tagged))
     }
 
-    /// Whether an attempt of this run has it.
+    /// Returns whether an attempt of this run has the tag.
     pub(super) fn is_in(&self, run: &Run) -> bool {
         self.0.contains_key(&*run.id)
     }
 
-    /// Whether this attempt has it.
+    /// Returns whether this attempt has the tag.
     pub(super) fn has(&self, run: &Run, slot: &Slot) -> bool {
         self.0.get(&*run.id).is_some_and(|numbers| numbers.contains(&slot.number))
     }

@@ -8,17 +8,17 @@ use super::columns::{ABSENT, Columns, Run, Slot};
 use super::labels::{Label, Labels};
 use super::tagged::Tagged;
 
-/// Words of a filter's text that count.
+/// Maximum number of words of a filter's text.
 const MAX_WORDS: usize = 16;
-/// From this many characters on, a word may be a part of an id.
+/// Minimum number of characters with which a word may match a part of an id.
 const MIN_ID_CHARS: usize = 6;
 
-/// What one of a name's has to be.
+/// Condition on a name.
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Any,
     One(Label),
-    /// A name that nothing has.
+    /// A name that no attempt has.
     Nothing,
 }
 
@@ -39,14 +39,14 @@ impl Choice {
     }
 }
 
-/// A word, and the names that hold it.
+/// A word, and the names that contain it.
 struct Word {
     text: String,
     names: Vec<bool>,
     campaigns: Vec<bool>,
 }
 
-/// What of the properties that are counted by value does not fit.
+/// Mismatches of an attempt in the properties with counts by value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Misses {
     pub(crate) outcome: bool,
@@ -55,14 +55,14 @@ pub(crate) struct Misses {
 }
 
 impl Misses {
-    /// Whether everything fits.
+    /// Returns whether everything matches.
     pub(crate) fn none(self) -> bool {
         self == Self::default()
     }
 }
 
-/// The filter, in numbers.
-pub(crate) struct Wanted {
+/// The filter with names resolved to numbers.
+pub(crate) struct ResolvedFilter {
     campaign: Choice,
     run: Option<String>,
     task: Choice,
@@ -80,13 +80,13 @@ pub(crate) struct Wanted {
     tagged: Option<Tagged>,
 }
 
-impl Wanted {
-    /// The filter, with the attempts that have the tag that it asks for.
+impl ResolvedFilter {
+    /// Creates a filter with the attempts that have its tag.
     pub(crate) fn with_tag(filter: &AttemptFilter, tagged: Option<Tagged>, columns: &Columns) -> Self {
         Self { tagged, ..Self::new(filter, columns) }
     }
 
-    /// A filter that asks for no tag.
+    /// Creates a filter without a tag.
     pub(crate) fn new(filter: &AttemptFilter, columns: &Columns) -> Self {
         let words = filter.text.as_deref().unwrap_or_default().split_whitespace().take(MAX_WORDS);
         Self {
@@ -104,19 +104,19 @@ impl Wanted {
             over_fastest: range(filter.min_speedup_over_fastest, filter.max_speedup_over_fastest),
             reward: range(filter.min_reward, filter.max_reward),
             words: words.map(|word| Word::new(word, columns)).collect(),
-            // Until somebody looked them up: then nothing fits, rather than everything.
+            // Until the tag is looked up, no attempt matches.
             tagged: filter.tag.as_ref().map(|_| Tagged::default()),
         }
     }
 
-    /// Looks at every attempt that fits, but for the properties that are counted by value; the oldest run first.
+    /// Calls `each` for every attempt that matches, ignoring the properties with counts by value. Oldest run first.
     pub(crate) fn scan<'c>(&self, columns: &'c Columns, mut each: impl FnMut(i64, &'c Run, &'c Slot, Misses)) {
         for (run_id, run) in &columns.runs {
             self.scan_run(*run_id, run, &mut each);
         }
     }
 
-    /// The same, the newest run first.
+    /// Like `scan`, newest run first.
     pub(crate) fn scan_back<'c>(&self, columns: &'c Columns, mut each: impl FnMut(i64, &'c Run, &'c Slot, Misses)) {
         for (run_id, run) in columns.runs.iter().rev() {
             self.scan_run(*run_id, run, &mut each);
@@ -127,7 +127,7 @@ impl Wanted {
         if !self.fits_run(run) {
             return;
         }
-        // Words that the run has not: its attempts must have them.
+        // The attempts must contain the words that the run does not contain.
         let open: Vec<&Word> = self.words.iter().filter(|word| !word.is_in_run(run)).collect();
         for slot in &run.attempts {
             if self.fits(slot)
@@ -189,7 +189,7 @@ fn has(which: &[bool], label: Label) -> bool {
     usize::try_from(label).ok().and_then(|place| which.get(place)).copied().unwrap_or(false)
 }
 
-/// Whether an id begins with the text, or its digits do, or it ends with it.
+/// Returns whether the id or its digits begin with the text, or the id ends with it.
 fn is_part_of_id(text: &str, id: &str) -> bool {
     text.len() >= MIN_ID_CHARS
         && (id.starts_with(text)
@@ -197,12 +197,12 @@ fn is_part_of_id(text: &str, id: &str) -> bool {
             || id.split_once('_').is_some_and(|(_, digits)| digits.starts_with(text)))
 }
 
-/// What is not there is smaller than every bound.
+/// A missing value is below every bound.
 fn is_within(ppm: i64, (least, most): (i64, i64)) -> bool {
     (least..=most).contains(&ppm)
 }
 
-/// In millionths. With either bound, what is not there is out.
+/// Returns the bounds in millionths. Any bound excludes missing values.
 fn range(least: Option<f64>, most: Option<f64>) -> (i64, i64) {
     if least.is_none() && most.is_none() {
         return (ABSENT, i64::MAX);
@@ -210,7 +210,7 @@ fn range(least: Option<f64>, most: Option<f64>) -> (i64, i64) {
     (least.map_or(ABSENT + 1, in_ppm), most.map_or(i64::MAX, in_ppm))
 }
 
-/// In millionths, as they are stored.
+/// Converts to millionths, as stored.
 #[expect(clippy::cast_possible_truncation, reason = "a cast saturates; what is that large is no speedup")]
 pub(crate) fn in_ppm(number: f64) -> i64 {
     ((number * 1e6).round() as i64).max(ABSENT + 1)

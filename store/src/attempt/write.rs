@@ -1,4 +1,4 @@
-//! Writing runs into the index: everything of a call under one change.
+//! Writes runs into the index: all runs of a call under one change number.
 
 use nightshift_protocol::attempt::Bound;
 use nightshift_protocol::id::RunId;
@@ -16,20 +16,22 @@ use crate::sql::from_rows;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Rows that are stored with one statement.
+/// Rows per statement.
 const ROWS_PER_STATEMENT: usize = 500;
-/// Begins a change. The row stays locked until its end, so that changes are seen in the order of their numbers, and a
-/// deletion comes before or after, never between.
+/// Begins a change.
+///
+/// The row stays locked until the end, so changes become visible in the order of their numbers. A deletion comes before
+/// or after a change, never in between.
 const BEGIN: &str = "UPDATE attempt_clock SET changed = changed + 1 WHERE id = 1 RETURNING changed";
 
-/// A column of a row as a number.
+/// Selects a column of a row as a number.
 macro_rules! number {
     ($column:literal) => {
         concat!("CAST(d.value ->> ", $column, " AS BIGINT)")
     };
 }
 
-/// Runs that are there, unless something later of them is.
+/// Inserts runs, unless a later version is stored.
 const PUT_RUNS: Sql = from_rows!(
     concat!(
         "INSERT INTO attempt_run (run_id, run, campaign, task, target, strategy, form, indexed_seq, changed, is_gone) \
@@ -47,7 +49,7 @@ const PUT_RUNS: Sql = from_rows!(
          OR (attempt_run.form = excluded.form AND attempt_run.indexed_seq <= excluded.indexed_seq)"
 );
 
-/// Attempts of runs that this change wrote.
+/// Inserts attempts of runs that this change wrote.
 const PUT_ATTEMPTS: Sql = from_rows!(
     concat!(
         "INSERT INTO attempt (run_id, number, stage, parent, outcome, is_best, is_confirmed, speedup_ppm, speedup_low_ppm, \
@@ -104,13 +106,14 @@ const PUT_ATTEMPTS: Sql = from_rows!(
          over_fastest_low_ppm = excluded.over_fastest_low_ppm, over_fastest_high_ppm = excluded.over_fastest_high_ppm"
 );
 
-/// Runs whose decisions the index does not know, or knows in an earlier form. What a later release wrote is left to it.
+/// Selects runs whose decisions are not in the index, or only in an earlier format. Entries of a later release are left
+/// unchanged.
 const BEHIND: &str = "SELECT r.public_id FROM run r LEFT JOIN attempt_run x ON x.run_id = r.id \
      WHERE r.folded_seq > 0 AND (x.run_id IS NULL OR x.is_gone = 1 OR x.form < $1 \
            OR (x.form = $1 AND x.indexed_seq < r.folded_seq)) \
      ORDER BY r.id LIMIT $2";
 
-/// What is done in the index before a run is deleted; `$1` is its key.
+/// Updates the index before a run is deleted; `$1` is the run's key.
 pub(crate) const FORGET_RUN: [&str; 4] = [
     "UPDATE attempt_clock SET changed = changed + 1 WHERE id = 1 AND $1 <> 0",
     "DELETE FROM search_document WHERE run_id = $1",
@@ -118,7 +121,8 @@ pub(crate) const FORGET_RUN: [&str; 4] = [
     "UPDATE attempt_run SET is_gone = 1, changed = (SELECT changed FROM attempt_clock WHERE id = 1) WHERE run_id = $1",
 ];
 
-/// Deleted runs are remembered for a hundred thousand changes: whoever has read nothing for longer reads everything anew.
+/// Keeps deleted runs for a hundred thousand changes. A process that has not refreshed for longer reads everything
+/// again.
 const FORGET_GONE: [&str; 2] = [
     "UPDATE attempt_clock SET forgotten = changed - 100000 WHERE id = 1 AND changed - forgotten > 200000",
     "DELETE FROM attempt_run WHERE is_gone = 1 AND changed <= (SELECT forgotten FROM attempt_clock WHERE id = 1)",
@@ -134,7 +138,7 @@ pub(crate) async fn put(transaction: &mut Transaction<'_>, runs: &[IndexedRun]) 
         return Ok(());
     }
     let connection = &mut *transaction.connection;
-    // To its end: a statement that gives rows is carried out when all of them are fetched.
+    // Fetch all rows: a statement that returns rows is only complete then.
     let began = connection.fetch_all(BEGIN, values![]).await?;
     let change =
         began.first().ok_or_else(|| Failure::unreadable("the index of attempts", &"it has no clock"))?.i64(0)?;
@@ -150,7 +154,7 @@ pub(crate) async fn put(transaction: &mut Transaction<'_>, runs: &[IndexedRun]) 
     search::document::put(connection, runs, change).await
 }
 
-/// Forgets deleted runs that everybody has heard of.
+/// Removes deleted runs that every process has seen.
 pub(crate) async fn forget_gone(connection: &mut Connection) -> Result<(), Failure> {
     for sql in FORGET_GONE {
         connection.execute(sql, values![]).await?;

@@ -1,4 +1,4 @@
-//! Committing a decision of the driver.
+//! Commits a decision of the driver.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{Advance, Advanced, StoreError};
@@ -17,10 +17,10 @@ use crate::failure::Failure;
 use crate::json;
 use crate::number::{from_stored, to_stored};
 
-/// Steps that one decision schedules.
+/// Maximum number of steps that one decision schedules.
 pub const MAX_STEPS_PER_ADVANCE: usize = 1_000;
 
-/// A decision that asks for too much, as an error.
+/// Checks the size of a decision.
 pub(crate) fn check(advance: &Advance) -> Result<(), StoreError> {
     if advance.schedule.len() <= MAX_STEPS_PER_ADVANCE {
         return Ok(());
@@ -28,9 +28,11 @@ pub(crate) fn check(advance: &Advance) -> Result<(), StoreError> {
     Err(StoreError::Other(format!("a decision schedules at most {MAX_STEPS_PER_ADVANCE} steps")))
 }
 
-/// State, digest, new steps, the run's end and the events that say so: all of it, or a conflict and nothing. The run,
-/// its campaign and the wanted keys that exist are in hand; for a decision that ends the run its open steps too.
-/// `place` says where the decision stands in the flush: its group, and the change in it.
+/// Applies a decision: state, digest, new steps, the run's end and their events. It applies completely, or not at all
+/// on a conflict.
+///
+/// The run, its campaign and the existing wanted keys must be loaded; for a decision that ends the run, also its open
+/// steps. `place` is the position of the decision in the flush: group, and change in the group.
 pub(crate) fn advance(set: &mut WorkingSet, advance: &Advance, place: (usize, usize)) -> Result<Advanced, Failure> {
     let run_id =
         *set.run_ids.get(advance.run.as_str()).ok_or_else(|| Failure::not_found("run", advance.run.as_str()))?;
@@ -70,7 +72,7 @@ pub(crate) fn advance(set: &mut WorkingSet, advance: &Advance, place: (usize, us
     run.decided = Some(decided);
     run.changed = true;
     if let Some((_, ended)) = &advance.end {
-        // A run that is over leaves nothing to do: workers read that their lease is gone.
+        // An ended run has no open steps. Workers learn that their leases are lost.
         cancel_open(set, run_id, |_| true, advance.at)?;
         set.append(run_id, advance.at.0, EventText::of(ended)?)?;
     } else {
@@ -87,7 +89,7 @@ pub(crate) fn advance(set: &mut WorkingSet, advance: &Advance, place: (usize, us
     Ok(Advanced::Committed { revision: from_stored(run.revision), last_seq: from_stored(run.last_seq) })
 }
 
-/// The texts of a state.
+/// Serializes a state.
 fn texts(state: &StoredState) -> Result<DecidedState, Failure> {
     let part = |part: &StatePart| {
         Ok(DecidedPart { field: part.field.clone(), number: part.number, value: json::write_packed(&part.value)? })
@@ -96,7 +98,7 @@ fn texts(state: &StoredState) -> Result<DecidedState, Failure> {
     Ok(DecidedState { head: json::write(&state.head)?, parts: parts? })
 }
 
-/// Adds a step; none when the key exists, which is left as it is.
+/// Adds a step. Returns none if the key exists, and leaves that step unchanged.
 fn schedule(
     set: &mut WorkingSet,
     run_id: i64,
@@ -141,8 +143,8 @@ fn schedule(
         reported_digest: None,
         place_before: Place::Nowhere,
         place: Place::Nowhere,
-        set_aside_before: Vec::new(),
-        set_aside: Vec::new(),
+        reserved_before: Vec::new(),
+        reserved: Vec::new(),
         fresh: Some(Fresh { input: stored_input, reserve: stored_reserve, scheduled_seq: seq }),
         details: Some(Details {
             run: run.public_id.clone(),
@@ -157,8 +159,8 @@ fn schedule(
     Ok(Some(step_id))
 }
 
-/// Cancels open steps of a run that are in hand and of the wanted status, with an event each, in the order in which
-/// they were scheduled; their keys.
+/// Cancels the loaded open steps of a run that have the wanted status, each with an event, in the order of their
+/// scheduling. Returns their keys.
 pub(crate) fn cancel_open(
     set: &mut WorkingSet,
     run_id: i64,
@@ -188,7 +190,7 @@ pub(crate) fn cancel_open(
     Ok(keys)
 }
 
-/// One amount of each resource.
+/// Merges amounts to one per resource.
 fn merged(wanted: &[Amount]) -> Vec<Amount> {
     let mut amounts: Vec<Amount> = Vec::with_capacity(wanted.len());
     for want in wanted {

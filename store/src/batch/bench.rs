@@ -1,4 +1,4 @@
-//! A database with a campaign, a run and a worker, for the tests of the hot path: on SQLite and on Postgres.
+//! Test databases on SQLite and Postgres with a campaign, a run and a worker, for the tests of the hot path.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,23 +18,23 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::connection::Connection;
-use crate::memory::Memory;
 use crate::postgres::hot::Hot;
+use crate::process_cache::ProcessCache;
 use crate::sqlite::lock::ProcessLock;
 use crate::transaction::Transaction;
 use crate::value::{Value, values};
 
-/// When everything happens, unless a test says otherwise.
+/// Default time of every event in the tests.
 pub(super) const AT: TimestampMs = TimestampMs(1_000_000);
 
 pub(super) struct Bench {
     pub(super) connection: Connection,
-    memory: Memory,
-    _place: Kept,
+    memory: ProcessCache,
+    _place: Fixture,
 }
 
 #[expect(dead_code, reason = "held as long as the bench")]
-enum Kept {
+enum Fixture {
     Sqlite(tempfile::TempDir, ProcessLock),
     Postgres(Database),
 }
@@ -44,22 +44,22 @@ fn uuid() -> Uuid {
     Uuid::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// One on each database.
+/// Creates one on each database.
 pub(super) async fn both() -> [Bench; 2] {
     let folder = tempfile::tempdir().unwrap();
     let opened = crate::sqlite::open::open(folder.path(), &crate::sqlite::open::OpenOptions::default()).await.unwrap();
     let on_sqlite = Bench {
-        connection: Connection::Own(Box::new(opened.writer)),
-        memory: Memory::default(),
-        _place: Kept::Sqlite(folder, opened.lock),
+        connection: Connection::SqliteWriter(Box::new(opened.writer)),
+        memory: ProcessCache::default(),
+        _place: Fixture::Sqlite(folder, opened.lock),
     };
     let database = Cluster::shared().create_database().unwrap();
     let options = crate::postgres::open::PostgresOptions::default();
     let opened = crate::postgres::open::open(&database.url, &options, 1).await.unwrap();
     let on_postgres = Bench {
         connection: Connection::Hot(Box::new(Hot::new(opened.hot.acquire().await.unwrap()))),
-        memory: Memory::default(),
-        _place: Kept::Postgres(database),
+        memory: ProcessCache::default(),
+        _place: Fixture::Postgres(database),
     };
     [on_sqlite, on_postgres]
 }
@@ -86,7 +86,7 @@ impl Bench {
         self.sql(insert, values![campaign, resource, cap]).await;
     }
 
-    /// A run whose log begins.
+    /// Creates a run with the first event of its log.
     pub(super) async fn run(&mut self, campaign: i64) -> RunId {
         let run = RunId::from_uuid(uuid());
         let insert = "INSERT INTO run (public_id, campaign_id, status, last_seq, wake_seq, digest, created_at_ms) \
@@ -118,7 +118,7 @@ impl Bench {
         flushed.answers
     }
 
-    /// How often the database was waited for, on Postgres.
+    /// Returns the number of database round trips, on Postgres.
     pub(super) fn round_trips(&self) -> Option<u64> {
         match &self.connection {
             Connection::Hot(connection) => Some(connection.round_trips),
@@ -145,7 +145,7 @@ impl Bench {
         reported
     }
 
-    /// A run with one leased step.
+    /// Creates a run with one leased step.
     pub(super) async fn leased(&mut self, campaign: i64, reserve: Vec<Amount>) -> (RunId, WorkerId, StepRecord) {
         let (run, worker) = (self.run(campaign).await, self.worker().await);
         let scheduled = advance(&run, 0, vec![StepOrder { reserve, ..order("a") }]);

@@ -1,5 +1,7 @@
-//! What claims may take: workers, ready steps by route in the order of their rank, devices in use, inputs. On Postgres
-//! workers and ready steps, with their inputs, come by `hot_load.rs`.
+//! Loads the candidates of claims: workers, ready steps by route in the order of their rank, devices in use, and
+//! inputs.
+//!
+//! On Postgres, `hot_load.rs` loads workers and ready steps with their inputs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -19,7 +21,7 @@ use crate::number::{count_from_stored, from_stored};
 use crate::row::Row;
 use crate::value::{Value, values};
 
-/// On SQLite.
+/// Selects the claiming workers; on SQLite.
 const WORKERS: &str =
     "SELECT w.public_id, w.id, w.draining FROM json_each($1) d CROSS JOIN worker w ON w.public_id = d.value";
 
@@ -54,13 +56,13 @@ macro_rules! candidate_columns {
     };
 }
 
-/// Routes of one statement on SQLite, which compounds at most 500 selects.
+/// Routes per statement on SQLite, which compounds at most 500 selects.
 const MAX_PLACES: usize = 256;
 
-/// What steps are given, as it is stored, by the id of the step.
+/// Stored inputs of steps, by step id.
 pub(crate) type Given = HashMap<i64, String>;
 
-/// Loads the workers that claim.
+/// Loads the claiming workers.
 pub(crate) async fn workers(
     connection: &mut Connection,
     workers: Vec<String>,
@@ -72,7 +74,7 @@ pub(super) fn claimer(row: &Row) -> Result<(String, Claimer), Failure> {
     Ok((row.text(0)?, Claimer { id: row.i64(1)?, draining: row.flag(2)? }))
 }
 
-/// Loads the first ready steps of routes, as many as are wanted of each; on SQLite.
+/// Loads the wanted number of first ready steps of each route; on SQLite.
 pub(crate) async fn ready(
     connection: &mut Connection,
     set: &mut WorkingSet,
@@ -95,7 +97,7 @@ pub(crate) async fn ready(
     Ok(())
 }
 
-/// Takes in a ready step, unless it is in hand; its id.
+/// Adds a ready step to the working set, unless it is loaded already. Returns its id.
 pub(super) fn candidate(set: &mut WorkingSet, row: &Row) -> Result<i64, Failure> {
     let id = row.i64(0)?;
     if set.steps.contains_key(&id) {
@@ -119,8 +121,9 @@ pub(super) fn candidate(set: &mut WorkingSet, row: &Row) -> Result<i64, Failure>
     Ok(id)
 }
 
-/// Statements for so many routes; a place that is not needed has route 0, which is none. The limit is a sum because
-/// SQLite plans a statement anew whenever a bare parameter of a limit is given another value.
+/// Returns the statement for this many routes. Unused places get route 0, which does not exist.
+///
+/// The limit is a sum because SQLite replans a statement whenever a bare limit parameter changes.
 fn ready_on_sqlite(places: usize) -> Arc<str> {
     static TEXTS: LazyLock<Mutex<HashMap<usize, Arc<str>>>> = LazyLock::new(Mutex::default);
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +146,7 @@ fn ready_on_sqlite(places: usize) -> Arc<str> {
     Arc::clone(text)
 }
 
-/// Loads what a claim's answer says of steps that were in hand before they became ready.
+/// Loads the details for a claim's answer of steps that were loaded before they became ready.
 pub(crate) async fn details(connection: &mut Connection, set: &mut WorkingSet, steps: Vec<i64>) -> Result<(), Failure> {
     for row in connection.fetch_all(DETAILS, values![steps]).await? {
         let details = Details {
@@ -162,7 +165,7 @@ pub(crate) async fn details(connection: &mut Connection, set: &mut WorkingSet, s
     Ok(())
 }
 
-/// Loads how devices of workers are used; what the working set says of a step goes before what is stored.
+/// Loads the device usage of workers. For loaded steps, the working set overrides the stored rows.
 pub(crate) async fn devices(
     connection: &mut Connection,
     set: &WorkingSet,
@@ -182,7 +185,7 @@ pub(crate) async fn devices(
     Ok(uses)
 }
 
-/// Loads what steps are given.
+/// Loads the inputs of steps.
 pub(crate) async fn inputs(connection: &mut Connection, steps: Vec<i64>) -> Result<Given, Failure> {
     let rows = connection.fetch_all(INPUTS, values![steps]).await?;
     rows.iter().map(|row| Ok((row.i64(0)?, row.text(1)?))).collect()

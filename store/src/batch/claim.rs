@@ -1,4 +1,4 @@
-//! Leasing ready steps to a worker.
+//! Leases ready steps to a worker.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,22 +15,22 @@ use crate::failure::Failure;
 use crate::json;
 use crate::number::{count_from_stored, from_stored};
 
-/// Steps of one claim.
+/// Maximum number of steps per claim.
 pub const MAX_CLAIMED: u32 = 256;
 
-/// A worker that claims.
+/// A claiming worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Claimer {
     pub(crate) id: i64,
     pub(crate) draining: bool,
 }
 
-/// How devices of workers are used: by worker and device, the steps that share it and those that have it alone.
+/// Device usage by worker and device: number of sharing steps, and of exclusive steps.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceUses(HashMap<(i64, i64), (u32, u32)>);
 
 impl DeviceUses {
-    /// Notes a lease on a device.
+    /// Adds a lease on a device.
     pub(crate) fn note(&mut self, worker_id: i64, device: i64, exclusive: bool) {
         let (shared, alone) = self.0.entry((worker_id, device)).or_default();
         *(if exclusive { alone } else { shared }) += 1;
@@ -41,7 +41,7 @@ impl DeviceUses {
     }
 }
 
-/// Adds how many steps of each route a claim could take.
+/// Adds the number of steps of each route that a claim could take.
 pub(crate) fn add_wanted<'a>(claim: &'a ClaimRequest, wanted: &mut BTreeMap<&'a str, u32>) {
     let mut want = |routes: &'a [String], count: u32| {
         for route in routes.iter().filter(|_| count > 0) {
@@ -56,7 +56,7 @@ pub(crate) fn add_wanted<'a>(claim: &'a ClaimRequest, wanted: &mut BTreeMap<&'a 
     }
 }
 
-/// Leases what ranks first of the ready steps in hand; their ids, in the order of their rank.
+/// Leases the loaded ready steps with the lowest ranks. Returns their ids, in the order of their rank.
 pub(crate) fn claim(
     set: &mut WorkingSet,
     claim: &ClaimRequest,
@@ -90,7 +90,7 @@ fn take_lane(
     let device = i64::from(lane.device);
     let (shared, alone) = devices.of(taken.worker.id, device);
     if alone > 0 {
-        // The worker may not know yet what an answer that was lost gave it.
+        // The answer to the worker's previous claim may have been lost.
         return Ok(());
     }
     let exclusive = ids_of(set, &lane.exclusive);
@@ -117,7 +117,7 @@ fn take_lane(
     Ok(())
 }
 
-/// What a claim got so far.
+/// Progress of a claim.
 struct Taken<'a> {
     claim: &'a ClaimRequest,
     worker: &'a Claimer,
@@ -125,7 +125,7 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Leases a step; `false` when the claim is full.
+    /// Leases a step. Returns `false` when the claim is full.
     fn take(
         &mut self,
         set: &mut WorkingSet,
@@ -161,7 +161,7 @@ fn ids_of(set: &WorkingSet, routes: &[String]) -> Vec<i64> {
     routes.iter().filter_map(|route| set.route_ids.get(route).copied()).collect()
 }
 
-/// The step that ranks first and can still end before its window closes: rank, id, route.
+/// Returns the step with the lowest rank that can still end before its window closes: rank, id, route.
 fn first(set: &WorkingSet, routes: &[i64], at: TimestampMs) -> Option<(i64, i64, i64)> {
     let can_begin = |step_id: &i64| match set.steps.get(step_id).map(|step| &step.place) {
         Some(Place::Ready { latest_start, .. }) => latest_start.is_none_or(|latest| at.0 <= latest),
@@ -174,7 +174,7 @@ fn first(set: &WorkingSet, routes: &[i64], at: TimestampMs) -> Option<(i64, i64,
     heads.min()
 }
 
-/// What the worker is told of a step that it was given.
+/// Returns the record of a leased step for the worker.
 pub(crate) fn record(
     step: &Step,
     routes: &HashMap<i64, String>,

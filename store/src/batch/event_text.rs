@@ -1,17 +1,17 @@
-//! Events as stored text. A result is written to text once: it is in the event, in the digest of the report, and may
-//! be large.
+//! Events as stored text. A result is serialized once, because it may be large and is part of the event and of the
+//! report's digest.
 
 use nightshift_engine::event::Event;
 
 use crate::failure::Failure;
 use crate::json;
 
-/// An event to be appended.
+/// An event to append.
 #[derive(Debug)]
 pub(crate) struct EventText {
     pub(crate) kind: &'static str,
     pub(crate) body: String,
-    /// Whether the driver looks at the run because of it.
+    /// Whether the event requires a decision of the driver.
     pub(crate) wakes: bool,
 }
 
@@ -20,7 +20,7 @@ impl EventText {
         Ok(Self { kind: event.kind(), body: json::write(event)?, wakes: event.requires_decision() })
     }
 
-    /// [`Event::StepCompleted`] around an output that is text already.
+    /// Returns [`Event::StepCompleted`] for an output that is serialized already.
     pub(crate) fn step_completed(key: &str, output: &str) -> Result<Self, Failure> {
         let key = json::write(key)?;
         let body = format!(r#"{{"event":"step_completed","key":{key},"output":{output}}}"#);
@@ -28,11 +28,12 @@ impl EventText {
     }
 }
 
-/// Digits of an artifact's hash.
+/// Number of digits of an artifact's hash.
 const HASH_DIGITS: usize = 64;
 
-/// The artifact hashes that a JSON text names: strings of exactly so many hexadecimal digits. A string that only looks
-/// like one keeps an artifact longer than needed, which is no harm.
+/// Returns the artifact hashes in a JSON text: strings of exactly [`HASH_DIGITS`] hexadecimal digits.
+///
+/// A string that only looks like a hash keeps an artifact longer than needed, which is harmless.
 pub(crate) fn artifact_hashes(text: &str) -> impl Iterator<Item = String> + '_ {
     let bytes = text.as_bytes();
     let mut begin = 0;

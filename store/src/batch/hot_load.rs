@@ -1,6 +1,7 @@
-//! Everything that a flush has to know, loaded by one function of Postgres (`hot_load_v1`, `migrations/postgres/0009_hot_load.sql`),
-//! which takes the locks in their order and reads behind each what depends on it. On SQLite, where a statement is no
-//! round trip, `load.rs` and `candidates.rs` do the same with a statement for each kind of row.
+//! Loads all rows of a flush with one Postgres function (`hot_load_v1`, `migrations/postgres/0009_hot_load.sql`).
+//!
+//! The function takes the locks in order and reads the rows that depend on a lock after taking it. On SQLite a
+//! statement is no round trip, so `load.rs` and `candidates.rs` use one statement per kind of row.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::{Groups, advances, claims, reported, wanted};
 use crate::failure::Failure;
 use crate::json;
 use crate::postgres::literal::{numbers, texts};
-use crate::row::{Cell, OwnRow, Row};
+use crate::row::{Cell, CopiedRow, Row};
 use crate::transaction::Transaction;
 
-/// Kinds of rows, as the function numbers them.
+/// Kinds of rows, with the numbers of the function.
 mod kind {
     pub(super) const WORKER: i64 = 1;
     pub(super) const RUN: i64 = 2;
@@ -32,26 +33,26 @@ mod kind {
     pub(super) const CANDIDATE: i64 = 9;
 }
 
-/// Loads it; workers that claim, and what candidates are given.
+/// Loads the rows. Returns the claiming workers and the inputs of candidates.
 pub(super) async fn load(
     transaction: &mut Transaction<'_>,
     set: &mut WorkingSet,
     groups: &Groups<'_>,
 ) -> Result<(HashMap<String, Claimer>, Given), Failure> {
-    let asked = Asked::of(set, groups);
-    if asked.is_nothing() {
+    let arguments = LoadArguments::of(set, groups);
+    if arguments.is_nothing() {
         return Ok((HashMap::new(), Given::new()));
     }
-    if asked.orders > 0 {
-        set.free_step_ids = transaction.memory.step_ids(transaction.connection, asked.orders).await?;
+    if arguments.orders > 0 {
+        set.free_step_ids = transaction.memory.step_ids(transaction.connection, arguments.orders).await?;
         set.free_step_ids.reverse();
     }
-    Found::read(transaction.connection.fetch_at_once(&asked.call()).await?)?.take_in(set)
+    Found::read(transaction.connection.fetch_at_once(&arguments.call()).await?)?.take_in(set)
 }
 
-/// What the function is told.
+/// Arguments of the function.
 #[derive(Default)]
-struct Asked {
+struct LoadArguments {
     claimers: BTreeSet<String>,
     decided: BTreeSet<String>,
     reported: BTreeSet<String>,
@@ -62,46 +63,46 @@ struct Asked {
     routes: Vec<i64>,
     counts: Vec<i64>,
     moment: i64,
-    /// Steps that may be scheduled.
+    /// Maximum number of new steps.
     orders: usize,
 }
 
-impl Asked {
+impl LoadArguments {
     fn of(set: &WorkingSet, groups: &Groups<'_>) -> Self {
-        let mut asked = Self::default();
-        asked.claimers.extend(claims(groups).map(|claim| claim.worker.as_str().to_owned()));
-        asked.reported.extend(reported(groups).map(str::to_owned));
+        let mut arguments = Self::default();
+        arguments.claimers.extend(claims(groups).map(|claim| claim.worker.as_str().to_owned()));
+        arguments.reported.extend(reported(groups).map(str::to_owned));
         for advance in advances(groups) {
             let run = advance.run.as_str();
-            asked.decided.insert(run.to_owned());
+            arguments.decided.insert(run.to_owned());
             if advance.end.is_some() {
-                asked.ending.insert(run.to_owned());
+                arguments.ending.insert(run.to_owned());
                 continue;
             }
             for (_, order) in &advance.schedule {
-                asked.key_runs.push(run.to_owned());
-                asked.keys.push(json::clean(&order.key).into_owned());
-                asked.orders += 1;
+                arguments.key_runs.push(run.to_owned());
+                arguments.keys.push(json::clean(&order.key).into_owned());
+                arguments.orders += 1;
                 if !order.reserve.is_empty() {
-                    asked.setting_aside.insert(run.to_owned());
+                    arguments.setting_aside.insert(run.to_owned());
                 }
             }
         }
         if let Some((wanted, at)) = wanted(set, groups) {
-            asked.moment = at.0;
+            arguments.moment = at.0;
             for (route, count) in wanted {
-                asked.routes.push(route);
-                asked.counts.push(i64::from(count));
+                arguments.routes.push(route);
+                arguments.counts.push(i64::from(count));
             }
         }
-        asked
+        arguments
     }
 
     fn is_nothing(&self) -> bool {
         self.claimers.is_empty() && self.decided.is_empty() && self.reported.is_empty()
     }
 
-    /// The call, which goes out together with the beginning of its transaction.
+    /// Returns the call, which is sent together with the start of its transaction.
     fn call(&self) -> String {
         let list = |list: &BTreeSet<String>| texts(list.iter().map(String::as_str));
         let ordered = |list: &[String]| texts(list.iter().map(String::as_str));
@@ -121,11 +122,11 @@ impl Asked {
     }
 }
 
-/// What it gave, by kind.
+/// Result of the function, by kind.
 #[derive(Default)]
 struct Found {
     rows: BTreeMap<i64, Vec<Row>>,
-    /// What candidates are given, in their order.
+    /// Inputs of the candidates, in their order.
     bodies: Vec<Option<String>>,
 }
 
@@ -184,7 +185,7 @@ fn set_clock(campaign: &mut Campaign, vtime: i64) {
     (campaign.vtime, campaign.vtime_before) = (vtime, vtime);
 }
 
-/// A row out of a JSON list.
+/// Unpacks a row from a JSON list.
 fn unpacked(cells: &str, unnamed: &Arc<[String]>) -> Result<Row, Failure> {
     let unreadable = || Failure::unreadable("a row of the hot path", &"it is not as the function gives it");
     let Json::Array(list) = json::read(cells).map_err(|error| Failure::unreadable("a row of the hot path", &error))?
@@ -202,10 +203,10 @@ fn unpacked(cells: &str, unnamed: &Arc<[String]>) -> Result<Row, Failure> {
         Json::Bool(_) | Json::Object(_) => None,
     });
     let cells = cells.collect::<Option<Vec<Cell>>>().ok_or_else(unreadable)?;
-    Ok(Row::Own(OwnRow { cells, names: Arc::clone(unnamed) }))
+    Ok(Row::Copied(CopiedRow { cells, names: Arc::clone(unnamed) }))
 }
 
-/// Bytes out of hexadecimal digits.
+/// Decodes hexadecimal digits.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
     let digit = |place: usize| char::from(*digits.as_bytes().get(place)?).to_digit(16);
     let byte = |place: usize| u8::try_from(digit(place)? << 4 | digit(place + 1)?).ok();
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_refused() {
+    fn an_invalid_row_is_refused() {
         for cells in ["{}", "[1.5]", "[true]", "[[]]", r#"[["0"]]"#, r#"[["zz"]]"#, "["] {
             assert!(row(cells).is_err(), "{cells}");
         }

@@ -1,9 +1,9 @@
-//! What a transaction has to know, loaded with one statement for each kind of row: on SQLite, and for rare operations on
-//! both. What the hot path loads on Postgres is in `hot_load.rs`.
+//! Loads the rows of a transaction with one statement per kind of row: on SQLite, and for rare operations on both
+//! databases. On Postgres, `hot_load.rs` loads the rows of the hot path.
 //!
-//! On Postgres the order is that of locks: runs by id, then budgets by campaign and resource, then ready rows; what
-//! depends on a lock is read by a later statement. A step that is leased changes only under the lock of its run, one
-//! that is ready also under the lock of its ready row.
+//! On Postgres, locks are taken in this order: runs by id, then budgets by campaign and resource, then ready rows. A
+//! row that depends on a lock is read by a later statement. A leased step changes only under the lock of its run. A
+//! ready step changes under the locks of its run and its ready row.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -13,7 +13,7 @@ use nightshift_protocol::run::{RunStatus, StepStatus};
 
 use super::rows::{Campaign, Place, Run, Step};
 use super::working_set::WorkingSet;
-use crate::admit::{read_amounts, read_set_aside};
+use crate::admit::{read_amounts, read_reserved};
 use crate::connection::{Backend, Connection, Sql};
 use crate::failure::Failure;
 use crate::json;
@@ -21,7 +21,7 @@ use crate::number::{count_from_stored, from_stored};
 use crate::row::Row;
 use crate::value::values;
 
-/// Blocked steps that are looked at when something was given back, at most; the next time the following ones.
+/// Maximum number of blocked steps that are reconsidered after a release. The following steps are next.
 pub(crate) const MAX_UNBLOCKED: i64 = 256;
 
 macro_rules! run_columns {
@@ -31,7 +31,7 @@ macro_rules! run_columns {
     };
 }
 
-/// Runs by public id, by public ids of their steps, by id.
+/// Runs by public id, by public ids of their steps, and by id.
 const RUNS: Sql = Sql {
     sqlite: concat!(
         run_columns!(),
@@ -49,8 +49,10 @@ const RUNS: Sql = Sql {
     ),
 };
 
-/// Runs of steps that wait for the budget of campaigns. Whoever has such a run locked looks at its steps himself, or
-/// they are looked at the next time: waiting here could be waiting in a circle.
+/// Runs of steps that are blocked on the budgets of campaigns.
+///
+/// A run that another transaction has locked is skipped, because waiting here could deadlock. That transaction
+/// reconsiders its steps, or a later one does.
 const RUNS_OF_BLOCKED: Sql = Sql {
     sqlite: concat!(
         run_columns!(),
@@ -110,7 +112,7 @@ macro_rules! place_joins {
     };
 }
 
-/// Open steps of runs, wherever they are.
+/// Open steps of runs, in any place.
 const OPEN: Sql = Sql {
     sqlite: concat!(
         step_columns!(),
@@ -130,7 +132,7 @@ const OPEN: Sql = Sql {
     ),
 };
 
-/// Steps by id, wherever they are.
+/// Steps by id, in any place.
 const BY_ID: Sql = Sql {
     sqlite: concat!(
         step_columns!(),
@@ -150,7 +152,7 @@ const BY_ID: Sql = Sql {
     ),
 };
 
-/// Blocked steps of campaigns whose runs are in hand, oldest first.
+/// Blocked steps of campaigns whose runs are loaded, oldest first.
 const BLOCKED: Sql = Sql {
     sqlite: concat!(
         step_columns!(),
@@ -172,12 +174,12 @@ const BLOCKED: Sql = Sql {
     ),
 };
 
-/// Keys that exist, of pairs of run and key; on SQLite.
+/// Existing keys among pairs of run and key; on SQLite.
 const KEYS: &str = "SELECT s.run_id, s.key FROM json_each($1) d \
      CROSS JOIN step s ON s.run_id = d.value ->> 0 AND s.key = d.value ->> 1";
 
-/// What admission asks of campaigns. The campaign is kept from changing its window meanwhile; its clock is moved on,
-/// not set, when it is written.
+/// The admission facts of campaigns. The lock keeps the campaign's window from changing. The write adds to its clock
+/// instead of setting it.
 const CAMPAIGNS: Sql = Sql {
     sqlite: "SELECT c.id, c.created_at_ms, c.schedule, c.weight, k.vtime, w.cap, w.used FROM json_each($1) d \
              CROSS JOIN campaign c ON c.id = d.value JOIN campaign_clock k ON k.campaign_id = c.id \
@@ -196,17 +198,16 @@ const BUDGETS: Sql = Sql {
                WHERE campaign_id = ANY ($1::bigint[]) ORDER BY campaign_id, resource FOR UPDATE",
 };
 
-/// Keeps others from claiming the ready steps of runs.
+/// Locks the ready steps of runs against claims.
 const LOCK_READY: &str = "SELECT y.step_id FROM ready y JOIN step s ON s.id = y.step_id \
      WHERE s.run_id = ANY ($1::bigint[]) AND s.status = 'scheduled' ORDER BY y.route_id, y.rank, y.step_id \
      FOR UPDATE OF y";
 
-/// Keeps others from claiming these steps.
+/// Locks these steps against claims.
 const LOCK_READY_STEPS: &str = "SELECT step_id FROM ready WHERE step_id = ANY ($1::bigint[]) \
      ORDER BY route_id, rank, step_id FOR UPDATE";
 
-/// Loads runs by public id, by public ids of their steps, and by id, and locks them. Those that do not exist are left
-/// out.
+/// Loads and locks runs by public id, by public ids of their steps, and by id. Missing runs are skipped.
 pub(crate) async fn runs(
     connection: &mut Connection,
     set: &mut WorkingSet,
@@ -220,7 +221,7 @@ pub(crate) async fn runs(
     Ok(())
 }
 
-/// Loads steps by public id with their leases. Their runs are in hand; steps of others are left out.
+/// Loads steps of loaded runs by public id, with their leases. Steps of other runs are skipped.
 pub(crate) async fn reported(
     connection: &mut Connection,
     set: &mut WorkingSet,
@@ -238,7 +239,7 @@ pub(super) fn take_in_reported(set: &mut WorkingSet, rows: &[Row]) -> Result<(),
     Ok(())
 }
 
-/// Loads the open steps of runs in hand, so that nobody else claims them.
+/// Loads the open steps of loaded runs and locks them against claims.
 pub(crate) async fn open_steps(
     connection: &mut Connection,
     set: &mut WorkingSet,
@@ -252,8 +253,7 @@ pub(crate) async fn open_steps(
     take_in(set, &rows)
 }
 
-/// Loads steps by id, wherever they are, so that nobody else claims them. Their runs are in hand; steps of others are
-/// left out.
+/// Loads steps of loaded runs by id, in any place, and locks them against claims. Steps of other runs are skipped.
 pub(crate) async fn steps(connection: &mut Connection, set: &mut WorkingSet, ids: Vec<i64>) -> Result<(), Failure> {
     if ids.is_empty() {
         return Ok(());
@@ -265,7 +265,7 @@ pub(crate) async fn steps(connection: &mut Connection, set: &mut WorkingSet, ids
     take_in(set, &rows)
 }
 
-/// Loads steps by public id, wherever they are, so that nobody else claims them; as [`steps`].
+/// Loads steps by public id. See [`steps`].
 pub(crate) async fn steps_by_public_id(
     connection: &mut Connection,
     set: &mut WorkingSet,
@@ -276,7 +276,8 @@ pub(crate) async fn steps_by_public_id(
     steps(connection, set, ids).await
 }
 
-/// Loads steps that wait for the budgets of campaigns, with their runs; ids of the steps, oldest first.
+/// Loads steps that are blocked on the budgets of campaigns, with their runs. Returns the ids of the steps, oldest
+/// first.
 pub(crate) async fn blocked(
     connection: &mut Connection,
     set: &mut WorkingSet,
@@ -314,8 +315,8 @@ pub(super) fn key(row: &Row) -> Result<(i64, String), Failure> {
     Ok((row.i64(0)?, row.text(1)?))
 }
 
-/// Loads the campaigns of all runs in hand that are not in hand yet; and the budgets of those of which something may be
-/// set aside or given back, so that nobody else changes them.
+/// Loads the missing campaigns of all loaded runs. Also loads and locks the budgets of campaigns in which a reservation
+/// may be made or released.
 pub(crate) async fn campaigns(
     connection: &mut Connection,
     set: &mut WorkingSet,
@@ -400,10 +401,10 @@ pub(super) fn run(row: &Row) -> Result<Run, Failure> {
     })
 }
 
-/// Columns 0 to 16, those of every statement for steps.
+/// Reads a step from columns 0 to 16, which all statements for steps share.
 pub(super) fn step(row: &Row, campaign_id: i64) -> Result<Step, Failure> {
     let status = row.str(5)?;
-    let set_aside = read_set_aside(row.opt_str(16)?)?;
+    let reserved = read_reserved(row.opt_str(16)?)?;
     Ok(Step {
         id: row.i64(0)?,
         public_id: public_id::<StepId>(row.str(1)?, "a step's id")?,
@@ -427,15 +428,15 @@ pub(super) fn step(row: &Row, campaign_id: i64) -> Result<Step, Failure> {
         reported_digest: row.opt_bytes(15)?,
         place_before: Place::Nowhere,
         place: Place::Nowhere,
-        set_aside_before: set_aside.clone(),
-        set_aside,
+        reserved_before: reserved.clone(),
+        reserved,
         fresh: None,
         details: None,
         changed: false,
     })
 }
 
-/// Columns 0 to 21: with the lease. None when its run is not in hand.
+/// Reads a step with its lease from columns 0 to 21. Returns none if its run is not loaded.
 fn leased_step(set: &WorkingSet, row: &Row) -> Result<Option<Step>, Failure> {
     let Some(run) = set.runs.get(&row.i64(2)?) else { return Ok(None) };
     let mut step = step(row, run.campaign_id)?;
@@ -470,7 +471,7 @@ pub(super) fn campaign(row: &Row) -> Result<Campaign, Failure> {
     })
 }
 
-/// An id that was stored, which can only be wrong in a damaged database.
+/// Parses a stored id, which can only be wrong in a damaged database.
 pub(super) fn public_id<Id: std::str::FromStr>(text: &str, what: &'static str) -> Result<Id, Failure>
 where
     Id::Err: std::fmt::Display,

@@ -1,4 +1,4 @@
-//! Routes: few, never changed, so their keys are remembered once they are committed.
+//! Routes. There are few of them and they never change, so their keys are cached after the commit.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,15 @@ const MAKE: Sql = Sql {
     postgres: "INSERT INTO route (needs) SELECT unnest($1::text[]) ON CONFLICT (needs) DO NOTHING",
 };
 
-/// Makes the routes that decisions need, and finds those that claims name; an unknown one of these has no steps.
+/// Creates the routes that decisions need, and finds the routes that claims name. An unknown route of a claim has no
+/// steps.
 pub(crate) async fn resolve(
     transaction: &mut Transaction<'_>,
     set: &mut WorkingSet,
     advances: impl Iterator<Item = &Advance>,
     claims: impl Iterator<Item = &ClaimRequest>,
 ) -> Result<(), Failure> {
-    // Sorted, so that servers that make the same ones wait for each other in one order.
+    // Sorted, so that servers that create the same routes wait for each other in one order.
     let orders = advances.flat_map(|advance| &advance.schedule);
     let needed: BTreeSet<String> = orders.map(|(_, order)| order.needs.route()).collect();
     let mut named: BTreeSet<&str> = needed.iter().map(String::as_str).collect();

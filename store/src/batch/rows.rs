@@ -1,4 +1,4 @@
-//! What a working set holds: the rows of one noun each, as they are while a transaction changes them.
+//! The rows of a working set, one type per noun, as a transaction changes them.
 
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_protocol::budget::{Amount, BudgetLine, Resource};
@@ -7,7 +7,7 @@ use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::time::TimestampMs;
 
-/// A run that is not over. One that is over has no leases, so nothing of the hot path changes it.
+/// An unfinished run. A finished run has no leases, so the hot path never changes it.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) id: i64,
@@ -15,7 +15,7 @@ pub(crate) struct Run {
     pub(crate) campaign_id: i64,
     pub(crate) status: RunStatus,
     pub(crate) priority: i64,
-    /// Public id of the server life that owns it.
+    /// Public id of the server lease that owns it.
     pub(crate) owner: Option<String>,
     pub(crate) owner_epoch: i64,
     pub(crate) revision: i64,
@@ -24,29 +24,29 @@ pub(crate) struct Run {
     pub(crate) folded_seq: i64,
     pub(crate) failure: Option<String>,
     pub(crate) finished_at: Option<i64>,
-    /// What a decision brought, written with it.
+    /// The texts of a decision, written with it.
     pub(crate) decided: Option<Decided>,
-    /// Whether any of it has to be written.
+    /// Whether it has to be written.
     pub(crate) changed: bool,
 }
 
 /// The texts of a decision.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    /// None: the state stays.
+    /// None leaves the state unchanged.
     pub(crate) state: Option<DecidedState>,
     pub(crate) digest: String,
     pub(crate) awaits: Option<String>,
 }
 
-/// The texts of a state: its head, and the parts that changed.
+/// The texts of a state: its head, and the changed parts.
 #[derive(Debug)]
 pub(crate) struct DecidedState {
     pub(crate) head: String,
     pub(crate) parts: Vec<DecidedPart>,
 }
 
-/// The text of a part of a state, and its place.
+/// The text of a part of a state, with its position.
 #[derive(Debug)]
 pub(crate) struct DecidedPart {
     pub(crate) field: String,
@@ -68,9 +68,9 @@ pub(crate) struct Step {
     pub(crate) tries: i64,
     pub(crate) timeout_ms: u64,
     pub(crate) cost_ms: u64,
-    /// What is set aside when it becomes ready.
+    /// Amounts to reserve when it becomes ready.
     pub(crate) reserve: Vec<Amount>,
-    /// Public id of the worker that carries it out, or did.
+    /// Public id of the worker of its current or last try.
     pub(crate) worker: Option<String>,
     pub(crate) output_seq: Option<i64>,
     pub(crate) failure: Option<String>,
@@ -78,21 +78,21 @@ pub(crate) struct Step {
     pub(crate) finished_at: Option<i64>,
     pub(crate) reported_epoch: Option<i64>,
     pub(crate) reported_digest: Option<Vec<u8>>,
-    /// Where it waits or is carried out, as stored and as it will be.
+    /// Its place, as stored and as changed.
     pub(crate) place_before: Place,
     pub(crate) place: Place,
-    /// What is set aside for it, as stored and as it will be.
-    pub(crate) set_aside_before: Vec<Amount>,
-    pub(crate) set_aside: Vec<Amount>,
+    /// Its reservations, as stored and as changed.
+    pub(crate) reserved_before: Vec<Amount>,
+    pub(crate) reserved: Vec<Amount>,
     /// Set for a step that is not stored yet.
     pub(crate) fresh: Option<Fresh>,
-    /// Set where a claim may give the step away.
+    /// Set for a step that a claim may lease.
     pub(crate) details: Option<Details>,
-    /// Whether its own row has to be written; its place is compared.
+    /// Whether its own row has to be written. Its place is compared instead.
     pub(crate) changed: bool,
 }
 
-/// What only the insertion of a step needs.
+/// Data that only the insertion of a step needs.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     pub(crate) input: String,
@@ -100,7 +100,7 @@ pub(crate) struct Fresh {
     pub(crate) scheduled_seq: i64,
 }
 
-/// What only a claim's answer needs.
+/// Data that only a claim's answer needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Details {
     pub(crate) run: RunId,
@@ -110,16 +110,16 @@ pub(crate) struct Details {
     pub(crate) input: Input,
 }
 
-/// Where the input of a step is.
+/// The location of a step's input.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    /// In the order that scheduled it: place of the group, of the change in it, of the order in that.
+    /// In the order that scheduled it: indexes of the group, of the change in it, and of the order in that.
     Ordered(usize, usize, usize),
     /// In the database.
     Stored,
 }
 
-/// A step is in one of these tables at most: none is for steps that are over, or whose run is paused.
+/// The table that holds an open step; at most one. `None` is for steps that have ended and for steps of paused runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     Nowhere,
@@ -134,7 +134,7 @@ pub(crate) enum Place {
         device: Option<i64>,
         exclusive: bool,
     },
-    /// For the opening of the campaign's window, or for a retry.
+    /// Waits for the opening of the campaign's window, or for a retry.
     Timer {
         not_before: i64,
         for_window: bool,
@@ -145,7 +145,7 @@ pub(crate) enum Place {
     },
 }
 
-/// What admission has to know of a campaign.
+/// The admission facts of a campaign.
 #[derive(Debug)]
 pub(crate) struct Campaign {
     pub(crate) id: i64,
@@ -154,14 +154,14 @@ pub(crate) struct Campaign {
     pub(crate) weight: u32,
     pub(crate) vtime_before: i64,
     pub(crate) vtime: i64,
-    /// All lines where anything may be reserved or settled, else the one of wall time.
+    /// All budget lines if reservations may change, else only wall time.
     pub(crate) budget_before: Vec<BudgetLine>,
     pub(crate) budget: Vec<BudgetLine>,
-    /// Whether something was given back, so that blocked steps are to be looked at.
+    /// Whether a reservation was released, so that blocked steps are reconsidered.
     pub(crate) freed: bool,
 }
 
-/// An event to be appended.
+/// An event to append.
 #[derive(Debug)]
 pub(crate) struct NewEvent {
     pub(crate) run_id: i64,
@@ -172,7 +172,7 @@ pub(crate) struct NewEvent {
 }
 
 impl Campaign {
-    /// The line of a resource, if its budget counts it.
+    /// Returns the budget line of a resource, if the budget has one.
     pub(crate) fn line_mut(&mut self, resource: Resource) -> Option<&mut BudgetLine> {
         self.budget.iter_mut().find(|line| line.resource == resource)
     }

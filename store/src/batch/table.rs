@@ -1,8 +1,8 @@
-//! Rows of one table, written by one statement.
+//! Writes rows of one table with one statement.
 //!
-//! On SQLite a statement is prepared once and carried out for each row: it runs on the thread that asks, so a row costs
-//! no round trip. On Postgres each column is an array, and all tables of a transaction are written by one statement with
-//! a part for each.
+//! On SQLite a statement is prepared once and executed per row. It runs on the calling thread, so a row costs no round
+//! trip. On Postgres each column is an array, and one statement with a part per table writes all tables of a
+//! transaction.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,24 +10,24 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::connection::{Backend, Connection};
 use crate::failure::Failure;
-use crate::sqlite::own::Parameter;
+use crate::sqlite::writer::Parameter;
 use crate::value::Value;
 
-/// What is done with rows of a table.
+/// A table, with the operation on its rows.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) verb: Verb,
     pub(crate) table: &'static str,
-    /// Columns that the rows have. The first one is never null.
+    /// Columns of the rows. The first one is never null.
     pub(crate) columns: &'static [(&'static str, Type)],
 }
 
-/// See [`Target`].
+/// The operation of a [`Target`].
 #[derive(Debug)]
 pub(crate) enum Verb {
-    /// Inserts them; what follows a conflict, if one is expected.
+    /// Inserts the rows. `conflict` is the clause for an expected conflict.
     Insert { conflict: &'static str },
-    /// Updates the row with the key in the first column; `set` reads the row as `d`.
+    /// Updates the row with the key in the first column. `set` refers to the row as `d`.
     Update { set: &'static str },
     /// Updates the row with the key in the first two columns.
     UpdateOfTwo { set: &'static str },
@@ -63,7 +63,7 @@ enum Column {
     Bytes(Vec<Option<Vec<u8>>>),
 }
 
-/// Rows for a target.
+/// Rows of a target.
 #[derive(Debug)]
 pub(crate) struct Rows {
     target: &'static Target,
@@ -99,7 +99,7 @@ cell_from! {
 }
 
 impl Rows {
-    /// None yet.
+    /// Creates an empty set of rows.
     pub(crate) fn of(target: &'static Target) -> Self {
         let columns = target.columns.iter().map(|(_, kind)| match kind {
             Type::I64 => Column::I64(Vec::new()),
@@ -109,12 +109,12 @@ impl Rows {
         Self { target, columns: columns.collect(), count: 0 }
     }
 
-    /// Whether there are none.
+    /// Returns whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// A parameter where it lies.
+    /// Returns a borrowed parameter.
     fn parameter(&self, row: usize, column: usize) -> Parameter<'_> {
         match self.columns.get(column) {
             Some(Column::I64(list)) => Parameter::I64(list.get(row).copied().flatten()),
@@ -124,7 +124,7 @@ impl Rows {
         }
     }
 
-    /// Adds a row; its cells are as the target's columns.
+    /// Adds a row, with cells in the order of the target's columns.
     pub(crate) fn push<const N: usize>(&mut self, cells: [Cell; N]) {
         debug_assert_eq!(N, self.columns.len(), "{}", self.target.table);
         for (column, cell) in self.columns.iter_mut().zip(cells) {
@@ -139,7 +139,7 @@ impl Rows {
     }
 }
 
-/// Rows of one cell or more: a short way to write [`Rows::push`].
+/// Adds a row of one or more cells: a short form of [`Rows::push`].
 macro_rules! row {
     ($rows:expr; $($cell:expr),* $(,)?) => {
         $rows.push([$($crate::batch::table::Cell::from($cell)),*])
@@ -176,7 +176,7 @@ pub(crate) async fn write(connection: &mut Connection, tables: Vec<Rows>) -> Res
     }
 }
 
-/// The statement for a row, whose values are its parameters.
+/// Returns the statement for a row, whose values are its parameters.
 fn on_sqlite(target: &'static Target) -> Arc<str> {
     static TEXTS: LazyLock<Mutex<HashMap<usize, Arc<str>>>> = LazyLock::new(Mutex::default);
     let address = std::ptr::from_ref(target).addr();
@@ -203,7 +203,7 @@ fn for_one_row(target: &Target) -> String {
     }
 }
 
-/// `d.name` as the parameter of that name's number.
+/// Replaces `d.name` with the numbered parameter of that name.
 fn numbered(set: &str, names: &[&str]) -> String {
     let mut longest_first: Vec<(usize, &str)> = names.iter().copied().enumerate().collect();
     longest_first.sort_unstable_by_key(|(_, name)| std::cmp::Reverse(name.len()));
@@ -212,7 +212,7 @@ fn numbered(set: &str, names: &[&str]) -> String {
         .fold(set.to_owned(), |text, (index, name)| text.replace(&format!("d.{name}"), &format!("?{}", index + 1)))
 }
 
-/// One statement for all of them.
+/// Returns one statement for all tables.
 fn on_postgres(tables: &[Rows]) -> Arc<str> {
     static TEXTS: LazyLock<Mutex<HashMap<Vec<usize>, Arc<str>>>> = LazyLock::new(Mutex::default);
     let addresses: Vec<usize> = tables.iter().map(|rows| std::ptr::from_ref(rows.target).addr()).collect();

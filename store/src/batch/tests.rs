@@ -97,7 +97,7 @@ async fn a_decision_that_foresaw_a_report_does_not_take_another_event_for_it() {
             next.expects_last_seq = Some(3);
             Change::Advance(Box::new(next))
         };
-        // The lease ends, and the event of its end stands where the report's was foreseen.
+        // The lease ends, and the event of its end takes the place in which the report's event was expected.
         let lost = TryEnd::Retry { failure: StepFailure::retriable("worker.lost", "gone"), at: AT };
         assert_eq!(bench.report(report(&step, lost)).await, Reported::Committed);
         assert_eq!(bench.claim(claim(&worker, 1)).await.len(), 1);
@@ -259,7 +259,7 @@ async fn a_budget_is_reserved_settled_and_never_overspent() {
 
 #[tokio::test]
 async fn a_step_that_comes_to_wait_in_the_flush_that_frees_its_budget_does_not_wait_for_good() {
-    // What the first step leaves is enough for the second one, or not.
+    // The rest after the first step suffices for the second step, or not.
     for (used, reserved, exhausted) in [(5, 10, 0), (20, 0, 1)] {
         for mut bench in both().await {
             let campaign = bench.campaign().await;
@@ -316,7 +316,7 @@ async fn a_device_is_shared_up_to_the_first_step_that_needs_it_alone() {
         let alone = bench.claim(request.clone()).await;
         assert_eq!((alone.len(), alone[0].key.as_str()), (1, "3"));
         assert_eq!(bench.number("SELECT COUNT(*) FROM lease WHERE exclusive = 1").await, 1);
-        assert!(bench.claim(request.clone()).await.is_empty(), "somebody has it alone");
+        assert!(bench.claim(request.clone()).await.is_empty(), "the device is in exclusive use");
         assert_eq!(bench.report(completed(&alone[0])).await, Reported::Committed);
         assert_eq!(bench.claim(request).await.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! How a try ends: reported by its worker, or by the sweeper when the lease ran out.
+//! Ends a try: after the report of its worker, or by the sweeper when the lease expired.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{Reported, TryEnd};
@@ -15,38 +15,37 @@ use crate::admit;
 use crate::failure::Failure;
 use crate::json;
 
-/// Who says that a try ended.
+/// The source of a report about the end of a try.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Teller<'a> {
-    /// Its worker, with what the try used up. As long as nobody else was given the step, a report is welcome after the
-    /// lease's time too.
+pub(crate) enum ReportSource<'a> {
+    /// The worker, with the amounts that the try used. A late report is accepted until the step is leased again.
     Worker(&'a [Amount]),
-    /// The sweeper, which must not end a lease that was extended meanwhile.
+    /// The sweeper, which must not end an extended lease.
     Sweeper,
 }
 
-/// Commits how a try ended, if the fence holds. Step, lease, reservations, run and campaign are in hand.
+/// Commits how a try ended, if the fence holds. Step, lease, reservations, run and campaign must be loaded.
 pub(crate) fn end(
     set: &mut WorkingSet,
     step: &StepId,
     epoch: u64,
     end: &TryEnd,
-    teller: Teller<'_>,
+    source: ReportSource<'_>,
     at: TimestampMs,
 ) -> Result<Reported, Failure> {
     let held = set.step_of(step).ok_or_else(|| Failure::not_found("step", step.as_str()))?;
     let (id, key) = (held.id, held.key.clone());
-    let told = Told::of(end)?;
+    let told = ReportPayload::of(end)?;
     let stored_epoch = i64::try_from(epoch).ok();
     let expires_at = match held.place {
         Place::Leased { epoch, expires_at, .. } if epoch == held.epoch => Some(expires_at),
         _ => None,
     };
     let fence_holds = held.status == StepStatus::Leased && stored_epoch == Some(held.epoch);
-    let in_time = match (teller, expires_at) {
+    let in_time = match (source, expires_at) {
         (_, None) => false,
-        (Teller::Worker(_), Some(_)) => true,
-        (Teller::Sweeper, Some(expires_at)) => expires_at <= at.0,
+        (ReportSource::Worker(_), Some(_)) => true,
+        (ReportSource::Sweeper, Some(expires_at)) => expires_at <= at.0,
     };
     if !(fence_holds && in_time) {
         // The first answer to the same report may have been lost.
@@ -61,14 +60,14 @@ pub(crate) fn end(
     step.reported_epoch = stored_epoch;
     step.reported_digest = Some(told.digest.to_vec());
     set.put(id, Place::Nowhere)?;
-    match teller {
-        Teller::Worker(used) => {
+    match source {
+        ReportSource::Worker(used) => {
             admit::settle(set, id, |amount| {
                 let of_it = used.iter().filter(|used| used.resource == amount.resource);
                 of_it.fold(0, |sum: u64, used| sum.saturating_add(used.amount))
             })?;
         }
-        Teller::Sweeper => settle_lost(set, id, started_at, at)?,
+        ReportSource::Sweeper => settle_lost(set, id, started_at, at)?,
     }
     match end {
         TryEnd::Completed { .. } => complete(set, id, &told.text, &key, at)?,
@@ -81,14 +80,16 @@ pub(crate) fn end(
             step.tries = (step.tries - 1).max(0);
             give_back(set, id, Some((failure, told.text)), *not_before, at)?;
         }
-        // Stopped although nobody asked for it, for example because the worker goes away: the step is still wanted.
+        // Stopped without a request to cancel, for example because the worker shuts down. The step has to run again.
         TryEnd::Cancelled => give_back(set, id, None, at, at)?,
     }
     Ok(Reported::Committed)
 }
 
-/// Ends what is set aside for a try of which nobody told what it used: device time counts as long as it was held, an
-/// attempt that was not completed is none, and the rest counts as used up, because it may have been.
+/// Ends the reservations of a try without a report.
+///
+/// Device time counts for as long as the lease was held. An incomplete attempt does not count. All other reserved
+/// amounts count as used, because they may have been.
 pub(crate) fn settle_lost(set: &mut WorkingSet, step_id: i64, started_at: i64, at: TimestampMs) -> Result<(), Failure> {
     let held_ms = at.since_ms(TimestampMs(started_at));
     admit::settle(set, step_id, |amount| match amount.resource {
@@ -98,7 +99,7 @@ pub(crate) fn settle_lost(set: &mut WorkingSet, step_id: i64, started_at: i64, a
     })
 }
 
-/// A step whose try was lost with the life of its server: it is wanted again, and the try does not count.
+/// Schedules a step again whose try was lost with its server. The try does not count.
 pub(crate) fn free(set: &mut WorkingSet, step_id: i64, at: TimestampMs) -> Result<(), Failure> {
     let step = set.step_mut(step_id)?;
     let started_at = step.started_at.unwrap_or(at.0);
@@ -136,7 +137,7 @@ fn fail(
     Ok(())
 }
 
-/// The step is wanted again, now or later; unless its run is being cancelled, then this was its end.
+/// Schedules the step again, now or later. If its run is being cancelled, the step ends as cancelled instead.
 fn give_back(
     set: &mut WorkingSet,
     step_id: i64,
@@ -170,14 +171,14 @@ fn give_back(
     }
 }
 
-/// What a report says: its payload as text, and its digest.
-struct Told {
+/// The payload of a report as text, with its digest.
+struct ReportPayload {
     text: String,
     digest: [u8; 32],
 }
 
-impl Told {
-    /// Without the moment of the next try: that is chosen anew, with new jitter, for each copy.
+impl ReportPayload {
+    /// Omits the time of the next try, because each copy chooses it again with new jitter.
     fn of(end: &TryEnd) -> Result<Self, Failure> {
         let (kind, text) = match end {
             TryEnd::Completed { output } => ("completed", json::write(output)?),

@@ -1,4 +1,4 @@
-//! Steps that wait for a budget, looked at again when something was given back.
+//! Reconsiders steps that are blocked on a budget after a reservation was released.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,9 @@ use crate::admit;
 use crate::connection::Connection;
 use crate::failure::Failure;
 
-/// Looks at blocked steps of the campaigns of which something was given back, oldest first; whether there were any.
-/// Behind a step that waits for a resource no younger one is given any of it.
+/// Reconsiders blocked steps of campaigns with released reservations, oldest first. Returns whether there were any.
+///
+/// A step that stays blocked on a resource also blocks all younger steps that need this resource.
 pub(crate) async fn look_again(
     connection: &mut Connection,
     set: &mut WorkingSet,
@@ -27,7 +28,7 @@ pub(crate) async fn look_again(
     let mut ids: Vec<i64> = freed.iter().copied().collect();
     ids.sort_unstable();
     let mut steps = load::blocked(connection, set, ids).await?;
-    // Those of this very transaction are stored nowhere yet.
+    // Steps that this transaction blocked are not stored yet.
     let in_hand = set.steps.values().filter(|step| {
         freed.contains(&step.campaign_id)
             && matches!(step.place, Place::Blocked { .. })

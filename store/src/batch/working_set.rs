@@ -1,7 +1,7 @@
-//! Rows that one transaction loaded, and what it makes of them.
+//! The rows that one transaction loaded, with its changes.
 //!
-//! Verbs are pure functions over a working set: they look, then change all or nothing. What changed is written at the
-//! end, one statement for each table, whatever the number of changes.
+//! Verbs are pure functions over a working set: they check, and then change everything or nothing. The changes are
+//! written at the end, one statement per table, whatever their number.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use super::event_text::{EventText, artifact_hashes};
 use super::rows::{Campaign, NewEvent, Place, Run, Step};
 use crate::failure::Failure;
 
-/// See the module.
+/// The working set. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct WorkingSet {
     pub(crate) runs: HashMap<i64, Run>,
@@ -22,16 +22,16 @@ pub(crate) struct WorkingSet {
     /// Internal keys by public id.
     pub(crate) run_ids: HashMap<String, i64>,
     pub(crate) step_ids: HashMap<String, i64>,
-    /// Keys that exist, of those that decisions want to schedule.
+    /// Existing keys among those that decisions want to schedule.
     pub(crate) taken_keys: HashSet<(i64, String)>,
-    /// Routes by canonical text, and back.
+    /// Routes by canonical text, and in the other direction.
     pub(crate) route_ids: HashMap<String, i64>,
     pub(crate) routes: HashMap<i64, String>,
     /// Ids for new steps, the smallest last.
     pub(crate) free_step_ids: Vec<i64>,
-    /// Ready steps that are in hand, by route: rank and id.
+    /// Loaded ready steps by route: rank and id.
     pub(crate) ready: HashMap<i64, BTreeSet<(i64, i64)>>,
-    /// The virtual time of fairness when the transaction began.
+    /// The virtual time of fair queueing when the transaction began.
     pub(crate) virtual_now: i64,
     pub(crate) events: Vec<NewEvent>,
     pub(crate) artifact_uses: BTreeSet<(i64, String)>,
@@ -41,43 +41,43 @@ pub(crate) struct WorkingSet {
 }
 
 impl WorkingSet {
-    /// A run that has to be there.
+    /// Returns a loaded run.
     pub(crate) fn run(&self, id: i64) -> Result<&Run, Failure> {
         self.runs.get(&id).ok_or_else(|| not_loaded("a run"))
     }
 
-    /// As [`Self::run`], to be changed.
+    /// Returns a loaded run, mutably.
     pub(crate) fn run_mut(&mut self, id: i64) -> Result<&mut Run, Failure> {
         self.runs.get_mut(&id).ok_or_else(|| not_loaded("a run"))
     }
 
-    /// A step that has to be there.
+    /// Returns a loaded step.
     pub(crate) fn step(&self, id: i64) -> Result<&Step, Failure> {
         self.steps.get(&id).ok_or_else(|| not_loaded("a step"))
     }
 
-    /// As [`Self::step`], to be changed.
+    /// Returns a loaded step, mutably.
     pub(crate) fn step_mut(&mut self, id: i64) -> Result<&mut Step, Failure> {
         self.steps.get_mut(&id).ok_or_else(|| not_loaded("a step"))
     }
 
-    /// A campaign that has to be there.
+    /// Returns a loaded campaign, mutably.
     pub(crate) fn campaign_mut(&mut self, id: i64) -> Result<&mut Campaign, Failure> {
         self.campaigns.get_mut(&id).ok_or_else(|| not_loaded("a campaign"))
     }
 
-    /// The step of that public id.
+    /// Returns the step of that public id.
     pub(crate) fn step_of(&self, id: &StepId) -> Option<&Step> {
         self.steps.get(self.step_ids.get(id.as_str())?)
     }
 
-    /// Takes in a loaded run.
+    /// Adds a loaded run.
     pub(crate) fn add_run(&mut self, run: Run) {
         self.run_ids.insert(run.public_id.as_str().to_owned(), run.id);
         self.runs.insert(run.id, run);
     }
 
-    /// Takes in a step. One that is in hand already stays as it is: it may be ahead of what is stored.
+    /// Adds a loaded step. A step that is present stays unchanged, because it may be newer than the stored row.
     pub(crate) fn add_step(&mut self, step: Step) {
         if self.steps.contains_key(&step.id) {
             return;
@@ -113,7 +113,7 @@ impl WorkingSet {
         Ok(())
     }
 
-    /// Appends an event to the log of a run; its position.
+    /// Appends an event to the log of a run. Returns its position.
     pub(crate) fn append(&mut self, run_id: i64, at: i64, event: EventText) -> Result<i64, Failure> {
         let run = self.run_mut(run_id)?;
         run.changed = true;
@@ -127,12 +127,12 @@ impl WorkingSet {
         Ok(seq)
     }
 
-    /// Whether steps of the run may begin.
+    /// Returns whether steps of the run may begin.
     pub(crate) fn is_running(&self, run_id: i64) -> Result<bool, Failure> {
         Ok(self.run(run_id)?.status == RunStatus::Running)
     }
 
-    /// What the commit brings about.
+    /// Returns the notices of the commit.
     pub(crate) fn take_notices(&mut self) -> HashSet<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
         notices
@@ -150,7 +150,7 @@ impl WorkingSet {
     }
 }
 
-/// A defect of ours: a verb was asked for something that nobody loaded.
+/// Returns the error for a verb that refers to a row that was not loaded. This is a bug.
 fn not_loaded(what: &'static str) -> Failure {
     Failure::unreadable(what, &"it was not loaded before it was changed; this is a defect of the program")
 }

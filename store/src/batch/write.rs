@@ -1,5 +1,7 @@
-//! What a working set became, written with one statement for each table. Rows are compared with what was loaded, so a
-//! step that became ready and was claimed in the same transaction was never ready for anybody else.
+//! Writes the changes of a working set, with one statement per table.
+//!
+//! Rows are compared with the loaded ones. So a step that became ready and was claimed in the same transaction never
+//! becomes visible to other claims.
 
 use std::collections::HashMap;
 
@@ -28,7 +30,7 @@ static BUDGET: Target = Target {
     table: "budget",
     columns: &[("campaign_id", I64), ("resource", Text), ("used", I64), ("reserved", I64)],
 };
-/// A run whose log or status changed.
+/// A run with a changed log or status.
 static RUN: Target = Target {
     verb: Verb::Update {
         set: "status = d.status, revision = d.revision, last_seq = d.last_seq, wake_seq = d.wake_seq, \
@@ -188,8 +190,10 @@ static NO_LEASE: Target = Target { verb: Verb::Delete, table: "lease", columns: 
 static NO_TIMER: Target = Target { verb: Verb::Delete, table: "timer", columns: &[("step_id", I64)] };
 static NOT_BLOCKED: Target = Target { verb: Verb::Delete, table: "blocked", columns: &[("step_id", I64)] };
 
-/// Writes what campaigns used up and where their clocks stand, so that it need not be written again. On Postgres rare
-/// operations lock the clocks by it, before they write anything else; the hot path has them locked when it loads.
+/// Writes the used amounts and clocks of campaigns and marks them as written.
+///
+/// On Postgres this locks the clocks, so rare operations call it before they write anything else. The hot path locks
+/// the clocks when it loads.
 pub(crate) async fn campaigns(connection: &mut Connection, set: &mut WorkingSet) -> Result<bool, Failure> {
     let rows = of_campaigns(connection.backend(), set);
     let wrote = rows.iter().any(|rows| !rows.is_empty());
@@ -197,7 +201,7 @@ pub(crate) async fn campaigns(connection: &mut Connection, set: &mut WorkingSet)
     Ok(wrote)
 }
 
-/// What changed of campaigns since it was loaded or written: clocks and budgets.
+/// Returns the clocks and budgets that changed since they were loaded or written.
 fn of_campaigns(backend: Backend, set: &mut WorkingSet) -> [Rows; 2] {
     let clock = match backend {
         Backend::Sqlite => &CLOCK,
@@ -205,7 +209,7 @@ fn of_campaigns(backend: Backend, set: &mut WorkingSet) -> [Rows; 2] {
     };
     let (mut clocks, mut budgets) = (Rows::of(clock), Rows::of(&BUDGET));
     let mut changed: Vec<&mut Campaign> = set.campaigns.values_mut().collect();
-    // Whoever waits for rows waits in the order of their keys.
+    // All transactions wait for rows in the order of the keys.
     changed.sort_unstable_by_key(|campaign| campaign.id);
     for campaign in changed {
         if campaign.vtime != campaign.vtime_before {
@@ -223,7 +227,7 @@ fn of_campaigns(backend: Backend, set: &mut WorkingSet) -> [Rows; 2] {
     [clocks, budgets]
 }
 
-/// Writes everything that was not written yet; whether there was anything.
+/// Writes everything that is not written yet. Returns whether there was anything.
 pub(crate) async fn all(connection: &mut Connection, mut set: WorkingSet) -> Result<bool, Failure> {
     let of_campaigns = of_campaigns(connection.backend(), &mut set);
     let mut rows = AllRows::new();
@@ -247,7 +251,8 @@ pub(crate) async fn all(connection: &mut Connection, mut set: WorkingSet) -> Res
     }
     let mut wrote = false;
     if gives_devices && connection.backend() == Backend::Postgres && !rows.no_lease.is_empty() {
-        // The parts of one statement see one moment: a device that is given on would seem to be given twice.
+        // The parts of one statement share a snapshot, so a device that is released and leased again would appear
+        // twice.
         write(connection, vec![std::mem::replace(&mut rows.no_lease, Rows::of(&NO_LEASE))]).await?;
         wrote = true;
     }
@@ -263,7 +268,7 @@ fn has_device_alone(place: &Place) -> bool {
 
 macro_rules! all_rows {
     ($($name:ident: $target:ident),* $(,)?) => {
-        /// Rows of every table, in the order of writing: what is left first, and what is referred to before what refers.
+        /// Rows of every table, in the order of writing: first deletions, then referenced rows before referring rows.
         struct AllRows {
             $($name: Rows),*
         }
@@ -346,7 +351,7 @@ impl AllRows {
         }
         let same_table = std::mem::discriminant(before) == std::mem::discriminant(now);
         match before {
-            // The device may be somebody else's now, whose row may be written first.
+            // The device may have a new lease, whose row may be written first.
             _ if same_table && has_device_alone(before) => row!(self.no_lease; step.id),
             _ if same_table => {}
             Place::Nowhere => {}
@@ -372,13 +377,13 @@ impl AllRows {
     }
 
     fn reservations(&mut self, step: &Step) {
-        if step.set_aside_before == step.set_aside {
+        if step.reserved_before == step.reserved {
             return;
         }
         let of = |amounts: &[Amount]| -> HashMap<&'static str, u64> {
             amounts.iter().map(|amount| (amount.resource.as_str(), amount.amount)).collect()
         };
-        let (before, now) = (of(&step.set_aside_before), of(&step.set_aside));
+        let (before, now) = (of(&step.reserved_before), of(&step.reserved));
         for resource in before.keys().filter(|resource| !now.contains_key(*resource)) {
             row!(self.no_reservation; step.id, *resource);
         }

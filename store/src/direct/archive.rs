@@ -1,7 +1,7 @@
-//! A campaign as rows of JSON: written to be stored elsewhere, and read from there.
+//! Exports a campaign as JSON rows, and imports such rows.
 //!
-//! Nothing of it knows internal keys. What only the present is made of (leases, timers, places among the ready steps,
-//! reservations, owners) stays behind: a run that is not over comes in paused, its open steps as scheduled ones.
+//! The rows contain no internal keys. Transient data is omitted: leases, timers, ready ranks, reservations, owners. An
+//! unfinished run is imported as paused, with its open steps as scheduled.
 
 use std::collections::BTreeSet;
 
@@ -23,23 +23,23 @@ use crate::sql::any_of;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Rows that are stored with one statement.
+/// Rows stored per statement.
 pub(super) const ROWS_PER_STATEMENT: usize = 500;
-/// Rows that are exported at a time.
+/// Rows exported at a time.
 const ROWS_AT_ONCE: usize = 500;
-/// Bytes of rows from which on no further one is exported at the same time.
+/// Maximum size of the rows exported at a time, in bytes. The row that exceeds it is the last one.
 const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
-/// Artifacts of a list that are there as a whole.
+/// Completely stored artifacts among these hashes.
 const COMPLETE: Sql = any_of!("SELECT hash FROM artifact WHERE complete = 1 AND hash", "$1", "");
 
-/// In an order in which they can be stored.
+/// Returns the tables in an order in which they can be stored.
 fn tables() -> impl Iterator<Item = &'static Table> {
     TABLES.iter().chain(TEAM_TABLES)
 }
 
-/// Gives everything of a campaign to `sink`, as it is at one moment: the caller's transaction sees one. No more rows are
-/// in memory than `sink` is given at a time.
+/// Writes a whole campaign to `sink`, from the snapshot of the caller's transaction. Memory holds only the rows of one
+/// chunk at a time.
 pub(crate) async fn export(connection: &mut Connection, id: &CampaignId, sink: &dyn RowSink) -> Result<(), Failure> {
     let campaign_id = campaign::key_of(connection, id.as_str()).await?;
     for table in tables() {
@@ -61,7 +61,7 @@ pub(crate) async fn export(connection: &mut Connection, id: &CampaignId, sink: &
     Ok(())
 }
 
-/// Bytes of a row's texts, which are nearly all of it.
+/// Returns the bytes of a row's texts, which are nearly all of its size.
 fn bytes_of(row: &Value) -> usize {
     row.as_object().map_or(0, |row| row.values().filter_map(Value::as_str).map(str::len).sum())
 }
@@ -72,19 +72,19 @@ pub(crate) async fn import(
     archive: &CampaignArchive,
     at: TimestampMs,
 ) -> Result<CreatedCampaign, Failure> {
-    let rows: Vec<Value> = archive.rows.iter().cloned().map(at_rest).collect();
+    let rows: Vec<Value> = archive.rows.iter().cloned().map(without_transient_data).collect();
     let id = campaign_of(&rows)?;
     let runs = runs_of(&rows)?;
     let sql = "SELECT id FROM campaign WHERE public_id = $1";
     if transaction.connection.fetch_optional(sql, values![id.as_str()]).await?.is_some() {
         let stored = CollectedRows::default();
         export(transaction.connection, &id, &stored).await?;
-        let stored: Vec<Value> = stored.archive()?.rows.into_iter().map(at_rest).collect();
-        if telling(&stored, &rows) == telling(&rows, &rows) {
+        let stored: Vec<Value> = stored.archive()?.rows.into_iter().map(without_transient_data).collect();
+        if compared_rows(&stored, &rows) == compared_rows(&rows, &rows) {
             return Ok(CreatedCampaign { id, runs, existed: true });
         }
         let message =
-            format!("{id} is here already and differs from the archive: one of them went on. Nothing was changed");
+            format!("{id} exists already and differs from the archive: one of them has continued. Nothing was changed");
         return Err(Failure::refused("archive.differs", message));
     }
     refuse_missing_artifacts(transaction.connection, &archive.artifacts).await?;
@@ -118,22 +118,22 @@ async fn insert(transaction: &mut Transaction<'_>, table: &Table, rows: &[&Value
     if stored == u64::try_from(rows.len()).unwrap_or(u64::MAX) {
         return Ok(());
     }
-    Err(unusable(&format!("rows of `{}` name something that is not in it", table.name)))
+    Err(unusable(&format!("rows of `{}` reference something that is not in it", table.name)))
 }
 
-/// The columns of an archived row, in their order.
+/// Returns the columns of an archived row, in their order.
 pub(super) fn columns_of(table: &Table, row: &Value) -> Result<Vec<Value>, Failure> {
     table.columns.iter().map(|(name, kind)| checked(table.name, row, name, *kind)).collect()
 }
 
-/// The table of that name.
+/// Returns the table of that name.
 pub(super) fn table_of(name: &str) -> Result<&'static Table, Failure> {
     tables()
         .find(|table| table.name == name)
         .ok_or_else(|| Failure::unreadable("an archive", &format!("no table {name}")))
 }
 
-/// A row as it is archived.
+/// Returns the archived form of a row.
 fn object(table: &Table, row: &Row) -> Result<Value, Failure> {
     let mut object = Map::new();
     object.insert("table".to_owned(), Value::from(table.name));
@@ -146,11 +146,11 @@ fn object(table: &Table, row: &Row) -> Result<Value, Failure> {
         };
         object.insert((*name).to_owned(), value);
     }
-    Ok(at_rest(Value::Object(object)))
+    Ok(without_transient_data(Value::Object(object)))
 }
 
-/// The row without what only the present is made of.
-pub(super) fn at_rest(mut row: Value) -> Value {
+/// Removes transient data from the row.
+pub(super) fn without_transient_data(mut row: Value) -> Value {
     let status = match (row["table"].as_str(), row["status"].as_str()) {
         (Some("run"), Some("running" | "cancelling")) => Some("paused"),
         (Some("step"), Some("leased")) => Some("scheduled"),
@@ -162,8 +162,8 @@ pub(super) fn at_rest(mut row: Value) -> Value {
     row
 }
 
-/// The rows that tell whether a stored campaign is the archived one.
-fn telling<'a>(rows: &'a [Value], archived: &[Value]) -> Vec<&'a Value> {
+/// Selects the rows that decide whether a stored campaign equals the archived one.
+fn compared_rows<'a>(rows: &'a [Value], archived: &[Value]) -> Vec<&'a Value> {
     let is_archived = |name: &str| archived.iter().any(|row| row["table"] == name);
     let silent: Vec<&str> = tables()
         .filter(|table| match table.compared {
@@ -176,7 +176,7 @@ fn telling<'a>(rows: &'a [Value], archived: &[Value]) -> Vec<&'a Value> {
     rows.iter().filter(|row| !silent.iter().any(|name| row["table"] == *name)).collect()
 }
 
-/// A column of an archived row, when it is what it should be.
+/// Returns a column of an archived row, after checking its type.
 fn checked(table: &str, row: &Value, name: &str, kind: Kind) -> Result<Value, Failure> {
     let value = row.get(name).cloned().unwrap_or(Value::Null);
     let fits = match kind {
@@ -210,8 +210,7 @@ fn runs_of(rows: &[Value]) -> Result<Vec<RunId>, Failure> {
     .collect()
 }
 
-/// A text that only looked like the hash of an artifact is none of the archive's artifacts; those it lists have to be
-/// here.
+/// Refuses an archive if one of its listed artifacts is not stored. Other texts that look like hashes are ignored.
 async fn refuse_missing_artifacts(connection: &mut Connection, artifacts: &[ArtifactHash]) -> Result<(), Failure> {
     match missing_artifact(connection, artifacts).await? {
         None => Ok(()),
@@ -222,7 +221,7 @@ async fn refuse_missing_artifacts(connection: &mut Connection, artifacts: &[Arti
     }
 }
 
-/// The first of these artifacts that is not stored as a whole.
+/// Returns the first of these artifacts that is not completely stored.
 pub(super) async fn missing_artifact<'a>(
     connection: &mut Connection,
     artifacts: &'a [ArtifactHash],

@@ -1,54 +1,54 @@
-//! The tables of an archive: how their rows are read and stored.
+//! The tables of an archive, with the statements that read and store their rows.
 
 use crate::connection::Sql;
 use crate::sql::from_rows;
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     /// A number.
     Number,
-    /// A number or nothing.
+    /// A number or null.
     OptNumber,
     /// A text.
     Text,
-    /// A text or nothing.
+    /// A text or null.
     OptText,
 }
 
-/// A table. Its columns are archived in this order and named as the export names them.
+/// A table. Columns are archived in this order under these names.
 pub(crate) struct Table {
     pub(crate) name: &'static str,
     pub(crate) columns: &'static [(&'static str, Kind)],
-    /// Rows of the campaign with the internal key `$1`.
+    /// Selects the rows of the campaign with the internal key `$1`.
     pub(crate) export: &'static str,
     /// Stores rows: `d.value ->> n` is the column `n`.
     pub(crate) import: Sql,
     /// Whether an id for the step follows the columns.
     pub(crate) has_step_ids: bool,
-    /// When its rows tell whether a stored campaign is the archived one.
+    /// When its rows are compared with stored ones.
     pub(crate) compared: Compared,
 }
 
-/// When rows are compared with stored ones.
+/// When rows are compared with stored ones, to decide whether two campaigns are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compared {
     /// Always.
     Always,
-    /// When the archive has some: those of older releases have none.
+    /// If the archive has such rows. Archives of older releases have none.
     IfArchived,
-    /// Never: they are computed from the others, at any time.
+    /// Never: the rows are derived from others.
     Never,
 }
 
-/// A number of an archived row.
+/// Selects a number of an archived row.
 macro_rules! number {
     ($column:literal) => {
         concat!("CAST(d.value ->> ", $column, " AS BIGINT)")
     };
 }
 
-/// In an order in which they can be stored.
+/// The tables in an order in which they can be stored.
 pub(crate) const TABLES: &[Table] = &[
     Table {
         name: "campaign",
@@ -203,7 +203,7 @@ pub(crate) const TABLES: &[Table] = &[
         columns: &[("needs", Kind::Text)],
         export: "SELECT DISTINCT route.needs FROM step s JOIN run r ON r.id = s.run_id \
                  JOIN route ON route.id = s.route_id WHERE r.campaign_id = $1 ORDER BY route.needs",
-        // What is there already is stored, too.
+        // The rows may be stored already.
         import: from_rows!(
             "INSERT INTO route (needs) SELECT d.value ->> 0 FROM ",
             " WHERE true ON CONFLICT (needs) DO UPDATE SET needs = excluded.needs"
@@ -318,7 +318,7 @@ pub(crate) const TABLES: &[Table] = &[
         has_step_ids: false,
         compared: Compared::Always,
     },
-    // Releases that do not know the formats of states do not know this table either, and refuse the archive.
+    // Older releases without state formats do not know this table, and refuse the archive.
     Table {
         name: "run_format",
         columns: &[("run", Kind::Text), ("state_format", Kind::Number)],

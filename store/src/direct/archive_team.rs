@@ -1,10 +1,12 @@
-//! What people left beside a campaign, as tables of its archive: notes, tags, pins. Links stay behind: they are secrets of
-//! the server that made them. None of it tells whether a stored campaign is the archived one.
+//! Annotations of a campaign as tables of its archive: notes, tags, pins.
+//!
+//! Share links are omitted, because they are secrets of the server that created them. Annotations do not count when two
+//! campaigns are compared.
 
 use super::archive_tables::{Compared, Kind, Table};
 use crate::sql::from_rows;
 
-/// Campaign and run of an archived row, whose target (column 0) has to be about one of them.
+/// Campaign and run of an archived row, whose target (column 0) must be one of them.
 macro_rules! of_target {
     () => {
         " JOIN campaign c ON c.public_id = d.value ->> 1 \
@@ -15,7 +17,7 @@ macro_rules! of_target {
     };
 }
 
-/// After the tables of the campaign itself.
+/// The tables that follow those of the campaign itself.
 pub(crate) const TEAM_TABLES: &[Table] = &[
     Table {
         name: "remark",

@@ -10,13 +10,13 @@ use crate::number::{from_stored, to_stored};
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Longest chunk, in bytes.
+/// Maximum length of a chunk, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// An artifact is not renewed before this age, in milliseconds: each time is a write.
+/// Minimum age at which an artifact is renewed, in milliseconds. Each renewal is a write.
 const RENEWED_AFTER_MS: u64 = 10 * 60 * 1_000;
 
-/// Chunks of a part.
+/// Selects the chunks of a range.
 pub(crate) const CHUNKS: &str = "SELECT offset_bytes, bytes FROM artifact_chunk \
      WHERE artifact_id = $1 AND offset_bytes > $2 AND offset_bytes < $3 ORDER BY offset_bytes";
 
@@ -26,7 +26,7 @@ struct Head {
     progress: ArtifactProgress,
 }
 
-/// Refuses what is too large, and bytes that are not those of the hash.
+/// Refuses bytes that are too large or do not match the hash.
 pub(crate) fn check(hash: &ArtifactHash, bytes: &[u8]) -> Result<(), StoreError> {
     check_size(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
     if ArtifactHash::of(bytes) == *hash { Ok(()) } else { Err(wrong_hash(hash)) }
@@ -45,7 +45,7 @@ fn wrong_hash(hash: &ArtifactHash) -> StoreError {
     StoreError::Refused { code: "artifact.wrong_hash", message }
 }
 
-/// Stores a whole blob, whatever of it was there.
+/// Stores a whole blob, and replaces an incomplete upload.
 pub(crate) async fn put(
     connection: &mut Connection,
     hash: &ArtifactHash,
@@ -64,7 +64,8 @@ pub(crate) async fn put(
     Ok(())
 }
 
-/// Appends a part. The outer error undoes everything; after the inner one, the parts that were wrong stay forgotten.
+/// Appends a part. The outer error rolls everything back. With the inner error, the deletion of wrong parts is
+/// committed.
 pub(crate) async fn append(
     transaction: &mut Transaction<'_>,
     hash: &ArtifactHash,
@@ -106,7 +107,7 @@ pub(crate) async fn append(
     Ok(Ok(ArtifactProgress { size_bytes, stored_bytes: stored, complete }))
 }
 
-/// Whether a complete artifact is old enough to be renewed.
+/// Returns whether a complete artifact is old enough to be renewed.
 pub(crate) async fn is_old(connection: &mut Connection, hash: &ArtifactHash, at: TimestampMs) -> Result<bool, Failure> {
     let sql = "SELECT 1 FROM artifact WHERE hash = $1 AND complete = 1 AND created_at_ms < $2";
     let before = at.minus_ms(RENEWED_AFTER_MS);
@@ -131,7 +132,7 @@ pub(crate) async fn get(connection: &mut Connection, hash: &ArtifactHash) -> Res
     }
 }
 
-/// A part of a complete artifact.
+/// Reads a part of a complete artifact.
 pub(crate) async fn read(
     connection: &mut Connection,
     hash: &ArtifactHash,
@@ -146,15 +147,16 @@ pub(crate) async fn read(
     part(connection, head.id, offset, end).await
 }
 
-/// Makes a complete artifact young again; whether it is there. Whoever stores it again or asks for it is about to name
-/// it: it must not be deleted as an old one before that.
+/// Renews a complete artifact. Returns whether it exists.
+///
+/// A caller that stores it again or asks for it is about to reference it. Renewal protects it from pruning until then.
 pub(crate) async fn renew(connection: &mut Connection, hash: &ArtifactHash, at: TimestampMs) -> Result<bool, Failure> {
     let sql = "UPDATE artifact SET created_at_ms = CASE WHEN created_at_ms < $2 THEN $2 ELSE created_at_ms END \
                 WHERE hash = $1 AND complete = 1";
     Ok(connection.execute(sql, values![hash.as_str(), at.0]).await? > 0)
 }
 
-/// The row of an artifact, made or made young again. It stays locked, so that nobody deletes it meanwhile.
+/// Creates or renews the row of an artifact. The row stays locked against deletion.
 async fn begin(
     connection: &mut Connection,
     hash: &ArtifactHash,
@@ -189,7 +191,7 @@ async fn append_chunks(connection: &mut Connection, id: i64, offset: u64, bytes:
     Ok(())
 }
 
-/// The bytes from `offset` to before `end`.
+/// Returns the bytes from `offset` up to `end`, exclusive.
 async fn part(connection: &mut Connection, id: i64, offset: u64, end: u64) -> Result<Vec<u8>, Failure> {
     if end <= offset {
         return Ok(Vec::new());
@@ -207,7 +209,7 @@ async fn part(connection: &mut Connection, id: i64, offset: u64, end: u64) -> Re
     Ok(bytes)
 }
 
-/// The hash of what is stored, read piece by piece.
+/// Computes the hash of the stored bytes, chunk by chunk.
 async fn hash_of(connection: &mut Connection, id: i64, size_bytes: u64) -> Result<ArtifactHash, Failure> {
     let mut hasher = blake3::Hasher::new();
     let mut offset = 0;

@@ -1,4 +1,4 @@
-//! What a campaign may use up, and what it has: set aside before the work, settled after it.
+//! Caps and usage of a campaign: amounts are reserved before the work and settled after it.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,8 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::step::resource_of;
 use super::{campaign, schedule};
-use crate::batch::held::{Held, Wanted};
 use crate::batch::load;
+use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::working_set::WorkingSet;
 use crate::connection::Connection;
 use crate::failure::Failure;
@@ -35,12 +35,13 @@ pub(crate) async fn load(connection: &mut Connection, id: &CampaignId) -> Result
     Ok(lines)
 }
 
-/// Runs whose steps may become ready with other caps: those of blocked steps.
+/// Runs with blocked steps, which may become ready under other caps.
 const OF_BLOCKED: &str = "SELECT DISTINCT s.run_id FROM blocked b JOIN step s ON s.id = b.step_id \
      WHERE b.campaign_id = $1 ORDER BY s.run_id";
 
-/// Changes the caps. Steps that waited are looked at again, in batches until none becomes ready any more. With another
-/// wall time, those that are ready are asked for anew: it says until when they may begin.
+/// Changes the caps. Blocked steps are reconsidered in batches until none becomes ready.
+///
+/// If the wall time changes, ready steps are admitted again, because it determines their latest start.
 pub(crate) async fn set_caps(
     transaction: &mut Transaction<'_>,
     id: &CampaignId,
@@ -54,12 +55,12 @@ pub(crate) async fn set_caps(
     } else {
         Vec::new()
     };
-    // Runs come before budgets in the order of locks: those whose steps may become ready now are in hand first.
+    // Runs come before budgets in the lock order, so runs with steps that may become ready are loaded first.
     let rows = transaction.connection.fetch_all(OF_BLOCKED, values![campaign_id]).await?;
     let mut run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
     run_ids.extend(schedule::runs_of(transaction, &step_ids).await?);
-    let wanted = Wanted { run_ids, step_ids: step_ids.clone(), ..Wanted::default() };
-    let mut held = Held::load(transaction, wanted).await?;
+    let wanted = LoadRequest { run_ids, step_ids: step_ids.clone(), ..LoadRequest::default() };
+    let mut held = LockedRows::load(transaction, wanted).await?;
     for resource in Resource::ALL {
         transaction
             .connection
@@ -75,19 +76,19 @@ pub(crate) async fn set_caps(
     held.set.campaigns.clear();
     load::campaigns(transaction.connection, &mut held.set, &HashSet::from([campaign_id])).await?;
     held.set.campaign_mut(campaign_id)?.freed = true;
-    schedule::admit_anew(&mut held.set, step_ids, at)?;
+    schedule::admit_again(&mut held.set, step_ids, at)?;
     held.write(transaction, at).await?;
     Ok(())
 }
 
-/// For how long the campaign's steps may begin, in milliseconds from its creation.
+/// Returns the time within which the campaign's steps may begin, in milliseconds from its creation.
 async fn wall_time(connection: &mut Connection, campaign_id: i64) -> Result<Option<u64>, Failure> {
     let sql = "SELECT cap FROM budget WHERE campaign_id = $1 AND resource = $2";
     let row = connection.fetch_optional(sql, values![campaign_id, Resource::WallMs.as_str()]).await?;
     Ok(row.map(|row| row.opt_i64(0)).transpose()?.flatten().map(from_stored))
 }
 
-/// Sets amounts aside for a leased step: all of them or none.
+/// Reserves all amounts for a leased step, or none.
 pub(crate) async fn reserve(
     transaction: &mut Transaction<'_>,
     step: &StepId,
@@ -95,7 +96,7 @@ pub(crate) async fn reserve(
     amounts: &[Amount],
     at: TimestampMs,
 ) -> Result<Reservation, Failure> {
-    let mut held = Held::load(transaction, of_step(step)).await?;
+    let mut held = LockedRows::load(transaction, of_step(step)).await?;
     let set = &mut held.set;
     let Some((step_id, campaign_id)) = leased(set, step, epoch)? else { return Ok(Reservation::LeaseLost) };
     let campaign = set.campaign_mut(campaign_id)?;
@@ -117,17 +118,17 @@ pub(crate) async fn reserve(
     }
     let step = set.step_mut(step_id)?;
     for amount in counted {
-        match step.set_aside.iter_mut().find(|aside| aside.resource == amount.resource) {
+        match step.reserved.iter_mut().find(|aside| aside.resource == amount.resource) {
             Some(aside) => aside.amount = aside.amount.saturating_add(amount.amount),
-            None => step.set_aside.push(amount),
+            None => step.reserved.push(amount),
         }
     }
     held.write(transaction, at).await?;
     Ok(Reservation::Granted)
 }
 
-/// Gives back what [`reserve`] set aside, and notes what of it was used up. After the end of the lease nothing is left
-/// to be given back: its end settled it.
+/// Releases a reservation of [`reserve`] and records the used part. After the end of the lease nothing is left to
+/// release, because its end settled it.
 pub(crate) async fn settle(
     transaction: &mut Transaction<'_>,
     step: &StepId,
@@ -136,7 +137,7 @@ pub(crate) async fn settle(
     used: &[Amount],
     at: TimestampMs,
 ) -> Result<(), Failure> {
-    let mut held = Held::load(transaction, of_step(step)).await?;
+    let mut held = LockedRows::load(transaction, of_step(step)).await?;
     let Some((step_id, _)) = leased(&held.set, step, epoch)? else { return Ok(()) };
     let bounded: Vec<Amount> = merged(used)
         .into_iter()
@@ -147,8 +148,9 @@ pub(crate) async fn settle(
     Ok(())
 }
 
-/// Gives amounts back that are set aside for a step, and counts others as used up. What is not there any more to be
-/// given back was counted as used up when the lease ended: it is not counted again.
+/// Releases amounts that are reserved for a step, and counts others as used.
+///
+/// An amount that is no longer reserved was counted as used when the lease ended, and is not counted again.
 pub(crate) fn give_back(
     set: &mut WorkingSet,
     step_id: i64,
@@ -161,7 +163,7 @@ pub(crate) fn give_back(
     let mut settled = Vec::new();
     for resource in Resource::ALL {
         let (wanted, used) = (of(&released, resource), of(&used, resource));
-        let aside = step.set_aside.iter_mut().find(|aside| aside.resource == resource);
+        let aside = step.reserved.iter_mut().find(|aside| aside.resource == resource);
         let freed = aside.map_or(0, |aside| {
             let freed = wanted.min(aside.amount);
             aside.amount -= freed;
@@ -169,7 +171,7 @@ pub(crate) fn give_back(
         });
         settled.push((resource, freed, used.saturating_sub(wanted - freed)));
     }
-    step.set_aside.retain(|aside| aside.amount > 0);
+    step.reserved.retain(|aside| aside.amount > 0);
     let campaign = set.campaign_mut(campaign_id)?;
     for (resource, freed, used) in settled {
         let Some(line) = campaign.line_mut(resource) else { continue };
@@ -180,19 +182,19 @@ pub(crate) fn give_back(
     Ok(())
 }
 
-/// A step with its run and its campaign's budget.
-pub(crate) fn of_step(step: &StepId) -> Wanted {
-    Wanted { steps: vec![step.as_str().to_owned()], ..Wanted::default() }
+/// Selects a step with its run and its campaign's budget.
+pub(crate) fn of_step(step: &StepId) -> LoadRequest {
+    LoadRequest { steps: vec![step.as_str().to_owned()], ..LoadRequest::default() }
 }
 
-/// The internal keys of a step and its campaign, when it is leased under this epoch.
+/// Returns the internal keys of a step and its campaign, if it is leased under this epoch.
 fn leased(set: &WorkingSet, step: &StepId, epoch: u64) -> Result<Option<(i64, i64)>, Failure> {
     let held = set.step_of(step).ok_or_else(|| Failure::not_found("step", step.as_str()))?;
     let fence_holds = held.status == StepStatus::Leased && i64::try_from(epoch).ok() == Some(held.epoch);
     Ok(fence_holds.then_some((held.id, held.campaign_id)))
 }
 
-/// One amount of each resource that can be set aside.
+/// Merges amounts to one per reservable resource.
 fn merged(amounts: &[Amount]) -> Vec<Amount> {
     let sums = Resource::ALL.into_iter().filter(|resource| *resource != Resource::WallMs).map(|resource| {
         let all = amounts.iter().filter(|amount| amount.resource == resource);

@@ -1,4 +1,4 @@
-//! Campaigns: created with their runs, listed, loaded.
+//! Creates, lists and loads campaigns.
 
 use std::collections::BTreeSet;
 
@@ -24,12 +24,12 @@ use crate::sql::{any_of, from_rows};
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Runs of one campaign.
+/// Maximum number of runs per campaign.
 pub const MAX_RUNS_PER_CAMPAIGN: usize = 10_000;
-/// Runs that are stored with one statement: what it holds in memory stays small.
+/// Runs stored per statement, which bounds the memory of a statement.
 const RUNS_PER_STATEMENT: usize = 500;
 
-/// A campaign with its runs by status; the tail says which.
+/// Selects campaigns with their runs by status. The tail selects which.
 macro_rules! campaign_query {
     ($tail:literal) => {
         concat!(
@@ -49,10 +49,10 @@ macro_rules! campaign_query {
 /// A page of the list.
 pub(crate) const LIST: &str = campaign_query!("WHERE c.id < $1 ORDER BY c.id DESC LIMIT $2");
 
-/// Some of them.
+/// Campaigns by id.
 const OF_IDS: Sql = any_of!(campaign_query!("WHERE c.public_id"), "$1", " ORDER BY c.id DESC");
 
-/// Stores what a campaign may use up.
+/// Stores the budget lines of a campaign.
 const INSERT_BUDGET: Sql = from_rows!(
     "INSERT INTO budget (campaign_id, resource, cap) SELECT $2, d.value ->> 0, CAST(d.value ->> 1 AS BIGINT) FROM ",
     " WHERE true"
@@ -73,7 +73,7 @@ const INSERT_FIRST_EVENTS: Sql = from_rows!(
     " JOIN run ON run.public_id = d.value ->> 0"
 );
 
-/// Stores which artifacts runs name.
+/// Stores the references of runs to artifacts.
 pub(crate) const INSERT_USES: Sql = from_rows!(
     "INSERT INTO artifact_use (run_id, hash) SELECT run.id, d.value ->> 1 FROM ",
     " JOIN run ON run.public_id = d.value ->> 0 WHERE true ON CONFLICT DO NOTHING"
@@ -113,7 +113,7 @@ pub(crate) async fn create(transaction: &mut Transaction<'_>, new: &NewCampaign)
             ],
         )
         .await?;
-    // The id alone recognises a call whose first answer was lost.
+    // The id alone identifies a repeated call whose first answer was lost.
     let Some(inserted) = inserted else { return existed(connection, new.id.as_str()).await };
     let campaign_id = inserted.i64(0)?;
     let vtime = transaction.memory.virtual_now();
@@ -136,7 +136,7 @@ pub(crate) async fn create(transaction: &mut Transaction<'_>, new: &NewCampaign)
     Ok(CreatedCampaign { id: new.id.clone(), runs, existed: false })
 }
 
-/// One line per resource, with a cap or without: what is used up is counted in any case.
+/// Stores one line per resource, with or without a cap, because usage is always counted.
 async fn insert_budget(connection: &mut Connection, campaign_id: i64, caps: &BudgetCaps) -> Result<(), Failure> {
     let lines: Vec<(&str, Option<i64>)> =
         Resource::ALL.into_iter().map(|resource| (resource.as_str(), caps.of(resource).map(to_stored))).collect();
@@ -175,7 +175,7 @@ async fn create_runs(
     Ok(created)
 }
 
-/// A run as [`INSERT_RUNS`] stores it; its digest is kept as text.
+/// Returns a run as [`INSERT_RUNS`] stores it, without its digest, which is cached as text.
 fn as_created(new: &NewCampaign, run: &NewRun) -> RunRecord {
     RunRecord {
         id: run.id.clone(),
@@ -220,14 +220,14 @@ pub(crate) async fn load(connection: &mut Connection, id: &CampaignId) -> Result
     record(&row.ok_or_else(|| Failure::not_found("campaign", id.as_str()))?)
 }
 
-/// Those that do not exist are left out; newest first.
+/// Returns these campaigns, newest first. Missing ones are skipped.
 pub(crate) async fn of_ids(connection: &mut Connection, ids: &[CampaignId]) -> Result<Vec<CampaignRecord>, Failure> {
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let rows = connection.fetch_all(OF_IDS, values![ids]).await?;
     rows.iter().map(record).collect()
 }
 
-/// The internal key of a campaign that must exist.
+/// Returns the internal key of an existing campaign.
 pub(crate) async fn key_of(connection: &mut Connection, id: &str) -> Result<i64, Failure> {
     let row = connection.fetch_optional("SELECT id FROM campaign WHERE public_id = $1", values![id]).await?;
     row.ok_or_else(|| Failure::not_found("campaign", id))?.i64(0)
@@ -256,7 +256,7 @@ fn record(row: &Row) -> Result<CampaignRecord, Failure> {
     })
 }
 
-/// A stored head start.
+/// Converts a stored priority.
 pub(crate) fn priority(stored: i64) -> i32 {
     i32::try_from(stored).unwrap_or(if stored < 0 { i32::MIN } else { i32::MAX })
 }

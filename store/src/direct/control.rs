@@ -1,4 +1,4 @@
-//! What people do with runs: pause, resume, cancel, retry, move forward.
+//! Controls runs: pause, resume, cancel, retry, change priority.
 
 use nightshift_engine::event::Event;
 use nightshift_protocol::id::RunId;
@@ -9,7 +9,7 @@ use super::{handover, request, run};
 use crate::admit;
 use crate::batch::cancel_open;
 use crate::batch::event_text::EventText;
-use crate::batch::held::{Held, Wanted};
+use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::rows::Place;
 use crate::batch::working_set::WorkingSet;
 use crate::failure::Failure;
@@ -17,12 +17,12 @@ use crate::json;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Steps that begin again: failed ones, all or one, and those that were cancelled because the run failed.
+/// Steps to retry: failed ones (all or one), and those that were cancelled because the run failed.
 const TO_RETRY: &str = "SELECT id, key FROM step WHERE run_id = $1 \
      AND (status = 'cancelled' OR (status = 'failed' AND (CAST($2 AS TEXT) IS NULL OR key = $2))) ORDER BY id";
 
-/// Pauses, resumes or cancels. Every change of status also changes the revision, so that a decision which was made
-/// from the status before is made again.
+/// Pauses, resumes or cancels a run. Every change of status increments the revision, so that a decision based on the
+/// old status is made again.
 pub(crate) async fn control(
     transaction: &mut Transaction<'_>,
     run: &RunId,
@@ -30,10 +30,10 @@ pub(crate) async fn control(
     by: Option<&str>,
     at: TimestampMs,
 ) -> Result<RunStatus, Failure> {
-    let wanted = Wanted { runs: vec![run.as_str().to_owned()], open_steps: true, ..Wanted::default() };
-    let mut held = Held::load(transaction, wanted).await?;
-    let run_id = held_run(&held.set, run)?;
-    handover::refuse_to_move(transaction.connection, run_id).await?;
+    let wanted = LoadRequest { runs: vec![run.as_str().to_owned()], open_steps: true, ..LoadRequest::default() };
+    let mut held = LockedRows::load(transaction, wanted).await?;
+    let run_id = locked_run_id(&held.set, run)?;
+    handover::refuse_if_handed_over(transaction.connection, run_id).await?;
     if transition == RunTransition::Resume {
         request::renew(transaction.connection, run_id, at).await?;
     }
@@ -42,7 +42,7 @@ pub(crate) async fn control(
     Ok(status)
 }
 
-/// Pauses, resumes or cancels a run in hand, with its open steps; its new status.
+/// Pauses, resumes or cancels a loaded run with its open steps. Returns its new status.
 pub(crate) fn apply(
     set: &mut WorkingSet,
     run_id: i64,
@@ -69,14 +69,13 @@ pub(crate) fn apply(
     match status {
         RunStatus::Paused => take_out(set, run_id)?,
         RunStatus::Running => ask_again(set, run_id, at)?,
-        // Workers stop the leased ones first.
+        // Workers stop the leased steps first.
         _ => drop(cancel_open(set, run_id, |status| status == StepStatus::Scheduled, at)?),
     }
     Ok(status)
 }
 
-/// Begins again from failed steps, all or one, and with them from the steps that were cancelled because the run failed:
-/// nobody asked to cancel those.
+/// Schedules failed steps again (all or one), and the steps that were cancelled because the run failed.
 pub(crate) async fn retry(
     transaction: &mut Transaction<'_>,
     run: &RunId,
@@ -86,7 +85,7 @@ pub(crate) async fn retry(
 ) -> Result<Vec<String>, Failure> {
     let connection = &mut *transaction.connection;
     let failed = run::head(connection, run).await?;
-    handover::refuse_to_move(connection, failed.id).await?;
+    handover::refuse_if_handed_over(connection, failed.id).await?;
     failed.status.next(RunTransition::Retry)?;
     let key = key.map(json::clean);
     if let Some(key) = &key {
@@ -105,12 +104,12 @@ pub(crate) async fn retry(
         ids.push(row.i64(0)?);
         keys.push(row.text(1)?);
     }
-    let wanted = Wanted { run_ids: vec![failed.id], step_ids: ids.clone(), ..Wanted::default() };
-    let mut held = Held::load(transaction, wanted).await?;
-    // Now that the run is locked: it may have been retried or handed over meanwhile.
-    handover::refuse_to_move(transaction.connection, failed.id).await?;
+    let wanted = LoadRequest { run_ids: vec![failed.id], step_ids: ids.clone(), ..LoadRequest::default() };
+    let mut held = LockedRows::load(transaction, wanted).await?;
+    // Check again under the lock: the run may have been retried or handed over in between.
+    handover::refuse_if_handed_over(transaction.connection, failed.id).await?;
     let status = held.set.run(failed.id)?.status.next(RunTransition::Retry)?;
-    // The steps ask again: expired requests give way to new ones, others get their time again.
+    // Expired requests are replaced by new ones. Other requests get their full time again.
     let expired = "DELETE FROM model_request WHERE run_id = $1 AND answered_at_ms IS NULL AND deadline_ms <= $2";
     transaction.connection.execute(expired, values![failed.id, at.0]).await?;
     request::renew(transaction.connection, failed.id, at).await?;
@@ -136,7 +135,7 @@ pub(crate) async fn retry(
     Ok(keys)
 }
 
-/// Changes the head start of a run's steps. Those that are ready are asked for anew, and get another place.
+/// Changes the priority of a run's steps. Ready steps are admitted again and get another rank.
 pub(crate) async fn set_priority(
     transaction: &mut Transaction<'_>,
     run: &RunId,
@@ -157,8 +156,8 @@ pub(crate) async fn set_priority(
     if moved.status != RunStatus::Running {
         return Ok(());
     }
-    let wanted = Wanted { run_ids: vec![moved.id], open_steps: true, ..Wanted::default() };
-    let mut held = Held::load(transaction, wanted).await?;
+    let wanted = LoadRequest { run_ids: vec![moved.id], open_steps: true, ..LoadRequest::default() };
+    let mut held = LockedRows::load(transaction, wanted).await?;
     for id in in_place(&held.set, |place| matches!(place, Place::Ready { .. })) {
         admit::admit(&mut held.set, id, at)?;
     }
@@ -166,12 +165,12 @@ pub(crate) async fn set_priority(
     Ok(())
 }
 
-/// The internal key of a run that was asked for.
-pub(crate) fn held_run(set: &WorkingSet, run: &RunId) -> Result<i64, Failure> {
+/// Returns the internal key of a requested run.
+pub(crate) fn locked_run_id(set: &WorkingSet, run: &RunId) -> Result<i64, Failure> {
     set.run_ids.get(run.as_str()).copied().ok_or_else(|| Failure::not_found("run", run.as_str()))
 }
 
-/// Steps in hand that are in such a place, oldest first.
+/// Returns the loaded steps in such a place, oldest first.
 pub(crate) fn in_place(set: &WorkingSet, wanted: impl Fn(&Place) -> bool) -> Vec<i64> {
     let mut ids: Vec<i64> = set.steps.values().filter(|step| wanted(&step.place)).map(|step| step.id).collect();
     ids.sort_unstable();
@@ -186,8 +185,9 @@ fn set_status(set: &mut WorkingSet, run_id: i64, status: RunStatus) -> Result<()
     Ok(())
 }
 
-/// Takes ready steps out of the list and gives back what is set aside for them. Timers go on; steps that wait for a
-/// budget are not looked at while the run is paused.
+/// Removes ready steps from the list and releases their reservations.
+///
+/// Timers continue. Blocked steps are not reconsidered while the run is paused.
 fn take_out(set: &mut WorkingSet, run_id: i64) -> Result<(), Failure> {
     for id in in_place(set, |place| matches!(place, Place::Ready { .. })) {
         if set.step(id)?.run_id == run_id {
@@ -198,7 +198,7 @@ fn take_out(set: &mut WorkingSet, run_id: i64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for every scheduled step of a run that waits for no timer.
+/// Admits every scheduled step of a run that waits for no timer.
 fn ask_again(set: &mut WorkingSet, run_id: i64, at: TimestampMs) -> Result<(), Failure> {
     for id in in_place(set, |place| matches!(place, Place::Nowhere | Place::Blocked { .. })) {
         let step = set.step(id)?;

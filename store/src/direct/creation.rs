@@ -1,4 +1,4 @@
-//! What calls of the API create, each at most once for a key of its caller.
+//! Creates records for API calls, each at most once per idempotency key.
 
 use nightshift_engine::store::{Creation, Once};
 
@@ -8,7 +8,7 @@ use super::{token, webhook, worker};
 use crate::failure::Failure;
 use crate::transaction::Transaction;
 
-/// Creates it, or gives what the first request with the same key and digest was answered.
+/// Creates the record, or returns the answer to the first request with the same key and digest.
 pub(crate) async fn create(
     transaction: &mut Transaction<'_>,
     creation: &Creation,

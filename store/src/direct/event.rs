@@ -11,16 +11,16 @@ use crate::json;
 use crate::number::{from_stored, to_stored};
 use crate::value::values;
 
-/// The events of a run after a position: so many, and no further one after so many bytes.
+/// Selects the events of a run after a position, limited by number and size.
 pub(crate) const AFTER: &str = "SELECT e.seq, e.at_ms, e.body FROM \
          (SELECT seq, SUM(bytes) OVER (ORDER BY seq) - bytes AS bytes_before FROM \
              (SELECT seq, octet_length(body) AS bytes FROM event WHERE run_id = $1 AND seq > $2 \
                ORDER BY seq LIMIT $3) AS page) AS sized \
      CROSS JOIN event e WHERE e.run_id = $1 AND e.seq = sized.seq AND sized.bytes_before < $4 ORDER BY e.seq";
 
-/// Events of one answer.
+/// Maximum number of events per answer.
 const MAX_EVENTS: u32 = 10_000;
-/// Bytes of events after which an answer ends.
+/// Size of events at which an answer ends, in bytes.
 const MAX_BYTES: i64 = 4 * 1024 * 1024;
 
 pub(crate) async fn after(

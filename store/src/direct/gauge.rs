@@ -1,4 +1,4 @@
-//! Numbers for operators.
+//! Gauges for operators.
 
 use nightshift_engine::store::StoreGauges;
 use nightshift_protocol::time::TimestampMs;

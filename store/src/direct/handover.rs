@@ -1,4 +1,4 @@
-//! Hand-overs: a campaign is paused, brought to rest and given to no server here until its results come back.
+//! Hand-overs: a campaign is paused, all of its steps stop, and no server here owns it until its results are returned.
 
 pub(crate) mod finish;
 mod merge;
@@ -10,7 +10,7 @@ use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::time::TimestampMs;
 
 use super::{campaign, control, public_id, request};
-use crate::batch::held::{Held, Wanted};
+use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::rows::Place;
 use crate::batch::try_end;
 use crate::connection::Connection;
@@ -31,8 +31,8 @@ macro_rules! handover_query {
     };
 }
 
-/// Refuses to move a run whose campaign is handed over.
-pub(crate) async fn refuse_to_move(connection: &mut Connection, run_id: i64) -> Result<(), Failure> {
+/// Refuses to control a run whose campaign is handed over.
+pub(crate) async fn refuse_if_handed_over(connection: &mut Connection, run_id: i64) -> Result<(), Failure> {
     let sql = handover_query!(
         "WHERE h.campaign_id = (SELECT campaign_id FROM run WHERE id = $1) AND h.state IN ('leaving', 'out')"
     );
@@ -112,7 +112,7 @@ pub(crate) async fn check_out(
     let campaign = load(transaction.connection, id).await?.campaign;
     let campaign_id = campaign::key_of(transaction.connection, campaign.as_str()).await?;
     let mut held = unfinished_runs(transaction, campaign_id).await?;
-    // Read again, now that the runs are locked.
+    // Read again under the locks of the runs.
     let handover = load(transaction.connection, id).await?;
     if handover.state != HandoverState::Leaving {
         return Ok(handover);
@@ -125,14 +125,14 @@ pub(crate) async fn check_out(
     for step_id in in_flight {
         try_end::free(set, step_id, at)?;
     }
-    // Each step waits for one thing that exists: now for its run to go on.
+    // Each step waits only for its run to resume.
     for step_id in control::in_place(set, |place| matches!(place, Place::Timer { .. } | Place::Blocked { .. })) {
         crate::admit::release(set, step_id)?;
         set.put(step_id, Place::Nowhere)?;
     }
     let run_ids: Vec<i64> = set.runs.keys().copied().collect();
     held.write(transaction, at).await?;
-    // A decision that is being made meets a higher epoch.
+    // The higher epoch fences off a decision in progress.
     let sql = any_of!("UPDATE run SET owner_id = NULL, owner_epoch = owner_epoch + 1 WHERE id", "$1", "");
     transaction.connection.execute(sql, values![run_ids]).await?;
     let sql = "UPDATE handover SET state = 'out' WHERE public_id = $1";
@@ -159,22 +159,24 @@ pub(crate) async fn cancel(
     Ok(HandoverRecord { state: HandoverState::Cancelled, ended_at: Some(at), ..handover })
 }
 
-/// Locks the runs of a campaign that are not over, with their open steps. Failed ones are locked, too: a retry that is under
-/// way comes first, or finds the hand-over.
-async fn unfinished_runs(transaction: &mut Transaction<'_>, campaign_id: i64) -> Result<Held, Failure> {
+/// Locks the unfinished runs of a campaign with their open steps.
+///
+/// Failed runs are locked too, so that a concurrent retry comes first or finds the hand-over.
+async fn unfinished_runs(transaction: &mut Transaction<'_>, campaign_id: i64) -> Result<LockedRows, Failure> {
     let sql = "SELECT id FROM run WHERE campaign_id = $1 AND status NOT IN ('completed', 'cancelled') ORDER BY id";
     let rows = transaction.connection.fetch_all(sql, values![campaign_id]).await?;
     let run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
-    let mut held = Held::load(transaction, Wanted { run_ids, open_steps: true, ..Wanted::default() }).await?;
-    // One may have ended before it was locked.
+    let mut held =
+        LockedRows::load(transaction, LoadRequest { run_ids, open_steps: true, ..LoadRequest::default() }).await?;
+    // A run may have ended before it was locked.
     held.set.runs.retain(|_, run| !run.status.is_final());
     Ok(held)
 }
 
-/// Has those of the runs that are paused go on.
+/// Resumes the paused ones among the runs.
 async fn resume(
     transaction: &mut Transaction<'_>,
-    mut held: Held,
+    mut held: LockedRows,
     runs: &[RunId],
     by: &str,
     at: TimestampMs,

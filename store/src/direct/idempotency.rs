@@ -1,4 +1,4 @@
-//! Keys of requests that create something.
+//! Idempotency keys of requests that create something.
 
 use nightshift_engine::store::StoreError;
 use nightshift_protocol::time::TimestampMs;
@@ -8,19 +8,19 @@ use crate::failure::Failure;
 use crate::json;
 use crate::value::values;
 
-/// A client's key with the digest of its request, clean of NUL characters.
+/// A client's key with the digest of its request, without NUL characters.
 pub(crate) struct Key {
     key: String,
     digest: String,
 }
 
 impl Key {
-    /// As it came; keys of different nouns do not meet.
+    /// Creates a key. Each noun has its own key space.
     pub(crate) fn new(noun: &str, key: &str, digest: &str) -> Self {
         Self { key: format!("{noun}:{}", json::clean(key)), digest: json::clean(digest).into_owned() }
     }
 
-    /// What the first request with this key gave, if there was one; a conflict when it was another request.
+    /// Returns the answer to the first request with this key, if any. Another request with the same key is a conflict.
     pub(crate) async fn find(&self, connection: &mut Connection) -> Result<Option<String>, Failure> {
         let row = connection
             .fetch_optional("SELECT digest, answer FROM idempotency WHERE key = $1", values![self.key.as_str()])
@@ -32,7 +32,7 @@ impl Key {
         }
     }
 
-    /// Notes what the request gives. `false`: another request with this key was first, and is committed now.
+    /// Stores the answer of the request. Returns `false` if another request with this key was committed first.
     pub(crate) async fn insert(
         &self,
         connection: &mut Connection,

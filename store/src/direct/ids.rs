@@ -1,4 +1,4 @@
-//! Finds ids of campaigns and runs by a part of them. It reads indexes alone.
+//! Finds ids of campaigns and runs by a part of them. It reads only indexes.
 
 use nightshift_protocol::id::{CampaignId, RunId};
 
@@ -8,17 +8,17 @@ use crate::failure::Failure;
 use crate::json;
 use crate::value::values;
 
-/// The statements that search a table of ids.
+/// The search statements of a table of ids.
 pub(crate) struct IdTable {
     /// The prefix of its ids.
     prefix: &'static str,
-    /// Ids from `$1` to before `$2`, newest first.
+    /// Selects ids from `$1` up to `$2` (exclusive), newest first.
     pub(crate) by_beginning: &'static str,
-    /// Ids whose last digits in reverse are from `$1` to before `$2`, and that end with `$3`.
+    /// Selects ids that end with `$3` and whose reversed last digits are from `$1` up to `$2` (exclusive).
     pub(crate) by_ending: Sql,
 }
 
-/// Last digits of an id that the index holds in reverse.
+/// Number of last digits of an id in the reverse index.
 const ENDING_DIGITS: usize = 8;
 /// Sorts behind every digit of an id.
 const AFTER_DIGITS: char = 'g';
@@ -62,7 +62,7 @@ macro_rules! on_both {
     };
 }
 
-/// Campaigns and runs that a text may mean.
+/// Finds the campaigns and runs that a text may refer to.
 pub(crate) async fn find(
     connection: &mut Connection,
     text: &str,
@@ -80,7 +80,8 @@ pub(crate) const CAMPAIGNS: IdTable =
 pub(crate) const RUNS: IdTable =
     IdTable { prefix: "run_", by_beginning: by_beginning!("run"), by_ending: on_both!("run") };
 
-/// Ids that begin with the text, whose digits begin with it, or that end with it: the former newest first.
+/// Returns ids that begin with the text, whose digits begin with it, or that end with it. The first two kinds are
+/// sorted newest first.
 async fn find_in<T: std::str::FromStr<Err: std::fmt::Display>>(
     connection: &mut Connection,
     table: &IdTable,

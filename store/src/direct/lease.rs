@@ -10,16 +10,16 @@ use nightshift_protocol::time::TimestampMs;
 use super::budget::of_step;
 use super::step::{records, step_query};
 use super::{public_id, run, worker};
-use crate::batch::held::Held;
-use crate::batch::try_end::{self, Teller};
+use crate::batch::locked_rows::LockedRows;
+use crate::batch::try_end::{self, ReportSource};
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::sql::any_of;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Leases of a worker that are extended; a lease has the epoch of its step. CROSS JOIN and the unary plus keep SQLite
-/// from walking all leases of the worker, or all there are.
+/// Extends leases of a worker. A lease has the epoch of its step. CROSS JOIN and the unary plus keep SQLite from
+/// scanning all leases of the worker or of the table.
 pub(crate) const EXTEND: Sql = Sql {
     sqlite: "UPDATE lease SET expires_at_ms = max(expires_at_ms, $4) \
       WHERE step_id IN (SELECT s.id FROM json_each($1) AS d \
@@ -34,13 +34,13 @@ pub(crate) const EXTEND: Sql = Sql {
      RETURNING l.step_id",
 };
 
-/// Leases that ran out.
+/// Expired leases.
 pub(crate) const EXPIRED: &str =
     step_query!("JOIN lease l ON l.step_id = s.id WHERE l.expires_at_ms <= $1 ORDER BY l.expires_at_ms, s.id LIMIT $2");
 
-/// Leases of one heartbeat.
+/// Maximum number of leases per heartbeat.
 pub const MAX_HEARTBEAT_LEASES: usize = 4_096;
-/// Expired leases of one answer.
+/// Maximum number of expired leases per answer.
 const MAX_EXPIRED: u32 = 10_000;
 
 pub(crate) async fn heartbeat(
@@ -60,7 +60,7 @@ pub(crate) async fn heartbeat(
     if leases.is_empty() {
         return Ok(HeartbeatOutcome::default());
     }
-    // An epoch beyond i64 was never given out; as a JSON number it would lose digits.
+    // No lease has an epoch beyond i64, and a JSON number would lose its digits.
     let held: Vec<(&str, i64)> = leases
         .iter()
         .filter_map(|(step, epoch)| i64::try_from(*epoch).ok().map(|epoch| (step.as_str(), epoch)))
@@ -95,7 +95,7 @@ pub(crate) async fn expired(
     Ok(steps.into_iter().map(|step| ExpiredLease { epoch: step.epoch, step }).collect())
 }
 
-/// Ends an expired lease, re-checking that it is expired.
+/// Ends an expired lease, after checking again that it is expired.
 pub(crate) async fn expire(
     transaction: &mut Transaction<'_>,
     step: &StepId,
@@ -103,8 +103,8 @@ pub(crate) async fn expire(
     end: &TryEnd,
     at: TimestampMs,
 ) -> Result<Reported, Failure> {
-    let mut held = Held::load(transaction, of_step(step)).await?;
-    let reported = try_end::end(&mut held.set, step, epoch, end, Teller::Sweeper, at)?;
+    let mut held = LockedRows::load(transaction, of_step(step)).await?;
+    let reported = try_end::end(&mut held.set, step, epoch, end, ReportSource::Sweeper, at)?;
     held.write(transaction, at).await?;
     Ok(reported)
 }

@@ -1,4 +1,4 @@
-//! What changes to programs brought, over all runs.
+//! Lessons: the effects of changes to programs, over all runs.
 
 use nightshift_engine::store::{BoundFrom, LessonQuery, LessonRecord};
 use nightshift_protocol::time::TimestampMs;
@@ -13,7 +13,7 @@ use crate::sql::any_of;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// The same attempt teaches once: what was offered to others stays as it was.
+/// Stores one lesson per attempt. A lesson that was shown to other runs stays unchanged.
 const PUT: &str = "INSERT INTO lesson (run, attempt, task, operator_class, bound, bound_from, device, change, gain_ppm, certain, at_ms) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (run, attempt) DO NOTHING";
 

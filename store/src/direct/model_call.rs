@@ -1,4 +1,4 @@
-//! Answered model calls: what is here is never paid for again.
+//! Answered model calls. A stored call is never paid for again.
 
 use nightshift_engine::store::ModelCallRecord;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -7,7 +7,7 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::{artifact, budget, run};
 use crate::batch::event_text::artifact_hashes;
-use crate::batch::held::{Held, Wanted};
+use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
@@ -45,7 +45,7 @@ pub(crate) async fn find(
     }))
 }
 
-/// Commits a call with its reply, and its price: once.
+/// Commits a call with its reply and its price, once.
 pub(crate) async fn record(
     transaction: &mut Transaction<'_>,
     call: &ModelCallRecord,
@@ -57,11 +57,11 @@ pub(crate) async fn record(
     let step = transaction.connection.fetch_optional(sql, values![run_id, step_key.as_ref()]).await?;
     let step_id = step.map(|row| row.i64(0)).transpose()?;
     let priced = !(call.released.is_empty() && call.used.is_empty());
-    // The run is locked before anything is written: that is the order of locks.
+    // The lock order requires the run's lock before any write.
     let mut held = None;
     if let Some(step_id) = step_id.filter(|_| priced) {
-        let wanted = Wanted { run_ids: vec![run_id], step_ids: vec![step_id], ..Wanted::default() };
-        held = Some((Held::load(transaction, wanted).await?, step_id));
+        let wanted = LoadRequest { run_ids: vec![run_id], step_ids: vec![step_id], ..LoadRequest::default() };
+        held = Some((LockedRows::load(transaction, wanted).await?, step_id));
     }
     let connection = &mut *transaction.connection;
     let summary = json::write(&call.summary)?;

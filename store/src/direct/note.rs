@@ -1,5 +1,5 @@
-//! Notes and the search over them: FTS5 on SQLite, a text search vector on Postgres. Both search words that were made
-//! plain here, so that neither's own idea of a word decides what is found.
+//! Notes and their search: FTS5 on SQLite, a text search vector on Postgres. Both get normalized words, so that the
+//! results do not depend on the tokenizer of the database.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,7 +95,7 @@ pub(crate) async fn search(
     connection.fetch_all(SEARCH, values![any, limit.min(MAX_PAGE)]).await?.iter().map(record).collect()
 }
 
-/// Letters and digits in a row, as small letters: nothing in them means anything to a search.
+/// Splits a text into lower-case words of letters and digits, which have no special meaning in a search.
 fn plain_words(text: &str) -> Vec<String> {
     text.split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())
@@ -105,7 +105,7 @@ fn plain_words(text: &str) -> Vec<String> {
 
 fn cleaned(note: &NoteRecord, source: &str) -> NoteRecord {
     let tags = |tags: &[String]| -> Vec<String> {
-        // A comma parts them in the database.
+        // A comma separates tags in the database.
         tags.iter().map(|tag| json::clean(tag).replace(',', " ")).filter(|tag| !tag.is_empty()).collect()
     };
     NoteRecord {

@@ -1,4 +1,4 @@
-//! Which server decides for a run.
+//! Ownership of runs by servers.
 
 use nightshift_engine::store::{OwnerFence, Ownership};
 use nightshift_protocol::id::{RunId, ServerId};
@@ -13,8 +13,8 @@ use crate::sql::any_of;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Runs that a server may have: its own, those without an owner, and those of servers that are not alive; none whose
-/// state has a format that it does not know, and none that is handed over to another machine.
+/// Runs that a server may acquire: its own, runs without an owner, and runs of dead servers. Excluded are runs with an
+/// unknown state format and runs that are handed over.
 macro_rules! may_have {
     ($wanted:literal, $end:literal) => {
         concat!(
@@ -39,7 +39,7 @@ macro_rules! both {
 /// Runs whose log is ahead of their state.
 pub(crate) const AHEAD: Sql = both!("r.to_drive = 1");
 
-/// Cancelled runs without open steps: they wait for their end, whatever their log says.
+/// Cancelled runs without open steps: they wait for their end, whatever their log contains.
 pub(crate) const TO_BE_ENDED: Sql = both!(
     "r.status = 'cancelling' AND r.wake_seq <= r.folded_seq \
      AND NOT EXISTS (SELECT 1 FROM step WHERE run_id = r.id AND status IN ('scheduled', 'leased'))"
@@ -51,7 +51,7 @@ macro_rules! one {
     };
 }
 
-/// One run, to be changed.
+/// One run, locked.
 const ONE: Sql = Sql { sqlite: one!(""), postgres: one!(" FOR UPDATE OF r") };
 
 pub(crate) async fn acquire_runs(
@@ -118,7 +118,7 @@ pub(crate) async fn acquire_run(
     Ok(Ownership::Mine(OwnerFence { server: server.clone(), epoch }))
 }
 
-/// Makes runs that are locked the server's, each under a higher epoch and with the format of its states.
+/// Assigns locked runs to the server, each with a higher epoch and the server's state format.
 async fn take(connection: &mut Connection, run_ids: Vec<i64>, server_id: i64) -> Result<(), Failure> {
     if !run_ids.is_empty() {
         let sql = any_of!(
@@ -132,7 +132,7 @@ async fn take(connection: &mut Connection, run_ids: Vec<i64>, server_id: i64) ->
     Ok(())
 }
 
-/// The internal key of a server that must be known, and the format of its states; none when it is not alive any more.
+/// Returns the internal key of a known server and its state format. Returns none if it is dead.
 async fn alive(connection: &mut Connection, server: &ServerId, at: TimestampMs) -> Result<Option<(i64, i64)>, Failure> {
     let server_id = server::key_of(connection, server).await?;
     let sql = "SELECT state_format FROM server WHERE id = $1 AND expires_at_ms > $2";
@@ -140,15 +140,12 @@ async fn alive(connection: &mut Connection, server: &ServerId, at: TimestampMs) 
     row.map(|row| Ok((server_id, row.i64(0)?))).transpose()
 }
 
-/// Unfinished runs whose state has a format above this one.
+/// Counts unfinished runs whose state has a higher format.
 pub(crate) async fn count_newer(connection: &mut Connection, state_format: u32) -> Result<u64, Failure> {
     let sql = "SELECT COUNT(*) FROM run WHERE state_format > $1 AND status IN ('running', 'paused', 'cancelling')";
     Ok(from_stored(connection.fetch_one(sql, values![state_format]).await?.i64(0)?))
 }
 
 fn dead(server: &ServerId) -> Failure {
-    Failure::refused(
-        "server.expired",
-        format!("the server {server} gave no sign of life for too long: it owns nothing"),
-    )
+    Failure::refused("server.expired", format!("the server {server} sent no heartbeat for too long: it owns nothing"))
 }

@@ -1,4 +1,4 @@
-//! Deleting what is over: run by run, so that a log is never there in part.
+//! Deletes old data: run by run, so that a log is never stored partially.
 
 use nightshift_engine::store::Pruned;
 use nightshift_protocol::id::CampaignId;
@@ -12,7 +12,7 @@ use crate::sql::any_of;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Campaigns whose last run ended before a moment.
+/// Campaigns whose last run ended before a time.
 pub(crate) const FINISHED: &str = "SELECT c.public_id, \
        coalesce((SELECT MAX(finished_at_ms) FROM run WHERE campaign_id = c.id), c.created_at_ms) AS ended \
      FROM campaign c \
@@ -20,7 +20,7 @@ pub(crate) const FINISHED: &str = "SELECT c.public_id, \
        AND coalesce((SELECT MAX(finished_at_ms) FROM run WHERE campaign_id = c.id), c.created_at_ms) < $1 \
      ORDER BY ended, c.id LIMIT $2";
 
-/// What belongs to a run, before the run.
+/// Deletes the data of a run, before the run.
 const OF_A_RUN: [&str; 15] = [
     "DELETE FROM model_request WHERE run_id = $1",
     "DELETE FROM step_input WHERE step_id IN (SELECT id FROM step WHERE run_id = $1)",
@@ -39,7 +39,7 @@ const OF_A_RUN: [&str; 15] = [
     "DELETE FROM run WHERE id = $1",
 ];
 
-/// What belongs to a campaign without runs, before the campaign.
+/// Deletes the data of a campaign without runs, before the campaign.
 const OF_A_CAMPAIGN: [&str; 8] = [
     "DELETE FROM handover WHERE campaign_id = $1",
     "DELETE FROM budget WHERE campaign_id = $1",
@@ -51,8 +51,8 @@ const OF_A_CAMPAIGN: [&str; 8] = [
     "DELETE FROM campaign WHERE id = $1",
 ];
 
-/// Old artifacts that nothing names. One that only looks old because its upload began long ago is named by nothing,
-/// too, until the run that it is for says so.
+/// Old artifacts without references. They include uploads that began long ago and whose run does not reference them
+/// yet; renewal protects these.
 macro_rules! unused_artifacts {
     ($end:literal) => {
         concat!(
@@ -63,13 +63,14 @@ macro_rules! unused_artifacts {
     };
 }
 
-/// On Postgres one that is uploaded again just now is left alone.
+/// On Postgres, artifacts that are being uploaded again are skipped.
 pub(crate) const UNUSED_ARTIFACTS: Sql =
     Sql { sqlite: unused_artifacts!(""), postgres: unused_artifacts!(" FOR UPDATE OF a SKIP LOCKED") };
 
-/// Bytes of artifacts that one transaction deletes, unless a single one has more: leases run out meanwhile.
+/// Maximum size of artifacts deleted per transaction, in bytes, unless one is larger. Long transactions let leases
+/// expire.
 const MAX_PRUNED_BYTES: i64 = 64 * 1024 * 1024;
-/// Pages that one transaction gives back to the file system on SQLite: 16 MiB.
+/// Pages returned to the file system per transaction on SQLite: 16 MiB.
 const GIVE_BACK: &str = "PRAGMA incremental_vacuum(4096)";
 
 pub(crate) async fn finished(
@@ -88,7 +89,7 @@ pub(crate) async fn campaign(
 ) -> Result<Pruned, Failure> {
     let connection = &mut *transaction.connection;
     let campaign_id = campaign::key_of(connection, id.as_str()).await?;
-    // Whoever retries a run of it meanwhile holds that run's row: it is locked before it is deleted.
+    // A concurrent retry holds the row of its run, so the row is locked before its deletion.
     let unfinished = "SELECT public_id FROM run WHERE campaign_id = $1 \
                       AND status IN ('running', 'paused', 'cancelling') LIMIT 1";
     if let Some(run) = connection.fetch_optional(unfinished, values![campaign_id]).await? {
@@ -109,7 +110,7 @@ pub(crate) async fn campaign(
             return Ok(pruned);
         };
         if !super::run::status_of(run.str(1)?)?.is_final() {
-            return Err(Failure::refused("campaign.not_finished", format!("a run of {id} was begun again")));
+            return Err(Failure::refused("campaign.not_finished", format!("a run of {id} was retried")));
         }
         let run_id = run.i64(0)?;
         for sql in write::FORGET_RUN {
@@ -123,7 +124,7 @@ pub(crate) async fn campaign(
     Ok(pruned)
 }
 
-/// Old artifacts, and old keys of requests with them.
+/// Deletes old artifacts and old idempotency keys.
 pub(crate) async fn artifacts(
     transaction: &mut Transaction<'_>,
     before: TimestampMs,
@@ -151,7 +152,7 @@ pub(crate) async fn artifacts(
     let keys = "DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE at_ms < $1 LIMIT $2)";
     pruned.rows += connection.execute(keys, values![before.0, limit]).await?;
     if connection.backend() == Backend::Sqlite {
-        // A row for each page: they have to be read for the next page to be given back.
+        // Each row stands for a page. The next page is freed only after the row is read.
         connection.fetch_all(GIVE_BACK, values![]).await?;
         pruned.more |= connection.fetch_one("PRAGMA freelist_count", values![]).await?.i64(0)? > 0;
     }

@@ -1,4 +1,4 @@
-//! Devices on which nothing may run.
+//! Quarantined devices.
 
 use nightshift_engine::store::QuarantineRecord;
 use nightshift_protocol::id::WorkerId;
@@ -25,7 +25,7 @@ macro_rules! quarantine_query {
     };
 }
 
-/// The same incident keeps its moment, and that it was released.
+/// The same incident keeps its start and its release.
 const PUT: &str = "INSERT INTO quarantine (device, worker, worker_name, number, device_name, incident, code, reason, since_ms) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
      ON CONFLICT (device) DO UPDATE SET worker = excluded.worker, worker_name = excluded.worker_name, \
@@ -34,7 +34,7 @@ const PUT: &str = "INSERT INTO quarantine (device, worker, worker_name, number, 
          released_by = NULL \
      WHERE quarantine.worker <> excluded.worker OR quarantine.incident <> excluded.incident";
 
-/// Takes in what a worker says of its devices: what it offers with that, what is quarantined, and what is not.
+/// Stores a worker's report about its devices: the offers, and the quarantined and healthy devices.
 pub(crate) async fn set(
     transaction: &mut Transaction<'_>,
     worker: &WorkerId,
@@ -71,8 +71,8 @@ pub(crate) async fn list(connection: &mut Connection) -> Result<Vec<QuarantineRe
     connection.fetch_all(sql, values![MAX_PAGE]).await?.iter().map(record).collect()
 }
 
-/// Notes that somebody wants a device to be tried again. Of a worker that is forgotten nobody would try it: then
-/// nothing is kept.
+/// Records a request to release a device. For a deleted worker, which cannot try the device again, the entry is
+/// deleted.
 pub(crate) async fn release(
     transaction: &mut Transaction<'_>,
     device: &str,

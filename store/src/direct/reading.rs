@@ -1,4 +1,4 @@
-//! How the devices of workers are.
+//! Readings of the devices of workers.
 
 use nightshift_engine::store::ReadingRecord;
 use nightshift_protocol::time::TimestampMs;
@@ -11,7 +11,7 @@ use crate::row::Row;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// What was told later stays. A worker that is just being forgotten is left alone.
+/// Keeps later readings. A worker that is being deleted is skipped.
 const PUT: &str = "INSERT INTO worker_reading (worker_id, at_ms, devices) \
      SELECT id, $2, $3 FROM worker WHERE public_id = $1 \
      ON CONFLICT (worker_id) DO UPDATE SET at_ms = excluded.at_ms, devices = excluded.devices \
@@ -21,7 +21,7 @@ const LIST: &str = "SELECT w.public_id, d.at_ms, d.devices FROM worker_reading d
      ORDER BY w.id";
 
 pub(crate) async fn put(transaction: &mut Transaction<'_>, readings: &[ReadingRecord]) -> Result<(), Failure> {
-    // In one order, so that two servers that do it do not wait in a circle.
+    // Sorted, so that two servers cannot deadlock.
     let mut readings: Vec<&ReadingRecord> = readings.iter().collect();
     readings.sort_by(|one, other| one.worker.as_str().cmp(other.worker.as_str()));
     for reading in readings {

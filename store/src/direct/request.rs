@@ -1,5 +1,5 @@
-//! Requests: open model calls that an agent outside of Nightshift answers. Where one stands is not stored: it follows
-//! from its answer, its deadline, its lease, its step and its run.
+//! Requests: open model calls that an outside agent answers. The state of a request is derived from its answer, its
+//! deadline, its lease, its step and its run.
 
 pub(crate) mod answer;
 pub(crate) mod lease;
@@ -19,7 +19,7 @@ use crate::row::Row;
 use crate::transaction::Transaction;
 use crate::value::{Value, values};
 
-/// A request with what says where it stands.
+/// Selects requests with the columns that determine their state.
 macro_rules! request_query {
     ($($tail:literal),+) => {
         concat!(
@@ -34,12 +34,12 @@ macro_rules! request_query {
 }
 pub(super) use request_query;
 
-/// The request of a step that asked this.
+/// The request of a step with this hash.
 pub(crate) const FIND: &str = "SELECT public_id, created_at_ms, deadline_ms, fell_back, answer, answered_at_ms, \
      input_tokens, output_tokens, answered_with FROM model_request \
      WHERE run_id = $1 AND step_key = $2 AND turn = $3 AND request_hash = $4";
 
-/// A page of requests; `$6` says whether only those that wait for an answer at `$7` are wanted.
+/// A page of requests. `$6` restricts it to requests that wait for an answer at `$7`.
 pub(crate) const LIST: &str = request_query!(
     "WHERE q.id < $5 AND (CAST($1 AS TEXT) IS NULL OR c.public_id = $1) AND (CAST($2 AS TEXT) IS NULL OR r.public_id = $2) \
      AND (CAST($3 AS TEXT) IS NULL OR $3 LIKE '%,' || q.role || ',%') AND (CAST($4 AS TEXT) IS NULL OR q.model = $4) \
@@ -48,8 +48,8 @@ pub(crate) const LIST: &str = request_query!(
      ORDER BY q.id DESC LIMIT $8"
 );
 
-/// Begins the time of a run's open requests again: no agent could take them while the run was paused or had failed. It ends with
-/// the campaign's wall time at the latest.
+/// Restarts the deadline of a run's open requests, because no agent could take them while the run was paused or failed.
+/// The campaign's wall time limits it.
 pub(crate) async fn renew(connection: &mut Connection, run_id: i64, at: TimestampMs) -> Result<(), Failure> {
     let sql = "UPDATE model_request SET deadline_ms = (\
                    SELECT CASE WHEN c.created_at_ms + b.cap < $2 + model_request.time_ms THEN c.created_at_ms + b.cap \
@@ -62,11 +62,11 @@ pub(crate) async fn renew(connection: &mut Connection, run_id: i64, at: Timestam
     Ok(())
 }
 
-/// Opens a request, or finds the one that asked the same.
+/// Opens a request, or finds the same one.
 pub(crate) async fn open(transaction: &mut Transaction<'_>, new: &NewRequest) -> Result<RequestStanding, Failure> {
     let connection = &mut *transaction.connection;
     let run_id = run::key_of(connection, new.run.as_str()).await?;
-    // No answer is of use after the campaign's wall time: the step is looked at then, and the run ends.
+    // The deadline ends with the campaign's wall time, when the step is reconsidered and the run ends.
     let sql = "INSERT INTO model_request (public_id, run_id, step_id, step_key, turn, request_hash, role, model, question, \
                                           fell_back, created_at_ms, time_ms, deadline_ms) \
                SELECT $2, $1, s.id, $4, $5, $6, $7, $8, $9, $10, $11, $12 - $11, \
@@ -155,7 +155,7 @@ pub(crate) async fn load(
     detail(&row, at)
 }
 
-/// Campaign, run, roles and model as the first four parameters.
+/// Returns campaign, run, roles and model as the first four parameters.
 fn restriction(filter: &RequestFilter) -> Vec<Value> {
     let roles: Vec<&str> = filter.roles.iter().map(|role| role.as_str()).collect();
     values![
@@ -197,7 +197,7 @@ fn view(row: &Row, at: TimestampMs) -> Result<RequestView, Failure> {
     })
 }
 
-/// Where a request stands at this moment.
+/// Returns the state of a request at this time.
 fn state(row: &Row, at: TimestampMs) -> Result<RequestState, Failure> {
     let waits = matches!(row.str("step_status")?, "scheduled" | "leased")
         && matches!(row.str("run_status")?, "running" | "paused");

@@ -1,4 +1,4 @@
-//! What steps were given of notes and lessons.
+//! Notes and lessons that steps received.
 
 use nightshift_engine::store::RetrievalRecord;
 use nightshift_protocol::id::RunId;
@@ -12,10 +12,10 @@ use crate::json;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// What a step was given.
+/// The items of a step.
 pub(crate) const FIND: &str = "SELECT items FROM retrieval WHERE run_id = $1 AND step_key = $2";
 
-/// Stores the items unless others are there; gives those that are there now.
+/// Stores the items, unless items are stored. Returns the stored items.
 pub(crate) async fn pin(
     transaction: &mut Transaction<'_>,
     run: &RunId,
@@ -39,10 +39,10 @@ pub(crate) async fn find(connection: &mut Connection, run: &RunId, step_key: &st
     let Some(row) = found else { return Ok(None) };
     json::read(row.str(0)?)
         .map(Some)
-        .map_err(|error| Failure::unreadable(format!("what step `{step_key}` of {run} was given"), &error))
+        .map_err(|error| Failure::unreadable(format!("the notes and lessons of step `{step_key}` of {run}"), &error))
 }
 
-/// What steps were given, those whose keys hold a text.
+/// The items of steps whose keys match a text.
 pub(crate) const LIST: &str = "SELECT step_key, items, at_ms FROM retrieval \
      WHERE run_id = $1 AND step_key > $2 AND step_key LIKE $3 ORDER BY step_key LIMIT $4";
 
@@ -60,8 +60,9 @@ pub(crate) async fn list(
     rows.iter()
         .map(|row| {
             let step_key = row.text(0)?;
-            let items = json::read(row.str(1)?)
-                .map_err(|error| Failure::unreadable(format!("what step `{step_key}` of {run} was given"), &error))?;
+            let items = json::read(row.str(1)?).map_err(|error| {
+                Failure::unreadable(format!("the notes and lessons of step `{step_key}` of {run}"), &error)
+            })?;
             Ok(RetrievalRecord { step_key, items, at: TimestampMs(row.i64(2)?) })
         })
         .collect()

@@ -1,4 +1,4 @@
-//! Runs: lists, one run, the driver's work list.
+//! Runs: lists, single runs, and the driver's work list.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,7 @@ use crate::row::Row;
 use crate::sql::locked;
 use crate::value::values;
 
-/// The driver's work list: runs whose log is ahead of their state by an event that asks for a decision, and cancelled
-/// ones without open steps, whatever their log says.
+/// The driver's work list: runs with an unfolded event that requires a decision, and cancelled runs without open steps.
 pub(crate) const TO_DRIVE: &str = "SELECT public_id FROM ( \
        SELECT id, public_id FROM run \
         WHERE to_drive = 1 \
@@ -42,13 +41,13 @@ macro_rules! load {
     };
 }
 
-/// One run with its state: a row for each part. One statement, so that head and parts are of the same moment.
+/// One run with its state, with a row per part. A single statement gives a consistent snapshot of head and parts.
 pub(crate) const LOAD: &str = load!("r.public_id = $1");
 
-/// As [`LOAD`], several; on Postgres.
+/// Several runs, on Postgres. See [`LOAD`].
 pub(crate) const LOAD_MANY: &str = load!("r.public_id = ANY ($1::text[])");
 
-/// A run to be changed.
+/// A run, locked.
 const HEAD: Sql = locked!("SELECT r.id, r.status FROM run r WHERE r.public_id = $1", "r");
 
 pub(crate) async fn list(
@@ -77,8 +76,8 @@ pub(crate) async fn load(connection: &mut Connection, id: &RunId) -> Result<RunR
     with_parts(&rows)
 }
 
-/// Runs with their states by public id, on Postgres; those that do not exist are left out. One that cannot be read fails
-/// alone.
+/// Returns runs with their states by public id, on Postgres. Missing runs are skipped. An unreadable run does not fail
+/// the others.
 pub(crate) async fn load_many(
     connection: &mut Connection,
     runs: Vec<String>,
@@ -101,37 +100,37 @@ pub(crate) async fn to_drive(connection: &mut Connection, limit: u32) -> Result<
     rows.iter().map(|row| public_id(row.str(0)?, "a run's id")).collect()
 }
 
-/// The internal key of a run that must exist.
+/// Returns the internal key of an existing run.
 pub(crate) async fn key_of(connection: &mut Connection, id: &str) -> Result<i64, Failure> {
     let row = connection.fetch_optional("SELECT id FROM run WHERE public_id = $1", values![id]).await?;
     row.ok_or_else(|| Failure::not_found("run", id))?.i64(0)
 }
 
-/// What an operation that changes a run has to know of it.
+/// The head of a run, for operations that change it.
 pub(crate) struct Head {
     pub(crate) id: i64,
     pub(crate) status: RunStatus,
 }
 
-/// Locks a run that must exist.
+/// Locks an existing run.
 pub(crate) async fn head(connection: &mut Connection, run: &RunId) -> Result<Head, Failure> {
     let row = connection.fetch_optional(HEAD, values![run.as_str()]).await?;
     let row = row.ok_or_else(|| Failure::not_found("run", run.as_str()))?;
     Ok(Head { id: row.i64(0)?, status: status_of(row.str(1)?)? })
 }
 
-/// The status alone.
+/// Returns the status alone.
 pub(crate) async fn status(connection: &mut Connection, id: &RunId) -> Result<RunStatus, Failure> {
     let row = connection.fetch_optional("SELECT status FROM run WHERE public_id = $1", values![id.as_str()]).await?;
     status_of(row.ok_or_else(|| Failure::not_found("run", id.as_str()))?.str(0)?)
 }
 
-/// A stored status.
+/// Parses a stored status.
 pub(crate) fn status_of(text: &str) -> Result<RunStatus, Failure> {
     RunStatus::parse(text).ok_or_else(|| Failure::unreadable("the status of a run", &format!("`{text}` is none")))
 }
 
-/// A run from its rows, one for each part of its state.
+/// Builds a run from its rows, one per part of its state.
 fn with_parts(rows: &[Row]) -> Result<RunRecord, Failure> {
     let mut parts = Vec::new();
     for row in rows {

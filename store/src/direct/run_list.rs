@@ -1,21 +1,21 @@
-//! The list of runs with its filters: built with sea-query, for it is the same on both databases.
+//! The filtered list of runs, built with sea-query, so that one query serves both databases.
 
 use nightshift_protocol::run::RunStatus;
 use sea_query::{Asterisk, Expr, ExprTrait, Order, Query, SelectStatement};
 
-/// What the list is asked for, with internal keys.
+/// Filter of the list, with internal keys.
 pub(crate) struct ListFilter {
-    /// Of one campaign only, then in the order of its tasks; else newest first.
+    /// Only runs of this campaign, in the order of its tasks. None lists all runs, newest first.
     pub(crate) campaign_id: Option<i64>,
-    /// Of one status only.
+    /// Only runs of this status.
     pub(crate) status: Option<RunStatus>,
     /// Only rows that follow this one in the list's order.
     pub(crate) after_id: Option<i64>,
-    /// Rows.
+    /// Maximum number of rows.
     pub(crate) limit: u64,
 }
 
-/// Every column of the runs, in the list's order.
+/// Selects every column of the runs, in the list's order.
 pub(crate) fn statement(filter: &ListFilter) -> SelectStatement {
     let order = if filter.campaign_id.is_some() { Order::Asc } else { Order::Desc };
     let mut statement = Query::select();

@@ -1,4 +1,4 @@
-//! When a campaign may work, and its share beside others.
+//! Changes when a campaign may work, and its share.
 
 use std::collections::HashSet;
 
@@ -9,8 +9,8 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::campaign;
 use crate::admit;
-use crate::batch::held::Held;
 use crate::batch::load;
+use crate::batch::locked_rows::LockedRows;
 use crate::batch::rows::Place;
 use crate::batch::working_set::WorkingSet;
 use crate::connection::Connection;
@@ -19,8 +19,8 @@ use crate::json;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Steps that are ready or wait for the campaign's window, in the order in which they were scheduled. The runs decide who
-/// goes first: their rows are locked.
+/// Steps that are ready or wait for the campaign's window, in the order of their scheduling. The row locks of the runs
+/// decide which transaction comes first.
 pub(crate) const OF_THE_WINDOW: &str = "SELECT step_id FROM ready WHERE campaign_id = $1 \
      UNION ALL \
      SELECT t.step_id FROM timer t JOIN step s ON s.id = t.step_id JOIN run r ON r.id = s.run_id \
@@ -38,7 +38,7 @@ pub(crate) async fn set_schedule(
     let rows = connection.fetch_all("SELECT id FROM run WHERE campaign_id = $1", values![campaign_id]).await?;
     let run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
     let mut set = WorkingSet { virtual_now: transaction.memory.virtual_now(), ..WorkingSet::default() };
-    // Runs come before campaigns in the order of locks. With all of them in hand no step becomes ready meanwhile.
+    // Runs come before campaigns in the lock order. While all of them are locked, no step becomes ready.
     load::runs(connection, &mut set, Vec::new(), Vec::new(), run_ids).await?;
     connection
         .execute(
@@ -49,21 +49,21 @@ pub(crate) async fn set_schedule(
     load::campaigns(connection, &mut set, &HashSet::from([campaign_id])).await?;
     let step_ids = of_the_window(connection, campaign_id).await?;
     load::steps(connection, &mut set, step_ids.clone()).await?;
-    admit_anew(&mut set, step_ids, at)?;
-    Held { set }.write(transaction, at).await?;
+    admit_again(&mut set, step_ids, at)?;
+    LockedRows { set }.write(transaction, at).await?;
     Ok(())
 }
 
-/// See [`OF_THE_WINDOW`].
+/// Returns the steps of [`OF_THE_WINDOW`].
 pub(crate) async fn of_the_window(connection: &mut Connection, campaign_id: i64) -> Result<Vec<i64>, Failure> {
     let rows = connection.fetch_all(OF_THE_WINDOW, values![campaign_id]).await?;
     rows.iter().map(|row| row.i64(0)).collect()
 }
 
-/// Asks anew for steps in hand that are ready or wait for a window.
-pub(crate) fn admit_anew(set: &mut WorkingSet, step_ids: Vec<i64>, at: TimestampMs) -> Result<(), Failure> {
+/// Admits loaded steps again that are ready or wait for a window.
+pub(crate) fn admit_again(set: &mut WorkingSet, step_ids: Vec<i64>, at: TimestampMs) -> Result<(), Failure> {
     for id in step_ids {
-        // It may have been claimed, or its run paused, before the lock was ours.
+        // The step may have been claimed, or its run paused, before the lock was taken.
         let Some(step) = set.steps.get(&id) else { continue };
         if matches!(step.place, Place::Ready { .. } | Place::Timer { for_window: true, .. })
             && set.run(step.run_id)?.status == RunStatus::Running
@@ -74,7 +74,7 @@ pub(crate) fn admit_anew(set: &mut WorkingSet, step_ids: Vec<i64>, at: Timestamp
     Ok(())
 }
 
-/// The runs of steps, each once.
+/// Returns the runs of steps, each once.
 pub(crate) async fn runs_of(transaction: &mut Transaction<'_>, step_ids: &[i64]) -> Result<Vec<i64>, Failure> {
     let sql = crate::sql::any_of!("SELECT DISTINCT run_id FROM step WHERE id", "$1", " ORDER BY run_id");
     let rows = transaction.connection.fetch_all(sql, values![step_ids.to_vec()]).await?;

@@ -1,4 +1,4 @@
-//! Scores of attempts that were computed later than their runs'.
+//! Scores of attempts that were computed after their run.
 
 use nightshift_engine::store::ScoreRecord;
 use nightshift_protocol::id::RunId;

@@ -1,4 +1,4 @@
-//! Lives of server processes.
+//! Server leases.
 
 use nightshift_engine::store::{Pulse, ServerRecord};
 use nightshift_protocol::id::ServerId;
@@ -7,7 +7,7 @@ use nightshift_protocol::time::TimestampMs;
 use super::public_id;
 use super::schedule::runs_of;
 use super::timer;
-use crate::batch::held::{Held, Wanted};
+use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::rows::Place;
 use crate::batch::try_end;
 use crate::connection::Connection;
@@ -17,11 +17,11 @@ use crate::sql::any_of;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Lives of one answer.
+/// Maximum number of server leases per answer.
 const MAX_SERVERS: i64 = 1_000;
 
-/// Where a server should look. The runs are its own, those of nobody, and those of servers that are not alive.
-pub(crate) const WHERE_TO_LOOK: &str = "SELECT \
+/// Returns where work is due for a server. Its runs are its own, runs without an owner, and runs of dead servers.
+pub(crate) const DUE_WORK: &str = "SELECT \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM run r WHERE r.to_drive = 1 \
                           AND r.state_format <= (SELECT s.state_format FROM server s WHERE s.id = $1) \
                           AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
@@ -37,7 +37,7 @@ pub(crate) const WHERE_TO_LOOK: &str = "SELECT \
             OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) THEN 1 ELSE 0 END AS BIGINT) AS expired, \
      (SELECT MAX(virtual_now) FROM server) AS virtual_now";
 
-/// Leases that embedded workers of servers hold.
+/// Leases of embedded workers of servers.
 const EMBEDDED_LEASES: crate::connection::Sql = any_of!(
     "SELECT l.step_id FROM worker w JOIN lease l ON l.worker_id = w.id WHERE w.embedded = 1 AND w.server_id",
     "$1",
@@ -73,7 +73,7 @@ pub(crate) async fn register(
         )
         .await?;
     if sole {
-        // Whoever is dead is dead since before this moment, whatever clock it went by.
+        // Every clock agrees that a dead server died before this time.
         connection
             .execute(
                 "UPDATE server SET expires_at_ms = $2 WHERE public_id <> $1 AND expires_at_ms > $2",
@@ -100,7 +100,7 @@ pub(crate) async fn pulse(
         )
         .await?;
     let Some(row) = row else { return Ok(Pulse::default()) };
-    let found = connection.fetch_one(WHERE_TO_LOOK, values![row.i64(0)?, at.0]).await?;
+    let found = connection.fetch_one(DUE_WORK, values![row.i64(0)?, at.0]).await?;
     transaction.memory.raise_virtual_now(found.opt_i64("virtual_now")?.unwrap_or_default());
     Ok(Pulse {
         alive: true,
@@ -118,19 +118,18 @@ pub(crate) async fn retire(
 ) -> Result<(), Failure> {
     let sql = "SELECT id FROM server WHERE public_id = $1";
     match transaction.connection.fetch_optional(sql, values![server.as_str()]).await? {
-        // It was forgotten before: its end is what was asked for.
+        // The server was deleted before, so its lease has ended already.
         None => Ok(()),
         Some(row) => forget(transaction, vec![row.i64(0)?], at).await.map(|_| ()),
     }
 }
 
-/// Frees what dead servers held, and forgets them.
+/// Frees the leases of dead servers and deletes these servers.
 pub(crate) async fn reap(transaction: &mut Transaction<'_>, at: TimestampMs) -> Result<u64, Failure> {
     let sql = "SELECT id FROM server WHERE expires_at_ms <= $1 ORDER BY id";
     let rows = transaction.connection.fetch_all(sql, values![at.0]).await?;
     let dead = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
-    // Embedded workers that were made known without a server, or whose server is gone, cannot be alive either; they
-    // are found when their leases run out.
+    // Embedded workers without a server cannot be alive either. Their leases are found when they expire.
     if dead.is_empty() { Ok(0) } else { forget(transaction, dead, at).await }
 }
 
@@ -138,24 +137,26 @@ async fn forget(transaction: &mut Transaction<'_>, servers: Vec<i64>, at: Timest
     let rows = transaction.connection.fetch_all(EMBEDDED_LEASES, values![servers.clone()]).await?;
     let step_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
     let run_ids = runs_of(transaction, &step_ids).await?;
-    let mut held = Held::load(transaction, Wanted { run_ids, step_ids: step_ids.clone(), ..Wanted::default() }).await?;
+    let mut held =
+        LockedRows::load(transaction, LoadRequest { run_ids, step_ids: step_ids.clone(), ..LoadRequest::default() })
+            .await?;
     let mut freed = 0;
     for id in step_ids {
-        // It may have been reported before the lock was ours.
+        // It may have been reported before the lock was taken.
         if held.set.steps.get(&id).is_some_and(|step| matches!(step.place, Place::Leased { .. })) {
             try_end::free(&mut held.set, id, at)?;
             freed += 1;
         }
     }
     held.write(transaction, at).await?;
-    // The pulse of a server that is not dead after all would bring it back with nothing: it registers anew.
+    // If a server is alive after all, its next heartbeat finds no lease and it registers again.
     let sql = any_of!("DELETE FROM server WHERE id", "$1", "");
     transaction.connection.execute(sql, values![servers]).await?;
     transaction.notice(nightshift_engine::store::Notice::Unknown);
     Ok(freed)
 }
 
-/// The clock of Postgres.
+/// Returns the clock of Postgres.
 pub(crate) async fn database_now(connection: &mut Connection) -> Result<TimestampMs, Failure> {
     let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
     Ok(TimestampMs(connection.fetch_one(sql, values![]).await?.i64(0)?))
@@ -180,7 +181,7 @@ pub(crate) async fn list(connection: &mut Connection) -> Result<Vec<ServerRecord
         .collect()
 }
 
-/// The internal key of a server that must be known.
+/// Returns the internal key of a known server.
 pub(crate) async fn key_of(connection: &mut Connection, server: &ServerId) -> Result<i64, Failure> {
     let row = connection.fetch_optional("SELECT id FROM server WHERE public_id = $1", values![server.as_str()]).await?;
     row.ok_or_else(|| Failure::not_found("server", server.as_str()))?.i64(0)

@@ -1,4 +1,4 @@
-//! Browsers that are signed in: the hash of what the cookie holds.
+//! Browser sessions, stored by the hash of their cookie.
 
 use nightshift_engine::store::{SessionHolder, SessionRecord};
 use nightshift_protocol::time::TimestampMs;
@@ -22,9 +22,7 @@ pub(crate) async fn create(
     if open >= i64::from(limit) {
         return Err(Failure::refused(
             "auth.too_many_sessions",
-            format!(
-                "{open} browsers are signed in, and more are not taken: sign out somewhere, or wait until one ends"
-            ),
+            format!("{open} sessions are open, which is the maximum: sign out somewhere, or wait until one ends"),
         ));
     }
     let (token, share, proof) = match &session.holder {
@@ -48,7 +46,7 @@ pub(crate) async fn find(connection: &mut Connection, secret_hash: &str) -> Resu
     Ok(Some(record(secret_hash, &row)?))
 }
 
-/// Sessions that go on.
+/// Sessions that have not expired.
 pub(crate) const LIST: &str = "SELECT secret_hash, token, share, proof, created_at_ms, expires_at_ms FROM session \
      WHERE expires_at_ms > $1 ORDER BY created_at_ms DESC, secret_hash LIMIT $2";
 
@@ -66,7 +64,7 @@ fn record(secret_hash: &str, row: &Row) -> Result<SessionRecord, Failure> {
         (Some(token), _, _) => SessionHolder::Token(public_id(token, "a token's id")?),
         (_, Some(share), _) => SessionHolder::Share(public_id(share, "a link's id")?),
         (_, _, Some(proof)) => SessionHolder::Configured { proof },
-        (None, None, None) => return Err(Failure::unreadable("a session", &"it stands for nothing")),
+        (None, None, None) => return Err(Failure::unreadable("a session", &"it has no holder")),
     };
     Ok(SessionRecord {
         secret_hash: secret_hash.to_owned(),
@@ -76,7 +74,7 @@ fn record(secret_hash: &str, row: &Row) -> Result<SessionRecord, Failure> {
     })
 }
 
-/// Ends the session whose hash begins so.
+/// Ends the session whose hash begins with `beginning`.
 pub(crate) async fn end_named(transaction: &mut Transaction<'_>, beginning: &str) -> Result<bool, Failure> {
     let sql = "DELETE FROM session WHERE substr(secret_hash, 1, length($1)) = $1";
     Ok(transaction.connection.execute(sql, values![json::clean(beginning)]).await? > 0)

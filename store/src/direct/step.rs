@@ -1,4 +1,4 @@
-//! Steps as they are read.
+//! Reads steps.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
@@ -18,7 +18,8 @@ use crate::number::{count_from_stored, from_stored};
 use crate::row::Row;
 use crate::value::values;
 
-/// Every column of a step record; the tail says which steps. The output is read from the event that committed it.
+/// Selects every column of a step record. The tail selects which steps. The output comes from the event that committed
+/// it.
 macro_rules! step_query {
     ($tail:expr) => {
         $crate::direct::step::step_columns!(
@@ -30,7 +31,7 @@ macro_rules! step_query {
 }
 pub(crate) use step_query;
 
-/// A query for step records: where input and output come from, and which steps.
+/// A query for step records with the given sources of input and output.
 macro_rules! step_columns {
     ($payloads:literal, $joins:literal, $tail:expr) => {
         concat!(
@@ -61,7 +62,7 @@ pub(crate) async fn list(connection: &mut Connection, run: &RunId) -> Result<Vec
     records(&connection.fetch_all(LIST, values![run_id]).await?)
 }
 
-/// The steps of a run without input and output.
+/// Lists the steps of a run without input and output.
 pub(crate) async fn list_heads(connection: &mut Connection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
     let run_id = run::key_of(connection, run.as_str()).await?;
     records(&connection.fetch_all(LIST_HEADS, values![run_id]).await?)
@@ -120,13 +121,13 @@ fn record(row: &Row) -> Result<StepRecord, Failure> {
     })
 }
 
-/// A stored resource.
+/// Parses a stored resource.
 pub(crate) fn resource_of(text: &str) -> Result<Resource, Failure> {
     Resource::parse(text).ok_or_else(|| Failure::unreadable("a resource", &format!("`{text}` is none")))
 }
 
-/// Routes of ready steps, in the order of the first rank of each. Reads one entry of the index per route, however many
-/// steps are ready.
+/// Routes of ready steps, in the order of the first rank of each. Reads one index entry per route, regardless of the
+/// number of ready steps.
 pub(crate) const READY_ROUTES: &str = "WITH RECURSIVE present (route_id) AS ( \
          SELECT MIN(route_id) FROM ready \
          UNION ALL \

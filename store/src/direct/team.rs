@@ -1,5 +1,5 @@
-//! What people leave beside campaigns, runs and attempts: one file per noun. Here is what they have in common: the keys of
-//! a target, and lists, newest first.
+//! Annotations of people on campaigns, runs and attempts: one file per noun. This file holds the common parts: the keys
+//! of a target, and lists, newest first.
 
 pub(crate) mod pin;
 pub(crate) mod remark;
@@ -20,14 +20,14 @@ use crate::number::from_stored;
 use crate::row::Row;
 use crate::value::values;
 
-/// Where a target is: its campaign and, unless it is the campaign itself, its run.
+/// The keys of a target: its campaign and, unless it is the campaign itself, its run.
 pub(crate) struct Keys {
     pub(crate) campaign_id: i64,
     pub(crate) run_id: Option<i64>,
     pub(crate) campaign: CampaignId,
 }
 
-/// The keys of a target that must exist.
+/// Returns the keys of an existing target.
 pub(crate) async fn keys_of(connection: &mut Connection, target: &Target) -> Result<Keys, Failure> {
     let (sql, id, noun) = match target {
         Target::Campaign(campaign) => {
@@ -49,7 +49,7 @@ pub(crate) async fn campaign_of(connection: &mut Connection, target: &Target) ->
     Ok(keys_of(connection, target).await?.campaign)
 }
 
-/// Does any run of a campaign name this artifact?
+/// Returns whether a run of the target references this artifact.
 pub(crate) async fn names_artifact(
     connection: &mut Connection,
     target: &Target,
@@ -67,7 +67,7 @@ pub(crate) async fn names_artifact(
     Ok(row.is_some())
 }
 
-/// The rows of a list about some target, newest first; the table has `target`, `campaign_id` and `run_id`.
+/// Returns the rows of a list about some target, newest first. The table has `target`, `campaign_id` and `run_id`.
 async fn rows_among(
     connection: &mut Connection,
     mut statement: SelectStatement,
@@ -91,7 +91,7 @@ async fn rows_among(
     rows_of(connection, statement, page).await
 }
 
-/// The rows of a list, newest first.
+/// Returns the rows of a list, newest first.
 async fn rows_of(
     connection: &mut Connection,
     mut statement: SelectStatement,

@@ -232,7 +232,7 @@ async fn a_budget_that_is_raised_lets_blocked_steps_begin() {
 }
 
 #[tokio::test]
-async fn a_signal_is_heard_once_and_only_by_a_run_that_goes_on() {
+async fn a_signal_takes_effect_once_and_only_in_an_unfinished_run() {
     for bench in both().await {
         let (_, run) = bench.campaign(BudgetCaps::default(), json!({})).await;
         let mut notices = bench.store.notices();
@@ -376,7 +376,7 @@ async fn a_token_is_found_by_its_secret_and_revoked_once() {
 }
 
 #[tokio::test]
-async fn workers_are_heard_of_drained_and_forgotten() {
+async fn workers_are_seen_drained_and_deleted() {
     for bench in both().await {
         let store = &bench.store;
         let (_, run) = bench.campaign(BudgetCaps::default(), json!({})).await;
@@ -401,14 +401,14 @@ async fn workers_are_heard_of_drained_and_forgotten() {
 }
 
 #[tokio::test]
-async fn another_process_on_the_same_database_hears_of_a_commit_once() {
+async fn another_process_on_the_same_database_gets_one_notice_per_commit() {
     let database = Cluster::shared().create_database().unwrap();
     let one = SqlStore::open_postgres(&database.url, PostgresOptions::default()).await.unwrap();
     let two = SqlStore::open_postgres(&database.url, PostgresOptions::default()).await.unwrap();
     let mut told = one.notices();
     let bench = Bench { store: one, _place: (None, Some(database)) };
     let mut heard = two.notices();
-    // The other one may not listen yet: whoever comes later looks by himself.
+    // The other store may not listen yet, so repeat until it does.
     let mut listens = false;
     for _ in 0..200 {
         let (_, run) = bench.campaign(BudgetCaps::default(), json!({})).await;
@@ -423,7 +423,7 @@ async fn another_process_on_the_same_database_hears_of_a_commit_once() {
     let ready = Notice::Ready(Needs::agent().route());
     assert!(until(&mut heard, &ready).await);
     let (_, last) = bench.campaign(BudgetCaps::default(), json!({})).await;
-    // Our own words come back to us before the next ones do: by then they would have been told twice.
+    // Our own messages return before later ones. A duplicate notice would have arrived by then.
     assert!(until(&mut heard, &Notice::RunChanged(last.clone())).await);
     let mut here = Vec::new();
     while here.last() != Some(&Notice::RunChanged(last.clone())) {
@@ -432,7 +432,7 @@ async fn another_process_on_the_same_database_hears_of_a_commit_once() {
     assert_eq!(here.iter().filter(|notice| **notice == ready).count(), 1, "{here:?}");
 }
 
-/// Whether it is heard before long.
+/// Returns whether the notice arrives before a timeout.
 async fn until(heard: &mut BoxStream<'static, Notice>, wanted: &Notice) -> bool {
     let found = async { while heard.next().await.unwrap() != *wanted {} };
     tokio::time::timeout(std::time::Duration::from_millis(500), found).await.is_ok()

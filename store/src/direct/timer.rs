@@ -1,21 +1,21 @@
-//! Steps that wait for a moment, and ready ones for which it has become too late.
+//! Timers of steps, and ready steps whose latest start has passed.
 
 use nightshift_protocol::time::TimestampMs;
 
 use super::schedule::runs_of;
 use crate::admit;
-use crate::batch::held::{Held, Wanted};
+use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::rows::Place;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// When something is due next: a timer, or the first moment after the last one at which a ready step could begin.
+/// The next due time: a timer, or the first time after the latest start of a ready step.
 pub(crate) const NEXT: &str = "SELECT (SELECT MIN(not_before_ms) FROM timer) AS timer, \
      (SELECT MIN(latest_start_ms) + 1 FROM ready WHERE latest_start_ms IS NOT NULL) AS too_late";
 
-/// Timers that are due.
+/// Due timers.
 pub(crate) const DUE: &str =
     "SELECT step_id FROM timer WHERE not_before_ms <= $1 ORDER BY not_before_ms, step_id LIMIT $2";
 
@@ -24,17 +24,17 @@ pub(crate) const DUE: &str =
 pub(crate) const TOO_LATE: &str = "SELECT step_id FROM ready \
      WHERE latest_start_ms IS NOT NULL AND latest_start_ms < $1 ORDER BY latest_start_ms, step_id LIMIT $2";
 
-/// Timers fired in one transaction.
+/// Maximum number of timers fired per transaction.
 const MAX_FIRED: u32 = 10_000;
 
-/// When something is due next.
+/// Returns the next due time.
 pub(crate) async fn next(connection: &mut Connection) -> Result<Option<TimestampMs>, Failure> {
     let row = connection.fetch_one(NEXT, values![]).await?;
     let (timer, too_late) = (row.opt_i64(0)?, row.opt_i64(1)?);
     Ok(timer.into_iter().chain(too_late).min().map(TimestampMs))
 }
 
-/// Asks for steps whose time has come. Steps of paused runs are asked for when the run is resumed.
+/// Admits steps whose time has come. Resuming a paused run admits its steps.
 pub(crate) async fn fire(
     transaction: &mut Transaction<'_>,
     at: TimestampMs,
@@ -49,11 +49,13 @@ pub(crate) async fn fire(
         }
     }
     let run_ids = runs_of(transaction, &step_ids).await?;
-    let mut held = Held::load(transaction, Wanted { run_ids, step_ids: step_ids.clone(), ..Wanted::default() }).await?;
+    let mut held =
+        LockedRows::load(transaction, LoadRequest { run_ids, step_ids: step_ids.clone(), ..LoadRequest::default() })
+            .await?;
     let set = &mut held.set;
     let mut became_ready = 0;
     for id in step_ids {
-        // Somebody else may have been first.
+        // Another transaction may have been first.
         let Some(step) = set.steps.get(&id) else { continue };
         match step.place {
             Place::Timer { not_before, .. } if not_before <= at.0 => {

@@ -1,4 +1,4 @@
-//! API tokens: the hash of the secret, never the secret.
+//! API tokens. The store holds the hash of the secret.
 
 use nightshift_engine::store::TokenRecord;
 use nightshift_protocol::access::{Role, TokenView};
@@ -78,7 +78,7 @@ pub(crate) async fn of_id(connection: &mut Connection, id: &TokenId) -> Result<O
     row.as_ref().map(view).transpose()
 }
 
-/// Notes that a token was used. One that is gone is none of our business.
+/// Records that a token was used. A deleted token is ignored.
 pub(crate) async fn touch(transaction: &mut Transaction<'_>, id: &TokenId, at: TimestampMs) -> Result<(), Failure> {
     let sql = "UPDATE token SET last_used_at_ms = $2 WHERE public_id = $1 \
                AND (last_used_at_ms IS NULL OR last_used_at_ms < $2)";

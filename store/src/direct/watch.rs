@@ -1,4 +1,4 @@
-//! What changed of runs, without what is large.
+//! Reads what changed in runs, without large fields.
 
 use std::collections::HashMap;
 
@@ -17,10 +17,10 @@ use crate::row::Row;
 use crate::sql::any_of;
 use crate::value::values;
 
-/// Runs that are not over.
+/// Unfinished runs.
 const UNFINISHED: &str = "SELECT public_id, revision, last_seq FROM run \
      WHERE status IN ('running', 'paused', 'cancelling') ORDER BY id DESC LIMIT $1";
-/// The newest ones.
+/// The newest runs.
 const NEWEST: &str = "SELECT public_id, revision, last_seq FROM run ORDER BY id DESC LIMIT $1";
 
 pub(crate) async fn marks(connection: &mut Connection, runs: &[RunId]) -> Result<Vec<RunMark>, Failure> {
@@ -36,7 +36,7 @@ pub(crate) async fn marks(connection: &mut Connection, runs: &[RunId]) -> Result
     rows.iter().map(mark).collect()
 }
 
-/// A run, from a row that has what [`marks`] reads.
+/// Reads a run summary from a row of [`marks`].
 pub(crate) fn mark(row: &Row) -> Result<RunMark, Failure> {
     let id = row.str("public_id")?;
     let unreadable = |error: &serde_json::Error| Failure::unreadable(format!("what lists show of run {id}"), error);
@@ -71,7 +71,7 @@ pub(crate) async fn stamps(connection: &mut Connection, limit: u32) -> Result<Ve
     Ok(stamps)
 }
 
-/// How many runs of a campaign have a status. The index `run_by_campaign_and_status` holds all of it.
+/// Counts runs by campaign and status, from the index `run_by_campaign_and_status` alone.
 pub(crate) const RUNS_BY_CAMPAIGN: &str = "SELECT campaign_id, status, COUNT(*) FROM run GROUP BY campaign_id, status";
 
 pub(crate) async fn campaigns(connection: &mut Connection) -> Result<Vec<CampaignMark>, Failure> {
@@ -87,7 +87,7 @@ pub(crate) async fn campaigns(connection: &mut Connection) -> Result<Vec<Campaig
     campaigns.iter().map(mark).collect()
 }
 
-/// Two look-ups for each campaign: the end of an index, and a line of its budget.
+/// Two look-ups per campaign: the end of an index, and a budget line.
 pub(crate) const SUMS: Sql = any_of!(
     "SELECT c.public_id, (SELECT MAX(finished_at_ms) FROM run WHERE campaign_id = c.id) AS ended_ms, \
             coalesce((SELECT used FROM budget WHERE campaign_id = c.id AND resource = 'cost_microusd'), 0) AS cost \

@@ -1,4 +1,4 @@
-//! Addresses that are told what happens. What they are told is in `delivery.rs`.
+//! Webhooks. Their deliveries are in `delivery.rs`.
 
 pub(crate) mod delivery;
 
@@ -24,7 +24,7 @@ pub(crate) async fn create(
     let connection = &mut *transaction.connection;
     let many = connection.fetch_one("SELECT COUNT(*) AS many FROM webhook", values![]).await?.i64(0)?;
     if many >= i64::from(limit) {
-        let message = format!("{many} webhooks are the most: delete one that is not needed");
+        let message = format!("{many} webhooks are the maximum: delete one that is not needed");
         return Err(Failure::refused("webhook.too_many", message));
     }
     let view = &webhook.view;
@@ -59,7 +59,7 @@ pub(crate) async fn delete(transaction: &mut Transaction<'_>, id: &WebhookId) ->
     Ok(())
 }
 
-/// The internal key of a webhook that must exist.
+/// Returns the internal key of an existing webhook.
 async fn key_of(connection: &mut Connection, id: &WebhookId) -> Result<i64, Failure> {
     let row = connection.fetch_optional("SELECT id FROM webhook WHERE public_id = $1", values![id.as_str()]).await?;
     row.ok_or_else(|| Failure::not_found("webhook", id.as_str()))?.i64(0)

@@ -24,7 +24,7 @@ macro_rules! worker_query {
     };
 }
 
-/// Notes that a worker was heard of.
+/// Records that a worker was seen.
 const SEEN: Sql = Sql {
     sqlite: "INSERT INTO worker_seen (worker_id, at_ms) VALUES ($1, $2) \
              ON CONFLICT (worker_id) DO UPDATE SET at_ms = max(at_ms, excluded.at_ms)",
@@ -32,7 +32,7 @@ const SEEN: Sql = Sql {
                ON CONFLICT (worker_id) DO UPDATE SET at_ms = greatest(worker_seen.at_ms, excluded.at_ms)",
 };
 
-/// Notes that workers were heard of; in one order, so that two who do it do not wait in a circle.
+/// Records that workers were seen. Sorted, so that two transactions cannot deadlock.
 const ALL_SEEN: Sql = Sql {
     sqlite: "INSERT INTO worker_seen (worker_id, at_ms) \
              SELECT id, $2 FROM worker WHERE public_id IN (SELECT value FROM json_each($1)) ORDER BY id \
@@ -42,11 +42,11 @@ const ALL_SEEN: Sql = Sql {
                ON CONFLICT (worker_id) DO UPDATE SET at_ms = greatest(worker_seen.at_ms, excluded.at_ms)",
 };
 
-/// Workers that hold nothing and were not heard of for long.
+/// Workers without leases that were not seen for long.
 const TO_FORGET: &str = "SELECT worker_id FROM worker_seen \
      WHERE at_ms < $1 AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.worker_id = worker_seen.worker_id)";
 
-/// Keeps claims from giving these workers a lease; on SQLite nobody else writes anyway.
+/// Locks these workers against new leases. On SQLite there is only one writer anyway.
 const LOCK: Sql = Sql {
     sqlite: "SELECT value FROM json_each($1)",
     postgres: "SELECT id FROM worker WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE",
@@ -90,19 +90,19 @@ pub(crate) async fn load(connection: &mut Connection, id: &WorkerId) -> Result<W
     record(&row.ok_or_else(|| Failure::not_found("worker", id.as_str()))?)
 }
 
-/// The internal key of a worker that must be known.
+/// Returns the internal key of a known worker.
 pub(crate) async fn key_of(connection: &mut Connection, worker: &WorkerId) -> Result<i64, Failure> {
     let row = connection.fetch_optional("SELECT id FROM worker WHERE public_id = $1", values![worker.as_str()]).await?;
     row.ok_or_else(|| Failure::not_found("worker", worker.as_str()))?.i64(0)
 }
 
-/// Notes that a worker was heard of.
+/// Records that a worker was seen.
 pub(crate) async fn seen(connection: &mut Connection, worker_id: i64, at: TimestampMs) -> Result<(), Failure> {
     connection.execute(SEEN, values![worker_id, at.0]).await?;
     Ok(())
 }
 
-/// Notes that workers were heard of; unknown ones are left out.
+/// Records that workers were seen. Unknown ones are skipped.
 pub(crate) async fn all_seen(
     transaction: &mut Transaction<'_>,
     workers: &[WorkerId],
@@ -125,7 +125,7 @@ pub(crate) async fn forget(transaction: &mut Transaction<'_>, before: TimestampM
     if found.is_empty() {
         return Ok(0);
     }
-    // One of them may just be given a lease: whoever still holds nothing behind the lock is given none.
+    // A worker may get a lease at this time. After the lock, a worker without leases gets none.
     connection.fetch_all(LOCK, values![found.clone()]).await?;
     let mut ids = to_forget(connection, before).await?;
     ids.retain(|id| found.contains(id));

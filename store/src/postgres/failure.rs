@@ -1,13 +1,13 @@
-//! What errors of Postgres mean.
+//! Converts errors of Postgres.
 
 use nightshift_engine::store::StoreError;
 
-/// An error of Postgres in the caller's words: what happened at which server, and what to do. The password is never
-/// part of it.
-pub(crate) fn tell(error: &sqlx::Error, server: &str) -> StoreError {
+/// Converts an error of Postgres into an error for the caller that names the server and says what to do. It never
+/// contains the password.
+pub(crate) fn into_store_error(error: &sqlx::Error, server: &str) -> StoreError {
     match error {
         sqlx::Error::Database(inner) => {
-            tell_state(inner.code().as_deref().unwrap_or_default(), &error.to_string(), server)
+            state_error(inner.code().as_deref().unwrap_or_default(), &error.to_string(), server)
         }
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::BeginFailed => StoreError::Unreachable(format!(
             "Postgres at {server} does not answer ({error}). Check that it runs and that host and port of DATABASE_URL \
@@ -34,11 +34,11 @@ pub(crate) fn tell(error: &sqlx::Error, server: &str) -> StoreError {
     }
 }
 
-/// By SQLSTATE.
-fn tell_state(state: &str, error: &str, server: &str) -> StoreError {
+/// Converts by SQLSTATE.
+fn state_error(state: &str, error: &str, server: &str) -> StoreError {
     match state {
         "28P01" | "28000" => StoreError::Unreachable(format!(
-            "Postgres at {server} does not let us in ({error}). Check user and password in DATABASE_URL, and the \
+            "Postgres at {server} refuses the login ({error}). Check user and password in DATABASE_URL, and the \
              server's pg_hba.conf"
         )),
         "3D000" => StoreError::Unreachable(format!(
@@ -73,7 +73,7 @@ fn tell_state(state: &str, error: &str, server: &str) -> StoreError {
     }
 }
 
-/// Tables of another program are in the place of ours.
+/// Returns the error for a database with tables of another program.
 pub(crate) fn foreign(server: &str, tables: &str) -> StoreError {
     StoreError::Unusable(format!(
         "the database at {server} belongs to another program (it has the tables {tables}). It was left as it is. \
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn told(state: &str) -> &'static str {
-        tell_state(state, "x", "db:5432").code()
+        state_error(state, "x", "db:5432").code()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Functions of Postgres carry a version in their names: servers of two releases on one database call their own.
+//! Postgres functions have a version in their names, so that servers of two releases on one database call their own.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use nightshift_testbed::postgres::Cluster;
@@ -7,7 +7,7 @@ use super::open::{PostgresOptions, open};
 use crate::connection::Connection;
 use crate::value::values;
 
-/// Made before names had versions; releases of that time call it.
+/// The function from before names had versions. Releases of that time still call it.
 const WITHOUT_VERSION: &str = "hot_load";
 
 fn has_version(name: &str) -> bool {

@@ -1,5 +1,4 @@
-//! A connection of the hot path, whose transactions begin with their first statement: `BEGIN` has no answer that anybody
-//! waits for, so it is no round trip of its own.
+//! A connection of the hot path. It sends `BEGIN` together with the first statement, which saves a round trip.
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgRow, Postgres};
@@ -7,20 +6,20 @@ use sqlx::{AssertSqlSafe, PgConnection};
 
 const BEGIN: &str = "BEGIN; ";
 
-/// See the module.
+/// The connection. See the module.
 pub(crate) struct Hot {
     connection: PoolConnection<Postgres>,
-    /// What goes out in front of the next statement.
+    /// Pending statements that are sent before the next one.
     unsent: &'static str,
-    /// Whether anything was answered since the transaction began.
+    /// Whether the server has answered since the transaction began.
     was_answered: bool,
-    /// Waits for an answer, for tests.
+    /// Number of round trips, for tests.
     #[cfg(test)]
     pub(crate) round_trips: u64,
 }
 
 impl Hot {
-    /// Over a connection of a pool.
+    /// Wraps a connection of a pool.
     pub(crate) fn new(connection: PoolConnection<Postgres>) -> Self {
         Self {
             connection,
@@ -36,18 +35,19 @@ impl Hot {
         (self.unsent, self.was_answered) = (BEGIN, false);
     }
 
-    /// Whether nothing was answered since the transaction began: a connection that broke may have been broken before, and
-    /// nothing was done on it.
+    /// Returns whether the server has not answered since the transaction began.
+    ///
+    /// A connection that fails then may have been broken before, and nothing was done on it.
     pub(crate) fn is_unanswered(&self) -> bool {
         !self.was_answered
     }
 
-    /// Undoes what was done since then.
+    /// Rolls the transaction back.
     pub(crate) async fn rollback(&mut self) -> Result<(), sqlx::Error> {
         if std::mem::take(&mut self.unsent).is_empty() { self.control("ROLLBACK").await } else { Ok(()) }
     }
 
-    /// A statement without parameters and answer.
+    /// Executes a statement without parameters and result.
     pub(crate) async fn control(&mut self, sql: &str) -> Result<(), sqlx::Error> {
         let sql = AssertSqlSafe(format!("{}{sql}", std::mem::take(&mut self.unsent)));
         let done = sqlx::raw_sql(sql).execute(&mut *self.connection).await;
@@ -55,7 +55,7 @@ impl Hot {
         done.map(|_| ())
     }
 
-    /// The rows of a statement without parameters. Texts in it are literals of `literal.rs`.
+    /// Returns the rows of a statement without parameters. Its texts are literals of `literal.rs`.
     pub(crate) async fn fetch_all(&mut self, sql: &str) -> Result<Vec<PgRow>, sqlx::Error> {
         let sql = AssertSqlSafe(format!("{}{sql}", std::mem::take(&mut self.unsent)));
         let rows = sqlx::raw_sql(sql).fetch_all(&mut *self.connection).await;
@@ -63,7 +63,7 @@ impl Hot {
         rows
     }
 
-    /// The connection as everybody else uses it, with nothing left to be sent.
+    /// Sends pending statements and returns the plain connection.
     pub(crate) async fn caught_up(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
         if !self.unsent.is_empty() {
             self.control("").await?;
@@ -75,7 +75,7 @@ impl Hot {
         Ok(&mut self.connection)
     }
 
-    /// Closes it.
+    /// Closes the connection.
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
         self.connection.close().await
     }

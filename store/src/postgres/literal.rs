@@ -1,9 +1,9 @@
-//! Lists as literals, for statements that go out together with others and therefore have no parameters.
+//! Lists as SQL literals, for statements that are sent together with others and cannot have parameters.
 //!
-//! Whatever a text holds, it stays inside of its literal: `standard_conforming_strings` is on for every connection of
-//! the hot path, so that a quote is the only character with a meaning there, and it is doubled.
+//! No text can leave its literal. `standard_conforming_strings` is on for every connection of the hot path, so the
+//! quote is the only special character, and it is doubled.
 
-/// `'{"a","b"}'::text[]`.
+/// Returns `'{"a","b"}'::text[]`.
 pub(crate) fn texts<'t>(list: impl IntoIterator<Item = &'t str>) -> String {
     let mut literal = String::from("'{");
     for (place, text) in list.into_iter().enumerate() {
@@ -12,7 +12,7 @@ pub(crate) fn texts<'t>(list: impl IntoIterator<Item = &'t str>) -> String {
             match c {
                 '\'' => literal.push_str("''"),
                 '"' | '\\' => literal.extend(['\\', c]),
-                // No text of Postgres holds it; a statement would end there.
+                // Postgres texts cannot contain it, and it would end the statement.
                 '\0' => literal.push(char::REPLACEMENT_CHARACTER),
                 _ => literal.push(c),
             }
@@ -23,7 +23,7 @@ pub(crate) fn texts<'t>(list: impl IntoIterator<Item = &'t str>) -> String {
     literal
 }
 
-/// `'{1,2}'::bigint[]`.
+/// Returns `'{1,2}'::bigint[]`.
 pub(crate) fn numbers(list: &[i64]) -> String {
     let list: Vec<String> = list.iter().map(i64::to_string).collect();
     format!("'{{{}}}'::bigint[]", list.join(","))
@@ -68,7 +68,7 @@ mod tests {
         let database = Cluster::shared().create_database().unwrap();
         let mut connection = PgConnection::connect(&database.url).await.unwrap();
         let given = [i64::MIN, -1, 0, i64::MAX];
-        // Row by row: the reader of lists takes the text `NULL` for nothing.
+        // Row by row, because the reader of lists takes the text `NULL` for a null.
         let mut back = Vec::new();
         for literal in [texts(pairs.iter().map(String::as_str)), numbers(&given), texts([]), texts(["a\0b"])] {
             let sql = format!("SELECT v::text FROM unnest({literal}) WITH ORDINALITY AS u (v, n) ORDER BY n");

@@ -1,4 +1,5 @@
-//! Looking at a database without changing it: whether it answers, is ours, and has the tables of this release.
+//! Inspects a database without changing it: whether it answers, belongs to Nightshift, and has the tables of this
+//! release.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,28 +13,29 @@ use super::failure::foreign;
 use super::open::{MIGRATIONS_TABLE, OUR_TABLE, describe, tables, unconfigured};
 use crate::failure::{Failure, Place};
 
-/// What a look found.
+/// Result of an inspection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PostgresLook {
-    /// Whether nothing was made in it yet.
+    /// Whether it has no tables yet.
     pub is_new: bool,
-    /// Migrations of this release that it lacks, in their order: `1 first tables`.
+    /// Missing migrations of this release, in their order: `1 first tables`.
     pub missing: Vec<String>,
 }
 
-/// Looks at the database at `url`, for at most `answer_ms` milliseconds until it answers. Nothing is made or changed.
+/// Inspects the database at `url`, waiting at most `answer_ms` milliseconds for an answer. Changes nothing.
 pub async fn look_at_postgres(url: &str, answer_ms: u64) -> Result<PostgresLook, StoreError> {
-    let connect = PgConnectOptions::from_str(url)
-        .map_err(|error| Failure::Database(unconfigured(error)).tell(&Place::Server("(none)".to_owned())))?;
+    let connect = PgConnectOptions::from_str(url).map_err(|error| {
+        Failure::Database(unconfigured(error)).into_store_error(&Place::Server("(none)".to_owned()))
+    })?;
     let server = describe(&connect);
     let place = Place::Server(server.clone());
     let connect = connect.application_name("nightshift").disable_statement_logging();
     let mut connection = tokio::time::timeout(Duration::from_millis(answer_ms), connect.connect())
         .await
-        .map_err(|_| Failure::Database(sqlx::Error::PoolTimedOut).tell(&place))?
-        .map_err(|error| Failure::from(error).tell(&place))?;
-    let looked = look(&mut connection, &server).await.map_err(|failure| failure.tell(&place));
-    // Nothing was written: how the connection ends changes nothing.
+        .map_err(|_| Failure::Database(sqlx::Error::PoolTimedOut).into_store_error(&place))?
+        .map_err(|error| Failure::from(error).into_store_error(&place))?;
+    let looked = look(&mut connection, &server).await.map_err(|failure| failure.into_store_error(&place));
+    // Nothing was written, so an error while closing does not matter.
     let _ = connection.close().await;
     looked
 }
@@ -55,8 +57,8 @@ async fn look(connection: &mut PgConnection, server: &str) -> Result<PostgresLoo
     Ok(PostgresLook { is_new, missing: missing(&applied)? })
 }
 
-/// What this release has and the database has not. One that the database has and this release has not, or has in another
-/// form, was made by another release.
+/// Returns the missing migrations. An unknown or different migration in the database is of another release, and an
+/// error.
 fn missing(applied: &[(i64, Vec<u8>)]) -> Result<Vec<String>, MigrateError> {
     let ours = sqlx::migrate!("../migrations/postgres");
     for (version, checksum) in applied {
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_database_lacks_is_named_and_what_it_has_too_much_is_refused() {
+    fn missing_migrations_are_named_and_unknown_ones_are_refused() {
         let all: Vec<(i64, Vec<u8>)> = sqlx::migrate!("../migrations/postgres")
             .iter()
             .map(|migration| (migration.version, migration.checksum.to_vec()))

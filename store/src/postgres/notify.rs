@@ -1,5 +1,6 @@
-//! Telling other processes on the same database, and hearing them: NOTIFY outside of every business transaction,
-//! bundled, on a connection of its own; LISTEN on another one.
+//! Exchanges notices with other processes on the same database.
+//!
+//! NOTIFY runs outside of every business transaction, in batches, on a connection of its own. LISTEN has another one.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,34 +16,34 @@ use crate::notices::Notices;
 
 /// The channel. Every database has its own.
 const CHANNEL: &str = "nightshift";
-/// How long notices are collected after some were sent: one message for hundreds of commits. The first ones after a pause
-/// are sent at once.
+/// Time to collect notices after a message was sent, so that one message covers hundreds of commits. The first notices
+/// after a pause are sent at once.
 const BUNDLE_MS: u64 = 20;
-/// Longest message that Postgres takes, in bytes, with some room.
+/// Maximum length of a message, in bytes, a little below the limit of Postgres.
 const MAX_MESSAGE_BYTES: usize = 7_000;
-/// Notices of one message; more say only that something changed.
+/// Maximum number of notices per message. A larger batch only says that something changed.
 const MAX_NOTICES: usize = 128;
-/// How long to wait before a broken connection is made anew.
+/// Delay before a reconnect, in milliseconds.
 const RECONNECT_MS: u64 = 500;
 
-/// What travels: who says it, and what.
+/// A message with its sender.
 #[derive(Debug, Serialize, Deserialize)]
 struct Message {
     from: String,
-    said: Vec<Said>,
+    said: Vec<CompactNotice>,
 }
 
-/// A notice on its way. Short names: many have to fit one message.
+/// A notice in a message. Short names, because many have to fit.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-enum Said {
+enum CompactNotice {
     Run(nightshift_protocol::id::RunId),
     Ready(String),
     Timer,
     Unknown,
 }
 
-impl From<Notice> for Said {
+impl From<Notice> for CompactNotice {
     fn from(notice: Notice) -> Self {
         match notice {
             Notice::RunChanged(run) => Self::Run(run),
@@ -53,20 +54,24 @@ impl From<Notice> for Said {
     }
 }
 
-impl From<Said> for Notice {
-    fn from(said: Said) -> Self {
+impl From<CompactNotice> for Notice {
+    fn from(said: CompactNotice) -> Self {
         match said {
-            Said::Run(run) => Self::RunChanged(run),
-            Said::Ready(route) => Self::Ready(route),
-            Said::Timer => Self::TimerSet,
-            Said::Unknown => Self::Unknown,
+            CompactNotice::Run(run) => Self::RunChanged(run),
+            CompactNotice::Ready(route) => Self::Ready(route),
+            CompactNotice::Timer => Self::TimerSet,
+            CompactNotice::Unknown => Self::Unknown,
         }
     }
 }
 
-/// Sends bundles until everybody who could give more is gone.
-pub(crate) async fn tell(connect: PgConnectOptions, from: String, mut bundles: mpsc::Receiver<HashSet<Notice>>) {
-    // Sending is a commit for Postgres, but nothing of it is worth a wait for the disk, which the hot path needs.
+/// Sends batches until all senders are dropped.
+pub(crate) async fn send_batches(
+    connect: PgConnectOptions,
+    from: String,
+    mut bundles: mpsc::Receiver<HashSet<Notice>>,
+) {
+    // For Postgres a NOTIFY is a commit, but it needs no wait for the disk, which the hot path needs.
     let connect = connect.options([("synchronous_commit", "off")]);
     let mut connection: Option<PgConnection> = None;
     let mut next_at = Instant::now();
@@ -77,8 +82,8 @@ pub(crate) async fn tell(connect: PgConnectOptions, from: String, mut bundles: m
         }
         for payload in payloads(&from, bundle) {
             if let Err(error) = send(&connect, &mut connection, &payload).await {
-                // Others look by themselves before long; nothing is lost but their haste.
-                tracing::debug!(error = %error, "other servers could not be told of a commit");
+                // Other servers poll anyway, so a lost message only delays them.
+                tracing::debug!(error = %error, "notices could not be sent to other servers");
                 connection = None;
             }
         }
@@ -100,30 +105,30 @@ async fn send(
 }
 
 fn payloads(from: &str, bundle: HashSet<Notice>) -> Vec<String> {
-    let write = |said: Vec<Said>| serde_json::to_string(&Message { from: from.to_owned(), said }).ok();
-    let said: Vec<Said> = bundle.into_iter().map(Said::from).collect();
+    let write = |said: Vec<CompactNotice>| serde_json::to_string(&Message { from: from.to_owned(), said }).ok();
+    let said: Vec<CompactNotice> = bundle.into_iter().map(CompactNotice::from).collect();
     if said.len() <= MAX_NOTICES
         && let Some(payload) = write(said.clone())
         && payload.len() <= MAX_MESSAGE_BYTES
     {
         return vec![payload];
     }
-    write(vec![Said::Unknown]).into_iter().collect()
+    write(vec![CompactNotice::Unknown]).into_iter().collect()
 }
 
-/// Hears what other processes say, for as long as the task lives. After a gap something may have been missed.
-pub(crate) async fn hear(connect: PgConnectOptions, from: String, notices: Notices) {
+/// Receives messages of other processes while the task lives. After a reconnect, messages may have been lost.
+pub(crate) async fn receive(connect: PgConnectOptions, from: String, notices: Notices) {
     loop {
         match listen(&connect).await {
             Ok(mut listener) => {
                 notices.send_local(Notice::Unknown);
                 while let Ok(Some(notification)) = listener.try_recv().await {
-                    for notice in heard(&from, notification.payload()) {
+                    for notice in parse(&from, notification.payload()) {
                         notices.send_local(notice);
                     }
                 }
             }
-            Err(error) => tracing::debug!(error = %error, "notices of other servers cannot be heard"),
+            Err(error) => tracing::debug!(error = %error, "notices of other servers cannot be received"),
         }
         notices.send_local(Notice::Unknown);
         tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
@@ -137,12 +142,12 @@ async fn listen(connect: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
     Ok(listener)
 }
 
-/// Our own messages come back to us, too: they were told here when they were committed.
-fn heard(from: &str, payload: &str) -> Vec<Notice> {
+/// Parses a message. Our own messages return too and are skipped, because they were broadcast at the commit.
+fn parse(from: &str, payload: &str) -> Vec<Notice> {
     match serde_json::from_str::<Message>(payload) {
         Ok(message) if message.from == from => Vec::new(),
         Ok(message) => message.said.into_iter().map(Notice::from).collect(),
-        // Of a newer release, or of somebody else.
+        // A message of a newer release or of another program.
         Err(_) => vec![Notice::Unknown],
     }
 }
@@ -152,23 +157,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_heard_by_others_and_not_by_its_sender() {
+    fn a_message_reaches_others_and_not_its_sender() {
         let said = HashSet::from([Notice::TimerSet, Notice::Ready("agent".to_owned())]);
         let payloads = payloads("a", said.clone());
         let [payload] = payloads.as_slice() else { panic!("{payloads:?}") };
-        assert!(heard("a", payload).is_empty());
-        assert_eq!(heard("b", payload).into_iter().collect::<HashSet<_>>(), said);
+        assert!(parse("a", payload).is_empty());
+        assert_eq!(parse("b", payload).into_iter().collect::<HashSet<_>>(), said);
     }
 
     #[test]
-    fn what_does_not_fit_one_message_says_that_something_changed() {
+    fn a_batch_beyond_one_message_becomes_an_unknown_notice() {
         let many = (0..=MAX_NOTICES).map(|number| Notice::Ready(format!("route {number}"))).collect();
         let long = HashSet::from([Notice::Ready("x".repeat(MAX_MESSAGE_BYTES))]);
         for bundle in [many, long] {
             let payloads = payloads("a", bundle);
             let [payload] = payloads.as_slice() else { panic!("{payloads:?}") };
-            assert_eq!(heard("b", payload), [Notice::Unknown]);
+            assert_eq!(parse("b", payload), [Notice::Unknown]);
         }
-        assert_eq!(heard("b", "no message of ours"), [Notice::Unknown]);
+        assert_eq!(parse("b", "no message of ours"), [Notice::Unknown]);
     }
 }

@@ -1,4 +1,4 @@
-//! Opening: connect, look before touching, migrate, then the pool.
+//! Opens a database: connect, inspect before changing anything, migrate, create the pools.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,33 +10,33 @@ use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 use super::failure::foreign;
 use crate::failure::{Failure, Place};
 
-/// A table that every database of ours has since the first migration.
+/// A table that every Nightshift database has since the first migration.
 pub(super) const OUR_TABLE: &str = "campaign_clock";
 /// The migrator's own table.
 pub(super) const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
-/// How long a transaction of ours may sit idle. Nothing but SQL runs while one is open, so that one whose process stands
-/// still holds its locks in vain: whoever takes its runs over waits for this at most.
+/// Maximum idle time of an open transaction. An open transaction runs nothing but SQL, so an idle one belongs to a
+/// stalled process that holds its locks. A server that takes over its runs waits at most this long.
 const IDLE_IN_TRANSACTION_TIMEOUT: &str = "10s";
-/// Statements that a connection keeps prepared.
+/// Prepared statements cached per connection.
 const STATEMENT_CACHE: usize = 512;
 
-/// The hot path finds every row by its key, and plans each statement once. A plan that was made while a table was small
-/// would read all of it when it is not any more.
+/// Settings of the hot path, which finds every row by its key and plans each statement once. A plan made for a small
+/// table would scan it after it has grown.
 const OF_HOT_PATH: [(&str, &str); 5] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
-    // Literals of `literal.rs` are written for it.
+    // Literals of `literal.rs` depend on it.
     ("standard_conforming_strings", "on"),
 ];
 
-/// How a server of Postgres is used.
+/// Options for a Postgres server.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// Connections for reads and rare writes, at least 1; the hot path and the notices have connections of their own.
+    /// Connections for reads and rare writes, at least 1. The hot path and the notices have connections of their own.
     pub connections: u32,
-    /// How long to wait for the server, or for a connection to become free, in milliseconds.
+    /// Timeout for a server or a free connection, in milliseconds.
     pub acquire_timeout_ms: u64,
 }
 
@@ -46,22 +46,23 @@ impl Default for PostgresOptions {
     }
 }
 
-/// Everything that opening gave.
+/// Result of opening.
 pub(crate) struct Opened {
     pub(crate) pool: PgPool,
-    /// The pool of the hot path: a busy list of runs never keeps it waiting.
+    /// The pool of the hot path, so that slow reads never block it.
     pub(crate) hot: PgPool,
     pub(crate) connect: PgConnectOptions,
     pub(crate) place: Place,
-    /// Tells this process from all others on the database.
+    /// Identifies this process among all others on the database.
     pub(crate) me: String,
 }
 
 pub(crate) async fn open(url: &str, options: &PostgresOptions, batchers: u32) -> Result<Opened, StoreError> {
-    let connect = PgConnectOptions::from_str(url)
-        .map_err(|error| Failure::Database(unconfigured(error)).tell(&Place::Server("(none)".to_owned())))?;
+    let connect = PgConnectOptions::from_str(url).map_err(|error| {
+        Failure::Database(unconfigured(error)).into_store_error(&Place::Server("(none)".to_owned()))
+    })?;
     let place = Place::Server(describe(&connect));
-    let tell = |failure: Failure| failure.tell(&place);
+    let tell = |failure: Failure| failure.into_store_error(&place);
     let timeout = Duration::from_millis(options.acquire_timeout_ms);
     let connect = settings(connect);
     let connected = tokio::time::timeout(timeout, connect.connect()).await;
@@ -69,7 +70,7 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions, batchers: u32) ->
         .map_err(|_| tell(Failure::Database(sqlx::Error::PoolTimedOut)))?
         .map_err(|error| tell(error.into()))?;
     let prepared = prepare(&mut connection, &place).await;
-    // Closed in any case: were the migration ended by an error, its lock would end with the connection.
+    // Close it even after a failed migration, because that releases its lock.
     let closed = connection.close().await;
     let Prepared { durable, me } = prepared?;
     let connect = if durable { connect } else { connect.options([("synchronous_commit", "on")]) };
@@ -78,7 +79,7 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions, batchers: u32) ->
         PgPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(timeout)
-            // Every use finds out by itself whether its connection broke, and takes another one.
+            // Every use detects a broken connection and takes another one.
             .test_before_acquire(false)
             .connect_lazy_with(connect.clone())
     };
@@ -92,7 +93,7 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions, batchers: u32) ->
     })
 }
 
-/// The settings of every connection.
+/// Returns the settings of every connection.
 fn settings(connect: PgConnectOptions) -> PgConnectOptions {
     connect
         .application_name("nightshift")
@@ -100,22 +101,22 @@ fn settings(connect: PgConnectOptions) -> PgConnectOptions {
         .options([
             ("default_transaction_isolation", "read committed"),
             ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_TIMEOUT),
-            // Statements are short: compiling them would cost more than they do.
+            // Statements are short: JIT compilation would cost more than it saves.
             ("jit", "off"),
         ])
         .disable_statement_logging()
 }
 
-/// What preparing found.
+/// Result of preparing the database.
 struct Prepared {
-    /// Whether commits are durable by themselves.
+    /// Whether commits are durable by default.
     durable: bool,
     me: String,
 }
 
-/// Refuses a database of another program, and brings the schema up to date.
+/// Refuses a database of another program, and migrates the schema.
 async fn prepare(connection: &mut PgConnection, place: &Place) -> Result<Prepared, StoreError> {
-    let tell = |failure: Failure| failure.tell(place);
+    let tell = |failure: Failure| failure.into_store_error(place);
     let tables = tables(connection).await.map_err(tell)?;
     let ours = tables.is_empty() || tables.iter().any(|table| table == OUR_TABLE || table == MIGRATIONS_TABLE);
     let migrated_by_us =
@@ -151,7 +152,7 @@ async fn setting(connection: &mut PgConnection, show: &'static str) -> Result<St
     Ok(sqlx::query_scalar(show).fetch_one(connection).await?)
 }
 
-/// The text of a wrong address is never repeated: it may hold a password.
+/// Never repeats the text of a wrong address, because it may contain a password.
 pub(super) fn unconfigured(error: sqlx::Error) -> sqlx::Error {
     match error {
         sqlx::Error::Configuration(inner) => sqlx::Error::Configuration(inner),
@@ -159,7 +160,7 @@ pub(super) fn unconfigured(error: sqlx::Error) -> sqlx::Error {
     }
 }
 
-/// The server as messages name it: without the password.
+/// Returns the server as messages name it, without the password.
 pub(super) fn describe(connect: &PgConnectOptions) -> String {
     let at = connect.get_socket().map_or_else(
         || format!("{}:{}", connect.get_host(), connect.get_port()),

@@ -1,4 +1,4 @@
-//! A rare operation in a short transaction of its own, done again when it lost against another one.
+//! Runs a rare operation in a short transaction of its own, and repeats it when it lost against a concurrent one.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::failure::Failure;
 use crate::transaction::Transaction;
 use crate::writer::{Surroundings, Work, closed};
 
-/// How often an operation that lost is done.
+/// Maximum number of executions.
 const MAX_TRIES: u32 = 12;
-/// Longest wait before the first repetition, in milliseconds; doubles up to [`MAX_DELAY_MS`].
+/// Maximum delay before the first repetition, in milliseconds. It doubles up to [`MAX_DELAY_MS`].
 const FIRST_DELAY_MS: u64 = 4;
-/// Longest wait, in milliseconds.
+/// Maximum delay, in milliseconds.
 const MAX_DELAY_MS: u64 = 250;
 
-/// Does it in a task of its own: a caller who goes away leaves no open transaction behind.
+/// Runs the operation in a task of its own, so that a dropped caller leaves no open transaction behind.
 pub(crate) async fn write<T: Send + 'static>(
     pool: &PgPool,
     around: &Surroundings,
@@ -37,7 +37,7 @@ async fn try_again_and_again<T>(pool: &PgPool, around: &Surroundings, work: Work
             Err(failure) if failure.asks_for_redo() && tries < MAX_TRIES => {
                 tokio::time::sleep(Duration::from_millis(delay_ms(tries, around.memory.number()))).await;
             }
-            Err(failure) => return Err(failure.tell(&around.place)),
+            Err(failure) => return Err(failure.into_store_error(&around.place)),
         }
     }
 }
@@ -51,7 +51,7 @@ async fn once<T>(pool: &PgPool, around: &Surroundings, work: &Work<T>) -> Result
     done
 }
 
-/// A connection on which a transaction is open. Those that broke while nobody used them are replaced.
+/// Returns a connection with an open transaction. Connections that broke while idle are replaced.
 async fn begun(pool: &PgPool) -> Result<Connection, Failure> {
     let mut broken = 0;
     loop {
@@ -74,11 +74,12 @@ async fn within<T>(connection: &mut Connection, around: &Surroundings, work: &Wo
     let mut transaction = Transaction::new(connection, &around.memory);
     let done = work(&mut transaction).await?;
     transaction.connection.commit().await?;
-    transaction.tell(around);
+    transaction.publish(around);
     Ok(done)
 }
 
-/// Spread by a number that differs from call to call, so that those who lost against each other do not meet again.
+/// Returns a delay that depends on a number that differs between calls, so that conflicting operations do not meet
+/// again.
 fn delay_ms(tries: u32, number: u64) -> u64 {
     let longest = FIRST_DELAY_MS.saturating_mul(1 << tries.min(16)).min(MAX_DELAY_MS);
     let mixed = number.wrapping_add(u64::from(std::process::id())).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

@@ -1,8 +1,8 @@
-//! Runs that are asked for one by one and at the same moment, as a driver does that takes many over and as watchers do
-//! after a commit that changed many, are read with one statement: each is a round trip, and a transaction for Postgres.
+//! Batches concurrent reads of single runs into one statement, because each read is a round trip and a transaction for
+//! Postgres.
 //!
-//! Whoever asks while a statement is under way is answered by the next one: what was committed before the question is
-//! always seen.
+//! Concurrent reads come from a driver that acquires many runs, and from observers after a commit that changed many. A
+//! read that arrives during a statement is answered by the next one, so it sees every earlier commit.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ use crate::direct::run;
 use crate::failure::{Failure, Place};
 use crate::writer::closed;
 
-/// Runs of one statement.
+/// Maximum number of runs per statement.
 const MAX_AT_ONCE: usize = 64;
 
-/// What a statement gave, by public id.
+/// Result of a statement, by public id.
 type Found = HashMap<String, Result<RunRecord, Failure>>;
 type Asked = (RunId, oneshot::Sender<Result<RunRecord, StoreError>>);
 
-/// See the module.
+/// The batching reader. See the module.
 #[derive(Clone)]
 pub(crate) struct RunReads {
     pool: PgPool,
@@ -35,17 +35,17 @@ pub(crate) struct RunReads {
 #[derive(Default)]
 struct Queue {
     asked: Vec<Asked>,
-    /// Whether a task reads what is asked for.
+    /// Whether a task is serving reads.
     is_served: bool,
 }
 
 impl RunReads {
-    /// Over a pool.
+    /// Creates a reader over a pool.
     pub(crate) fn new(pool: PgPool, place: Place) -> Self {
         Self { pool, place, queue: Arc::default() }
     }
 
-    /// One run with its state.
+    /// Loads one run with its state.
     pub(crate) async fn load(&self, run: &RunId) -> Result<RunRecord, StoreError> {
         let (reply, answer) = oneshot::channel();
         let begins = {
@@ -54,16 +54,16 @@ impl RunReads {
             !std::mem::replace(&mut queue.is_served, true)
         };
         if begins {
-            // A task of its own: a caller who goes away leaves the others served.
+            // A separate task, so that a dropped caller does not affect the others.
             tokio::spawn(self.clone().serve());
         }
         answer.await.map_err(|_| closed())?
     }
 
-    /// Reads until nobody asks any more.
+    /// Serves reads until none is left.
     async fn serve(self) {
         loop {
-            // Those who heard of the same commit can ask now, too.
+            // Lets other receivers of the same notice add their reads.
             tokio::task::yield_now().await;
             let asked: Vec<Asked> = {
                 let mut queue = self.queue();
@@ -80,7 +80,7 @@ impl RunReads {
         }
     }
 
-    /// Over another connection when one broke.
+    /// Reads runs, over another connection when one broke.
     async fn read(&self, runs: Vec<String>) -> Result<Found, Failure> {
         let mut broken = 0;
         loop {
@@ -98,8 +98,9 @@ impl RunReads {
     }
 
     fn answer(&self, asked: Vec<Asked>, found: Result<Found, Failure>) {
-        let found = found.map_err(|failure| failure.tell(&self.place)).map(|found| {
-            let told = found.into_iter().map(|(id, run)| (id, run.map_err(|failure| failure.tell(&self.place))));
+        let found = found.map_err(|failure| failure.into_store_error(&self.place)).map(|found| {
+            let told =
+                found.into_iter().map(|(id, run)| (id, run.map_err(|failure| failure.into_store_error(&self.place))));
             told.collect::<HashMap<_, _>>()
         });
         for (run, reply) in asked {
@@ -110,7 +111,7 @@ impl RunReads {
                     .unwrap_or_else(|| Err(StoreError::NotFound { noun: "run", id: run.as_str().to_owned() })),
                 Err(error) => Err(error.clone()),
             };
-            // Whoever asked may have gone.
+            // The caller may be gone.
             let _gone = reply.send(answer);
         }
     }

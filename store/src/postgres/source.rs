@@ -7,20 +7,20 @@ use crate::failure::Failure;
 use crate::postgres::hot::Hot;
 use crate::writer::Source;
 
-/// Takes a connection of the pool and keeps it as long as it is sound.
-pub(crate) struct Kept {
+/// Takes a connection from the pool and keeps it while it is sound.
+pub(crate) struct PooledSource {
     pool: PgPool,
     connection: Option<Connection>,
 }
 
-impl Kept {
-    /// Over a pool that nobody else uses.
+impl PooledSource {
+    /// Creates a source over a pool that no other task uses.
     pub(crate) fn new(pool: PgPool) -> Self {
         Self { pool, connection: None }
     }
 }
 
-impl Source for Kept {
+impl Source for PooledSource {
     async fn let_others_run(&mut self) {
         tokio::task::yield_now().await;
     }

@@ -12,11 +12,11 @@ use crate::number::count_from_stored;
 use crate::sql::from_rows;
 use crate::value::values;
 
-/// Texts that are stored with one statement, and their bytes.
+/// Maximum number and size of the texts stored per statement.
 const TEXTS_PER_STATEMENT: usize = 200;
 const BYTES_PER_STATEMENT: usize = 2 * 1024 * 1024;
 
-/// Texts of runs that this change wrote. One that was made of the same stays as it is.
+/// Stores texts of runs that this change wrote. A text with an unchanged digest stays.
 const PUT: Sql = from_rows!(
     "INSERT INTO search_document (run_id, attempt, kind, part, digest, body, at_ms) \
      SELECT x.run_id, CAST(d.value ->> 1 AS BIGINT), d.value ->> 2, CAST(d.value ->> 3 AS BIGINT), d.value ->> 4, \
@@ -78,7 +78,7 @@ fn cut(body: &str) -> &str {
     &body[..end]
 }
 
-/// A stored kind.
+/// Parses a stored kind.
 pub(super) fn kind_of(text: &str) -> Result<SearchKind, Failure> {
     SearchKind::parse(text).ok_or_else(|| Failure::unreadable("the kind of a text", &format!("`{text}` is none")))
 }

@@ -1,25 +1,25 @@
-//! The lines around the first place of what was found, and where in them the words are.
+//! Excerpts: the lines around the first match, with the positions of the words.
 
 use super::words::Term;
 
-/// Bytes before the first place that are shown.
+/// Bytes shown before the first match.
 const BEFORE_BYTES: usize = 120;
-/// Bytes from the first place on that are shown.
+/// Bytes shown from the first match on.
 const AFTER_BYTES: usize = 240;
-/// Places that are marked.
+/// Maximum number of marked matches.
 const MAX_MATCHES: usize = 32;
 
 /// An excerpt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Excerpt {
-    /// Line of the first place, from 1.
+    /// Line of the first match, from 1.
     pub(crate) line: u32,
     pub(crate) text: String,
     pub(crate) matches: Vec<(u32, u32)>,
 }
 
-/// The excerpt of a text in which a database found the terms. Where it sees words otherwise than we do, the beginning of
-/// the text stands for the place.
+/// Returns the excerpt of a text in which a database found the terms. If the databases tokenize differently and no term
+/// is found here, it shows the beginning of the text.
 pub(crate) fn excerpt(body: &str, terms: &[Term]) -> Excerpt {
     let places = places(body, terms);
     let first = places.first().map_or(0, |place| place.0);
@@ -35,7 +35,7 @@ pub(crate) fn excerpt(body: &str, terms: &[Term]) -> Excerpt {
     }
 }
 
-/// Where the terms are, in their order. None is told beyond what an excerpt can reach.
+/// Returns the positions of the terms in order, limited to the range of an excerpt.
 fn places(body: &str, terms: &[Term]) -> Vec<(usize, usize)> {
     let words = Words { body, at: 0 };
     // As many as the longest phrase has.
@@ -69,7 +69,7 @@ fn ends_with(body: &str, last: &[(usize, usize)], term: &Term) -> bool {
     })
 }
 
-/// Letters and digits in a row: from where to where.
+/// Iterates over the ranges of words: sequences of letters and digits.
 struct Words<'b> {
     body: &'b str,
     at: usize,
@@ -88,13 +88,13 @@ impl Iterator for Words<'_> {
     }
 }
 
-/// Where the line before the one of this place begins.
+/// Returns the start of the line before the line at `at`.
 fn line_before(body: &str, at: usize) -> usize {
     let line = body[..at].rfind('\n').map_or(0, |end| end + 1);
     body[..line.saturating_sub(1)].rfind('\n').map_or(0, |end| end + 1)
 }
 
-/// Where the line after the one of this place ends.
+/// Returns the end of the line after the line at `at`.
 fn line_after(body: &str, at: usize) -> usize {
     let line = body[at..].find('\n').map_or(body.len(), |end| at + end);
     let next = line.saturating_add(1);
@@ -104,7 +104,7 @@ fn line_after(body: &str, at: usize) -> usize {
     }
 }
 
-/// The place, or the one before it that is not inside a character.
+/// Returns `at`, or the nearest earlier character boundary.
 fn boundary(body: &str, at: usize) -> usize {
     let mut at = at.min(body.len());
     while !body.is_char_boundary(at) {

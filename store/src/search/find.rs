@@ -1,4 +1,4 @@
-//! Finding texts: the newest first, page by page.
+//! Finds texts: the newest first, page by page.
 
 use nightshift_protocol::api::{MAX_COUNTED_HITS, MAX_PAGE_ROWS, SearchHit, SearchKind, SearchPage, SearchQuery};
 use nightshift_protocol::time::TimestampMs;
@@ -14,8 +14,8 @@ use crate::number::{count_from_stored, from_stored, to_stored};
 use crate::row::Row;
 use crate::value::values;
 
-/// Texts with the words `$1`, older than `$2`, of the kinds `$3`, of the run `$4` and the campaign `$5` unless these are 0,
-/// of the task `$7` unless that is empty, not older than `$8`.
+/// Selects texts with the words `$1`, of the kinds `$3`, with ids from `$8` up to `$2` (exclusive). Further filters are
+/// the run `$4`, the campaign `$5` and the task `$7`; zero or an empty text disables them.
 pub(crate) const FIND: Sql = Sql {
     sqlite: "SELECT s.id, s.attempt, s.kind, s.body, s.at_ms, r.public_id AS run, c.public_id AS campaign, x.task \
              FROM search_text t JOIN search_document s ON s.id = t.rowid JOIN run r ON r.id = s.run_id \
@@ -23,8 +23,8 @@ pub(crate) const FIND: Sql = Sql {
              WHERE search_text MATCH $1 AND t.rowid < $2 AND s.kind IN (SELECT value FROM json_each($3)) \
                AND ($4 = 0 OR s.run_id = $4) AND ($5 = 0 OR r.campaign_id = $5) \
                AND ($7 = '' OR x.task = $7) AND t.rowid >= $8 ORDER BY t.rowid DESC LIMIT $6",
-    // Found first, sorted then: else the words of one text after the other are looked at from the newest on, which costs
-    // milliseconds for each.
+    // Materialize the matches before sorting. Otherwise Postgres checks the words text by text from the newest on,
+    // which takes milliseconds each.
     postgres: "WITH found AS MATERIALIZED (SELECT s.id FROM search_document s \
                  WHERE to_tsvector('simple', regexp_replace(s.body, '[^a-zA-Z0-9\\u0080-\\uffff]+', ' ', 'g')) \
                        @@ to_tsquery('simple', $1) \
@@ -35,7 +35,7 @@ pub(crate) const FIND: Sql = Sql {
                WHERE ($5 = 0 OR r.campaign_id = $5) AND ($7 = '' OR x.task = $7) ORDER BY s.id DESC LIMIT $6",
 };
 
-/// How many there are, at most `$6`.
+/// Counts matches, up to `$6`.
 pub(crate) const COUNT: Sql = Sql {
     sqlite: "SELECT COUNT(*) FROM (SELECT 1 FROM search_text t JOIN search_document s ON s.id = t.rowid \
                JOIN run r ON r.id = s.run_id JOIN attempt_run x ON x.run_id = s.run_id \
@@ -106,8 +106,10 @@ pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Re
     Ok(SearchPage { items, next, total })
 }
 
-/// A part of all texts, by their ids. Postgres finds all texts of a part before it gives the newest, and reads each of them
-/// anew where words have to stand side by side: so it is asked for the newest part first, and then for older, larger ones.
+/// A range of text ids.
+///
+/// Postgres finds all matches of a range before it returns the newest, and reads each text again for phrases. So the
+/// search begins with a small range of the newest texts, and continues with older, larger ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
     from: i64,
@@ -115,15 +117,15 @@ struct Part {
     texts: i64,
 }
 
-/// No text has a lower id.
+/// The lowest id of a text.
 const FIRST_ID: i64 = 1;
-/// Texts of the newest part.
+/// Size of the newest range, in texts.
 const NEWEST_TEXTS: i64 = 2_000;
-/// How much larger each older part is.
+/// Growth factor of each older range.
 const GROWS: i64 = 8;
 
 impl Part {
-    /// The first one that is looked at. `SQLite` goes from the newest text on by itself, and stops where it has enough.
+    /// Returns the first range. `SQLite` scans from the newest text on by itself, and stops when it has enough matches.
     async fn newest(connection: &mut Connection, before: i64) -> Result<Self, Failure> {
         if connection.backend() == Backend::Sqlite {
             return Ok(Self { from: FIRST_ID, before, texts: 0 });
@@ -132,7 +134,7 @@ impl Part {
         Ok(Self { from: end.saturating_sub(NEWEST_TEXTS).max(FIRST_ID), before: end, texts: NEWEST_TEXTS })
     }
 
-    /// The part before this one.
+    /// Returns the range before this one.
     fn older(self) -> Self {
         let texts = self.texts.saturating_mul(GROWS);
         Self { from: self.from.saturating_sub(texts).max(FIRST_ID), before: self.from, texts }

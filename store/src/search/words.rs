@@ -1,21 +1,21 @@
-//! What is looked for.
+//! Parses search texts.
 
-/// Things that are looked for at once; those beyond are left out.
+/// Maximum number of search terms. Further ones are ignored.
 const MAX_TERMS: usize = 16;
-/// Words of one phrase.
+/// Maximum number of words per phrase.
 const MAX_WORDS_PER_TERM: usize = 16;
 
 /// Words that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
-    /// In small letters.
+    /// Lower-case words.
     pub(crate) words: Vec<String>,
-    /// Whether the last one stands for every word that begins so.
+    /// Whether the last word is a prefix.
     pub(crate) is_prefix: bool,
 }
 
-/// The terms of a text: words, and phrases in quotation marks. A word with something else in it (`cp.async`, `a_b`) is a
-/// phrase of its parts.
+/// Parses the terms of a text: words, and phrases in quotation marks. A word with other characters (`cp.async`, `a_b`)
+/// is a phrase of its parts.
 pub(crate) fn terms(text: &str) -> Vec<Term> {
     let mut terms = Vec::new();
     for (index, part) in text.split('"').enumerate() {
@@ -35,7 +35,7 @@ fn term(text: &str) -> Option<Term> {
     (!words.is_empty()).then(|| Term { words, is_prefix: text.trim_end().ends_with('*') })
 }
 
-/// For FTS5. Words are letters and digits: nothing in them means anything to it.
+/// Returns the query for FTS5. Words are letters and digits, which have no special meaning there.
 pub(crate) fn for_fts5(terms: &[Term]) -> String {
     let terms = terms.iter().map(|term| {
         let star = if term.is_prefix { " *" } else { "" };
@@ -44,7 +44,7 @@ pub(crate) fn for_fts5(terms: &[Term]) -> String {
     terms.collect::<Vec<_>>().join(" AND ")
 }
 
-/// For `to_tsquery`.
+/// Returns the query for `to_tsquery`.
 pub(crate) fn for_tsquery(terms: &[Term]) -> String {
     let terms = terms.iter().map(|term| {
         let star = if term.is_prefix { ":*" } else { "" };
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_phrases_and_beginnings_are_told_apart() {
+    fn words_phrases_and_prefixes_are_distinguished() {
         let terms = terms("  Shared \"Bank conflict\" cp.async* ->  \"\"");
         assert_eq!(for_fts5(&terms), "\"shared\" AND \"bank conflict\" AND \"cp async\" *");
         assert_eq!(for_tsquery(&terms), "(shared) & (bank <-> conflict) & (cp <-> async:*)");

@@ -1,11 +1,11 @@
-//! What errors of SQLite and of the file system mean.
+//! Converts errors of SQLite and of the file system.
 
 use std::io;
 use std::path::Path;
 
 use nightshift_engine::store::StoreError;
 
-/// Primary result codes of SQLite that have a meaning of their own.
+/// Primary result codes of SQLite that are handled individually.
 mod code {
     pub(super) const BUSY: i32 = 5;
     pub(super) const LOCKED: i32 = 6;
@@ -16,14 +16,14 @@ mod code {
     pub(super) const NOT_A_DATABASE: i32 = 26;
 }
 
-/// An error of the file system on the way to the database, in the caller's words.
-pub(crate) fn tell_io(error: &io::Error, path: &Path, doing: &str) -> StoreError {
+/// Converts an error of the file system into an error for the caller.
+pub(crate) fn io_error(error: &io::Error, path: &Path, doing: &str) -> StoreError {
     let path = path.display();
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             read_only(&path, &format!("{doing}: {error}"))
         }
-        // `AlreadyExists` is what making a folder answers where a file has its name.
+        // Creating a folder returns `AlreadyExists` if a file has its name.
         io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
             unusable(&path, &format!("{doing}: {error}"))
         }
@@ -32,7 +32,7 @@ pub(crate) fn tell_io(error: &io::Error, path: &Path, doing: &str) -> StoreError
     }
 }
 
-/// What the file is, when it is no database of ours or a damaged one.
+/// Returns the error for a file that is damaged or not a Nightshift database.
 pub(crate) fn corrupt(database: &Path, finding: &str) -> StoreError {
     StoreError::Corrupt(format!(
         "{path} is damaged or not a database of Nightshift ({finding}). It was left as it is. Move it and the files \
@@ -42,16 +42,16 @@ pub(crate) fn corrupt(database: &Path, finding: &str) -> StoreError {
     ))
 }
 
-/// An error of SQLite in the caller's words: what happened to which file, and what to do.
-pub(crate) fn tell(error: &sqlx::Error, database: &Path) -> StoreError {
+/// Converts an error of SQLite into an error for the caller that names the file and says what to do.
+pub(crate) fn into_store_error(error: &sqlx::Error, database: &Path) -> StoreError {
     let path = database.display();
     match error {
         sqlx::Error::Database(inner) => {
             let extended = inner.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default();
-            tell_code(extended, error, database)
+            code_error(extended, error, database)
         }
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => corrupt(database, &error.to_string()),
-        sqlx::Error::Io(inner) => tell_io(inner, database, "cannot use"),
+        sqlx::Error::Io(inner) => io_error(inner, database, "cannot use"),
         sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => StoreError::Other("the store is closed".to_owned()),
         sqlx::Error::PoolTimedOut => {
             StoreError::Other(format!("every reader of {path} was busy for too long: try again"))
@@ -60,15 +60,15 @@ pub(crate) fn tell(error: &sqlx::Error, database: &Path) -> StoreError {
     }
 }
 
-/// As [`tell`], of the connection that writes.
-pub(crate) fn tell_own(error: &rusqlite::Error, database: &Path) -> StoreError {
+/// Like [`into_store_error`], for the connection that writes.
+pub(crate) fn writer_error(error: &rusqlite::Error, database: &Path) -> StoreError {
     match error.sqlite_error() {
-        Some(code) => tell_code(code.extended_code, error, database),
+        Some(code) => code_error(code.extended_code, error, database),
         None => StoreError::Other(format!("{error} ({})", database.display())),
     }
 }
 
-fn tell_code(extended: i32, error: &dyn std::fmt::Display, database: &Path) -> StoreError {
+fn code_error(extended: i32, error: &dyn std::fmt::Display, database: &Path) -> StoreError {
     let path = database.display();
     match extended & 0xff {
         code::BUSY | code::LOCKED => StoreError::Locked(format!(
@@ -83,7 +83,7 @@ fn tell_code(extended: i32, error: &dyn std::fmt::Display, database: &Path) -> S
     }
 }
 
-/// Something is in the way that is no data folder with a database.
+/// Returns the error for a path that is not a data folder with a database.
 pub(crate) fn unusable(path: &dyn std::fmt::Display, detail: &str) -> StoreError {
     StoreError::Unusable(format!(
         "{path} cannot be used ({detail}). The data folder has to be a folder, and `nightshift.db` in it a file or \
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn told(kind: io::ErrorKind) -> &'static str {
-        tell_io(&io::Error::from(kind), Path::new("/data/nightshift.db"), "cannot create").code()
+        io_error(&io::Error::from(kind), Path::new("/data/nightshift.db"), "cannot create").code()
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! One process at a time writes a database.
+//! Ensures that only one process at a time writes a database.
 //!
-//! The operating system's lock on a file beside the database ends with the process, also with `kill -9`, so there is
-//! no stale lock to clean up. The number in the file is for the message only.
+//! The operating system releases the file lock when the process ends, also after `kill -9`, so no stale lock remains.
+//! The number in the file is for the message only.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -9,14 +9,14 @@ use std::path::Path;
 
 use nightshift_engine::store::StoreError;
 
-use super::failure::tell_io;
+use super::failure::io_error;
 
 /// Name of the lock file in the data folder.
 pub const LOCK_FILE: &str = "nightshift.lock";
-/// Bytes of the lock file that are read for the message.
+/// Maximum number of bytes read from the lock file for the message.
 const MAX_PID_BYTES: u64 = 20;
 
-/// Held as long as the database may be written.
+/// The lock, held while the database may be written.
 #[derive(Debug)]
 pub(crate) struct ProcessLock {
     /// The lock lives as long as the open file.
@@ -24,7 +24,7 @@ pub(crate) struct ProcessLock {
 }
 
 impl ProcessLock {
-    /// Takes the lock of this data folder, or says who has it.
+    /// Takes the lock of this data folder. The error names the process that holds it.
     pub(crate) fn take(data_dir: &Path) -> Result<Self, StoreError> {
         let path = data_dir.join(LOCK_FILE);
         let mut file = OpenOptions::new()
@@ -33,13 +33,13 @@ impl ProcessLock {
             .create(true)
             .truncate(false)
             .open(&path)
-            .map_err(|error| tell_io(&error, &path, "cannot open"))?;
+            .map_err(|error| io_error(&error, &path, "cannot open"))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(locked(&path, &mut file)),
-            Err(TryLockError::Error(error)) => return Err(tell_io(&error, &path, "cannot lock")),
+            Err(TryLockError::Error(error)) => return Err(io_error(&error, &path, "cannot lock")),
         }
-        write_pid(&mut file).map_err(|error| tell_io(&error, &path, "cannot write"))?;
+        write_pid(&mut file).map_err(|error| io_error(&error, &path, "cannot write"))?;
         Ok(Self { _file: file })
     }
 }

@@ -1,4 +1,5 @@
-//! Opening: look before touching, lock, connect with the settings that durability rests on, migrate.
+//! Opens a database: inspect before changing anything, lock, connect with the settings required for durability,
+//! migrate.
 
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -10,48 +11,50 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
-use super::failure::{corrupt, tell_io, unusable};
+use super::failure::{corrupt, io_error, unusable};
 use super::lock::ProcessLock;
-use super::own::Own;
+use super::writer::SqliteWriter;
 use crate::failure::{Failure, Place};
 
 /// Name of the database in the data folder.
 pub const DATABASE_FILE: &str = "nightshift.db";
 
-/// Sources and replies lie there: what is new is its owner's alone. SQLite gives its other files the database's mode.
+/// Mode of a new folder. It contains sources and replies, so only its owner has access. SQLite gives its other files
+/// the database's mode.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Marks a file as ours (`NSHT`); the first migration writes it.
+/// Application id of a Nightshift database (`NSHT`). The first migration writes it.
 const APPLICATION_ID: i64 = 1_314_080_852;
-/// How long other programs may hold the database before we give up.
+/// Maximum time to wait while other programs hold the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a reader may be waited for.
+/// Maximum time to wait for a reader.
 const READER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pages in the write-ahead log after which a commit also checkpoints.
 const WAL_AUTOCHECKPOINT_PAGES: &str = "4000";
 /// Page cache of the connection that writes, in KiB (negative by SQLite's convention).
 const CACHE_SIZE: &str = "-65536";
-/// Page cache of a connection that reads. What it misses is most often in the system's own cache, which all share.
+/// Page cache of a connection that reads. Most misses hit the cache of the operating system, which all connections
+/// share.
 const READER_CACHE_SIZE: &str = "-512";
 
-/// Files up to this size are checked at each start: that takes about a second.
+/// Maximum size of a file that is checked at each start, which takes about a second.
 const MAX_CHECKED_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Statements that a connection keeps prepared.
+/// Prepared statements cached per connection.
 const STATEMENT_CACHE: usize = 512;
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// Make folder and database when there is none; else opening nothing is `NotFound`.
+    /// Create a missing folder or database. Without it, opening returns `NotFound`.
     pub create: bool,
-    /// Connections that read, at least 1.
+    /// Number of connections that read, at least 1.
     pub readers: u32,
-    /// An existing file up to this size is read from end to end for damage. In a larger one, damage is found when a page
-    /// that has some is read.
+    /// An existing file up to this size is checked completely for damage. In a larger file, damage is found when a
+    /// damaged page is read.
     pub max_checked_bytes: u64,
-    /// The database never grows beyond this size; then writing answers `Full`. None: as far as the disk allows.
+    /// Maximum size of the database. At the limit, writing returns `Full`. None means no limit.
     pub max_size_bytes: Option<u64>,
 }
 
@@ -61,11 +64,11 @@ impl Default for OpenOptions {
     }
 }
 
-/// Everything that opening gave.
+/// Result of opening.
 pub(crate) struct Opened {
     pub(crate) database: PathBuf,
     pub(crate) lock: ProcessLock,
-    pub(crate) writer: Own,
+    pub(crate) writer: SqliteWriter,
     pub(crate) readers: SqlitePool,
 }
 
@@ -84,7 +87,7 @@ pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
         .recursive(true)
         .mode(FOLDER_MODE)
         .create(data_dir)
-        .map_err(|error| tell_io(&error, data_dir, "cannot create"))?;
+        .map_err(|error| io_error(&error, data_dir, "cannot create"))?;
     let lock = ProcessLock::take(data_dir)?;
     if database.exists() {
         examine(&database, options.max_checked_bytes).await?;
@@ -92,14 +95,14 @@ pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
     if !database.exists() {
         let mut new = std::fs::OpenOptions::new();
         new.write(true).create_new(true).mode(FILE_MODE);
-        new.open(&database).map_err(|error| tell_io(&error, &database, "cannot create"))?;
+        new.open(&database).map_err(|error| io_error(&error, &database, "cannot create"))?;
     }
     let place = Place::file(&database);
-    let tell = |failure: Failure| failure.tell(&place);
+    let tell = |failure: Failure| failure.into_store_error(&place);
     let mut first = writer_options(&database).connect().await.map_err(|error| tell(error.into()))?;
     let max_pages = prepare(&mut first, options).await.map_err(tell)?;
     first.close().await.map_err(|error| tell(error.into()))?;
-    let writer = Own::open(&database, &settings(max_pages), BUSY_TIMEOUT).map_err(tell)?;
+    let writer = SqliteWriter::open(&database, &settings(max_pages), BUSY_TIMEOUT).map_err(tell)?;
     let readers = SqlitePoolOptions::new()
         .max_connections(options.readers.max(1))
         .acquire_timeout(READER_TIMEOUT)
@@ -112,14 +115,15 @@ pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
     Ok(Opened { database, lock, writer, readers })
 }
 
-/// Brings the write-ahead log into the database and empties it.
+/// Moves the write-ahead log into the database and truncates it.
 pub(crate) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
-/// Looks at an existing file without changing it: is it a sound database, and ours?
+/// Checks without changes whether an existing file is a sound Nightshift database.
 async fn examine(database: &Path, max_checked_bytes: u64) -> Result<(), StoreError> {
-    let size = std::fs::metadata(database).map_err(|error| tell_io(&error, database, "cannot read"))?.len();
-    let finding =
-        findings(database, size <= max_checked_bytes).await.map_err(|failure| failure.tell(&Place::file(database)))?;
+    let size = std::fs::metadata(database).map_err(|error| io_error(&error, database, "cannot read"))?.len();
+    let finding = findings(database, size <= max_checked_bytes)
+        .await
+        .map_err(|failure| failure.into_store_error(&Place::file(database)))?;
     finding.map_or(Ok(()), |finding| Err(corrupt(database, &finding)))
 }
 
@@ -132,7 +136,7 @@ async fn findings(database: &Path, every_page: bool) -> Result<Option<String>, F
         "ok".to_owned()
     };
     let application_id: i64 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut connection).await?;
-    // A process that was killed while it made the database leaves at most the migrator's own table.
+    // A process that was killed while it created the database leaves at most the migrator's own table.
     let foreign_tables: i64 = sqlx::query_scalar(
         "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
          AND name <> '_sqlx_migrations'",
@@ -147,7 +151,7 @@ async fn findings(database: &Path, every_page: bool) -> Result<Option<String>, F
     Ok((!ours).then(|| "its tables belong to another program".to_owned()))
 }
 
-/// Brings the schema up to date; how many pages the database may have, if that is limited.
+/// Migrates the schema. Returns the maximum number of pages, if limited.
 async fn prepare(writer: &mut SqliteConnection, options: &OpenOptions) -> Result<Option<i64>, Failure> {
     let mut max_pages = None;
     if let Some(max_size_bytes) = options.max_size_bytes {
@@ -157,7 +161,7 @@ async fn prepare(writer: &mut SqliteConnection, options: &OpenOptions) -> Result
         sqlx::query(pragma).execute(&mut *writer).await?;
         max_pages = Some(pages);
     }
-    // A file that may only be read opens all the same: find out now, not at the first write.
+    // A read-only file opens without an error, so test a write now.
     sqlx::query("BEGIN IMMEDIATE").execute(&mut *writer).await?;
     sqlx::query("ROLLBACK").execute(&mut *writer).await?;
     sqlx::query(CHECKPOINT).execute(&mut *writer).await?;
@@ -165,7 +169,7 @@ async fn prepare(writer: &mut SqliteConnection, options: &OpenOptions) -> Result
     Ok(max_pages)
 }
 
-/// The settings of the connection that writes, which are those of [`common`].
+/// Returns the settings of the connection that writes, equal to those of [`common`].
 fn settings(max_pages: Option<i64>) -> String {
     let max_pages = max_pages.map_or_else(String::new, |pages| format!("PRAGMA max_page_count = {pages};"));
     format!(
@@ -175,7 +179,7 @@ fn settings(max_pages: Option<i64>) -> String {
     )
 }
 
-/// The settings of every connection. They are connect options, so no connection can miss them.
+/// Returns the settings of every connection. As connect options they apply to every connection.
 fn common(database: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(database)
@@ -183,13 +187,13 @@ fn common(database: &Path) -> SqliteConnectOptions {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        // On macOS `fsync` alone leaves data in the drive's cache; elsewhere this does nothing.
+        // On macOS `fsync` alone leaves data in the drive's cache. Elsewhere this has no effect.
         .pragma("fullfsync", "1")
         .pragma("cache_size", CACHE_SIZE)
         .pragma("temp_store", "MEMORY")
         .pragma("wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES)
         .statement_cache_capacity(STATEMENT_CACHE)
-        // Hundreds of statements per second are no news.
+        // Hundreds of statements per second would flood the log.
         .disable_statement_logging()
 }
 
@@ -201,7 +205,7 @@ fn reader_options(database: &Path) -> SqliteConnectOptions {
     common(database).pragma("query_only", "1").pragma("cache_size", READER_CACHE_SIZE)
 }
 
-/// A connection that writes, for tests that look at the database past the store.
+/// Returns a connection that writes, for tests that bypass the store.
 #[cfg(test)]
 pub(crate) async fn connect(database: &Path) -> Result<SqliteConnection, sqlx::Error> {
     writer_options(database).connect().await
@@ -212,7 +216,7 @@ pub(crate) async fn connect(database: &Path) -> Result<SqliteConnection, sqlx::E
 mod tests {
     use super::*;
 
-    /// The connection that writes before the schema is up to date has these settings too.
+    /// The connection that writes has these settings before the migration too.
     const NAMES: [&str; 8] = [
         "journal_mode",
         "synchronous",
@@ -237,7 +241,7 @@ mod tests {
         found
     }
 
-    fn pragma_of_own(connection: &mut Own, name: &str) -> String {
+    fn pragma_of_own(connection: &mut SqliteWriter, name: &str) -> String {
         let row = connection.fetch(&format!("PRAGMA {name}"), &[], 1).unwrap().pop().unwrap();
         row.text(0).unwrap_or_else(|_| row.i64(0).unwrap().to_string())
     }
@@ -278,7 +282,7 @@ mod tests {
     async fn every_table_is_strict() {
         let folder = tempfile::tempdir().unwrap();
         let opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
-        // The tables of a full-text search are SQLite's own: they cannot be strict.
+        // The tables of a full-text search belong to SQLite and cannot be strict.
         let loose: Vec<String> = sqlx::query_scalar(
             "SELECT name FROM pragma_table_list WHERE strict = 0 AND schema = 'main' AND name NOT LIKE 'sqlite%' \
              AND substr(name, 1, 9) <> 'note_text' AND substr(name, 1, 11) <> 'search_text' \
@@ -296,6 +300,6 @@ mod tests {
         let opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
         let mut reader = opened.readers.acquire().await.unwrap();
         let error = sqlx::query("DELETE FROM event").execute(&mut *reader).await.unwrap_err();
-        assert_eq!(Failure::from(error).tell(&Place::file(&opened.database)).code(), "store.read_only");
+        assert_eq!(Failure::from(error).into_store_error(&Place::file(&opened.database)).code(), "store.read_only");
     }
 }

@@ -3,29 +3,29 @@
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::sqlite::open::CHECKPOINT;
-use crate::sqlite::own::Own;
+use crate::sqlite::writer::SqliteWriter;
 use crate::writer::{Source, closed};
 
-/// Holds it while it is not used.
-pub(crate) struct Sole {
+/// Holds the connection while it is idle.
+pub(crate) struct SingleSource {
     connection: Option<Connection>,
 }
 
-impl Sole {
-    /// Over the connection that writes.
-    pub(crate) fn new(connection: Own) -> Self {
-        Self { connection: Some(Connection::Own(Box::new(connection))) }
+impl SingleSource {
+    /// Wraps the connection that writes.
+    pub(crate) fn new(connection: SqliteWriter) -> Self {
+        Self { connection: Some(Connection::SqliteWriter(Box::new(connection))) }
     }
 
-    /// Empties the write-ahead log and closes the file.
+    /// Truncates the write-ahead log and closes the file.
     pub(crate) fn end(self) -> Result<(), Failure> {
-        let Some(Connection::Own(mut connection)) = self.connection else { return Ok(()) };
+        let Some(Connection::SqliteWriter(mut connection)) = self.connection else { return Ok(()) };
         connection.execute(CHECKPOINT, &[]).map(|_| ())
     }
 }
 
-impl Source for Sole {
-    /// Those who were answered run on other threads.
+impl Source for SingleSource {
+    /// Callers that got an answer run on other threads.
     async fn let_others_run(&mut self) {
         std::thread::yield_now();
     }
@@ -37,7 +37,7 @@ impl Source for Sole {
     async fn give_back(&mut self, connection: Connection, sound: bool) {
         let mut connection = connection;
         if !sound {
-            // There is no other one: what is left of the transaction is undone, or the next one says why it cannot begin.
+            // There is no other connection. If this rollback fails, the next transaction reports why it cannot begin.
             let _nothing_left = connection.rollback().await;
         }
         self.connection = Some(connection);

@@ -1,4 +1,4 @@
-//! What shares a transaction, and what survives when a connection does not.
+//! Tests of batching, and of recovery from broken connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::{MAX_QUEUE, Work};
 use crate::value::values;
 use crate::{OpenOptions, PostgresOptions, SqlStore};
 
-/// Ends every connection to the database but the one that asks.
+/// Terminates every other connection to the database.
 const END_ALL: &str = "SELECT COUNT(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
      WHERE datname = current_database() AND pid <> pg_backend_pid()";
 
-/// An operation that stores a route of this name; the same name twice is refused.
+/// Returns an operation that stores a route of this name. A second route of the same name is refused.
 fn insert(name: String) -> Work<()> {
     Box::new(move |transaction| {
         let name = name.clone();
@@ -58,7 +58,7 @@ async fn on_sqlite() -> (tempfile::TempDir, SqlStore) {
 }
 
 #[tokio::test]
-async fn an_operation_that_fails_undoes_itself_and_nobody_else() {
+async fn a_failed_operation_rolls_back_only_itself() {
     let (_folder, store) = on_sqlite().await;
     let failing: Work<()> = Box::new(|transaction| {
         Box::pin(async move {
@@ -80,12 +80,12 @@ async fn an_operation_that_fails_undoes_itself_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn what_waits_together_shares_one_transaction_and_its_fate() {
+async fn waiting_changes_share_one_transaction_and_its_outcome() {
     let (_folder, store) = on_sqlite().await;
     let breaking: Work<()> = Box::new(|transaction| Box::pin(async move { transaction.connection.rollback().await }));
     let (first, broken, last) =
         tokio::join!(store.write(insert("a".to_owned())), store.write(breaking), store.write(insert("b".to_owned())));
-    assert!(first.is_err() && broken.is_err() && last.is_err(), "nobody is told of a commit that was none");
+    assert!(first.is_err() && broken.is_err() && last.is_err(), "a failed commit is not acknowledged");
     assert_eq!(stored(&store).await, Vec::<String>::new());
     store.write(insert("d".to_owned())).await.unwrap();
     assert_eq!(stored(&store).await, ["d"]);
@@ -140,7 +140,7 @@ async fn an_operation_that_lost_against_another_one_is_done_again() {
     let store = SqlStore::open_postgres(&database.url, PostgresOptions::default()).await.unwrap();
     store.write(insert("a".to_owned())).await.unwrap();
     store.write(insert("b".to_owned())).await.unwrap();
-    // Each locks one row, and then the other's: Postgres ends one of them.
+    // Each locks one row and then the other's, and Postgres ends one of them.
     let both = Arc::new(Barrier::new(2));
     let crossing = |first: &'static str, second: &'static str| -> Work<()> {
         let both = Arc::clone(&both);
@@ -149,7 +149,7 @@ async fn an_operation_that_lost_against_another_one_is_done_again() {
             Box::pin(async move {
                 let touch = "UPDATE route SET needs = needs WHERE needs = $1";
                 transaction.connection.execute(touch, values![first]).await?;
-                // The first time both wait for each other; who does it again is alone.
+                // The first time, both wait for each other. The repetition is alone.
                 let _alone = tokio::time::timeout(Duration::from_millis(500), both.wait()).await;
                 transaction.connection.execute(touch, values![second]).await?;
                 Ok(())

@@ -1,4 +1,4 @@
-//! Carrying out commands, so that two stores that are asked the same give the same answers.
+//! Executes commands, to compare the answers of two stores.
 
 use nightshift_engine::store::{
     Advance, BoundFrom, Change, Changed, LessonQuery, LessonRecord, NoteRecord, OwnerFence, Ownership, PageRequest,
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::bench::{LEASE_MS, LIFE_MS, lost, server_record};
 use crate::commands::Command;
 
-/// What came back, as text that both stores must agree on, and what of it later commands may name.
+/// An answer as text that both stores must agree on, with the ids for later commands.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) text: String,
@@ -29,7 +29,7 @@ pub(crate) struct Given {
 }
 
 impl Answer {
-    /// Errors agree when their codes do: their texts name files and servers.
+    /// Errors are equal if their codes are, because their texts name files and servers.
     fn of<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> Self {
         let is_ok = answer.is_ok();
         let text = match answer {
@@ -48,7 +48,7 @@ impl Answer {
     }
 }
 
-/// Asks one store.
+/// Executes a command on one store.
 pub(crate) async fn apply(store: &dyn Store, command: Command, at: TimestampMs) -> Answer {
     match command {
         Command::Create(new) => Answer::of(store.create_campaign(*new).await),
@@ -192,13 +192,13 @@ async fn know(store: &dyn Store, run: RunId, what: usize, number: u32, at: Times
                 architectures: Vec::new(),
             };
             let changed = shelf.replace_notes("ours", (0..number).map(note).collect(), at).await.unwrap();
-            // Equal ranks are told apart by name.
+            // Equal ranks are sorted by name.
             Answer::of(shelf.search_notes(&["waits".to_owned()], 9).await.map(|found| (changed, found)))
         }
     }
 }
 
-/// What lists say.
+/// Returns the content of the lists.
 async fn look(store: &dyn Store) -> Answer {
     let page = || PageRequest { limit: 100, before: None };
     let lists = (

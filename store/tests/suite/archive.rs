@@ -1,4 +1,4 @@
-//! Campaigns that go elsewhere, and campaigns that are deleted.
+//! Tests of exported, imported and pruned campaigns.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,10 +24,10 @@ use crate::raw::Raw;
 crate::bench::on_both!(
     a_finished_campaign_is_the_same_elsewhere,
     importing_again_changes_nothing_and_importing_another_state_is_refused,
-    what_steps_were_given_and_later_scores_travel_along,
+    retrievals_and_later_scores_are_part_of_an_archive,
     notes_tags_and_pins_travel_along_and_belong_to_their_campaign,
     an_archive_of_an_older_release_is_taken_and_recognized,
-    what_was_not_over_comes_in_paused_and_goes_on,
+    an_unfinished_run_is_imported_as_paused_and_can_continue,
     an_archive_whose_artifacts_are_not_there_is_refused,
     an_archive_that_is_none_is_refused_and_leaves_nothing,
     an_export_gives_some_rows_at_a_time,
@@ -37,10 +37,10 @@ crate::bench::on_both!(
     an_artifact_that_is_stored_again_is_not_pruned_as_an_old_one,
     an_artifact_that_is_asked_for_is_not_pruned_as_an_old_one,
     one_transaction_deletes_so_many_bytes,
-    what_is_pruned_makes_the_file_smaller,
+    pruning_shrinks_the_file,
 );
 
-/// A campaign of two runs with an artifact, a model call and some usage; the second run is left to the test.
+/// Creates a campaign of two runs with an artifact, a model call and some usage. The second run is left to the test.
 async fn campaign(bench: &Bench) -> (CampaignId, ArtifactHash) {
     let hash = ArtifactHash::of(b"a program");
     bench.store.put_artifact(&hash, b"a program", bench.now()).await.unwrap();
@@ -76,7 +76,7 @@ async fn finished_campaign(bench: &Bench) -> (CampaignId, ArtifactHash) {
     (id, hash)
 }
 
-/// An archive, and a bench on the other kind of database that has its artifacts.
+/// Returns an archive, and a bench on the other kind of database with its artifacts.
 async fn elsewhere(bench: &Bench, id: &CampaignId) -> (CampaignArchive, Bench) {
     let archive = bench.store.export_campaign(id).await.unwrap();
     let other = Bench::on(if bench.kind() == Kind::Sqlite { Kind::Postgres } else { Kind::Sqlite }).await;
@@ -122,7 +122,7 @@ async fn importing_again_changes_nothing_and_importing_another_state_is_refused(
     other.assert_sound().await;
 }
 
-/// A finished campaign in whose first run a step was given notes and an attempt was scored later.
+/// Creates a finished campaign with a pinned retrieval and a later score in its first run.
 async fn scored_campaign(bench: &Bench) -> (CampaignId, RunId) {
     let (id, _) = finished_campaign(bench).await;
     let page = PageRequest { limit: 9, before: None };
@@ -143,7 +143,7 @@ fn score(run: &RunId, formula: &str, reward: f64) -> ScoreRecord {
     }
 }
 
-async fn what_steps_were_given_and_later_scores_travel_along(bench: Bench) {
+async fn retrievals_and_later_scores_are_part_of_an_archive(bench: Bench) {
     let (id, run) = scored_campaign(&bench).await;
     let (archive, other) = elsewhere(&bench, &id).await;
     other.store.import_campaign(archive.clone(), other.now()).await.unwrap();
@@ -154,7 +154,7 @@ async fn what_steps_were_given_and_later_scores_travel_along(bench: Bench) {
     assert_eq!(scores, bench.store.list_scores(&run).await.unwrap());
     assert_eq!(scores.len(), 2);
     assert_eq!(other.store.export_campaign(&id).await.unwrap(), archive);
-    // Scoring anew changes nothing that the archive tells; another history would.
+    // A new score does not change the archived history, but another event would.
     let scored_anew = score(&run, "published.1", 0.7);
     other.store.put_scores(vec![scored_anew]).await.unwrap();
     assert!(other.store.import_campaign(archive.clone(), other.now()).await.unwrap().existed);
@@ -208,11 +208,11 @@ async fn notes_tags_and_pins_travel_along_and_belong_to_their_campaign(bench: Be
     let (remarks, tags, pins) = left(&other).await;
     assert_eq!((remarks.len(), tags.len(), pins.len()), (2, 1, 1));
     assert_eq!((remarks, tags, pins), left(&bench).await);
-    // What is said later makes it no other campaign.
+    // Later annotations do not make it a different campaign.
     bench.store.remove_pin(&of_attempt).await.unwrap();
     assert!(bench.store.import_campaign(archive.clone(), bench.now()).await.unwrap().existed);
     assert!(left(&bench).await.2.is_empty(), "and a pin that was taken away stays away");
-    // A note about something else is none of this campaign.
+    // A note about another campaign.
     let mut foreign = archive;
     let row = foreign.rows.iter_mut().find(|row| row["table"] == "pin").unwrap();
     row["target"] = json!(format!("{}/1", RunId::from_uuid(bench.uuid())));
@@ -241,7 +241,7 @@ async fn an_archive_of_an_older_release_is_taken_and_recognized(bench: Bench) {
     other.assert_sound().await;
 }
 
-async fn what_was_not_over_comes_in_paused_and_goes_on(bench: Bench) {
+async fn an_unfinished_run_is_imported_as_paused_and_can_continue(bench: Bench) {
     let (id, _) = campaign(&bench).await;
     let page = PageRequest { limit: 9, before: None };
     let run = bench.store.list_runs(Some(&id), None, page).await.unwrap().remove(1).id;
@@ -299,7 +299,7 @@ async fn an_archive_that_is_none_is_refused_and_leaves_nothing(bench: Bench) {
     assert_eq!(bench.store.export_campaign(&unknown).await.unwrap_err().code(), "campaign.not_found");
 }
 
-/// Counts what it is given.
+/// Counts the received rows.
 #[derive(Default)]
 struct Batches(Mutex<Vec<usize>>);
 
@@ -383,7 +383,7 @@ async fn artifacts_that_something_names_are_kept(bench: Bench) {
     bench.assert_sound().await;
 }
 
-/// A worker that stores a result again is about to name it.
+/// A worker that stores a result again is about to reference it.
 async fn an_artifact_that_is_stored_again_is_not_pruned_as_an_old_one(bench: Bench) {
     let hash = ArtifactHash::of(b"result");
     bench.store.put_artifact(&hash, b"result", bench.now()).await.unwrap();
@@ -418,7 +418,7 @@ async fn one_transaction_deletes_so_many_bytes(bench: Bench) {
     }
 }
 
-async fn what_is_pruned_makes_the_file_smaller(bench: Bench) {
+async fn pruning_shrinks_the_file(bench: Bench) {
     if bench.kind() != Kind::Sqlite {
         return;
     }

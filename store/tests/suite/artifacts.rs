@@ -1,4 +1,4 @@
-//! Artifacts in parts: on their way in, and read in ranges.
+//! Tests of artifacts in parts: uploads, and reads of ranges.
 
 use futures::future::join_all;
 use nightshift_engine::store::{ArtifactProgress, Store, StoreError};
@@ -88,7 +88,7 @@ async fn all_parts_say_the_same_size(bench: Bench) {
 async fn a_part_of_an_artifact_is_read_across_chunks(bench: Bench) {
     let whole = bytes(1_000_000);
     let hash = ArtifactHash::of(&whole);
-    // Parts of odd sizes leave chunks of odd sizes.
+    // Parts of odd sizes create chunks of odd sizes.
     let ends = [0, 1, 262_144, 262_145, 700_003, 1_000_000];
     for pair in ends.windows(2) {
         append(&bench, &whole, pair[0], pair[1]).await.unwrap();

@@ -1,4 +1,4 @@
-//! The index of attempts: lists with exact counts, cursors and points, and what becomes of them in time.
+//! Tests of the index of attempts: lists with exact counts, cursors and points, and their changes over time.
 
 use nightshift_engine::store::{Store, TeamStore};
 use nightshift_protocol::api::{
@@ -55,7 +55,7 @@ pub(crate) fn attempt(number: u32, outcome: AttemptOutcome) -> IndexedAttempt {
     }
 }
 
-/// An attempt whose fastest baseline is twice as fast as the reference.
+/// Returns an attempt whose fastest baseline is twice as fast as the reference.
 pub(crate) fn timed(number: u32, speedup: f64, confirmed: bool) -> IndexedAttempt {
     let interval = |estimate: f64, half: f64| Interval { estimate, low: estimate - half, high: estimate + half };
     IndexedAttempt {
@@ -119,7 +119,7 @@ async fn a_row_comes_back_as_it_was_written(bench: Bench) {
     assert_eq!((row.created_at, row.finished_at), (TimestampMs(1_003), Some(TimestampMs(2_003))));
 }
 
-/// Three runs with some of everything, the same moments and speedups among them.
+/// Creates three runs with varied attempts, among them equal times and speedups.
 pub(crate) async fn some_runs(bench: &Bench) -> Vec<RunId> {
     let runs = bench.create(bench.new_campaign(3)).await.runs;
     let unknown = IndexedAttempt { cost_microusd: None, finished_at: None, ..attempt(4, AttemptOutcome::Pending) };
@@ -132,7 +132,7 @@ pub(crate) async fn some_runs(bench: &Bench) -> Vec<RunId> {
     let second = vec![
         attempt(1, AttemptOutcome::Crashed),
         IndexedAttempt { model: "lab/b".to_owned(), ..timed(2, 2.0, true) },
-        // Its fastest baseline is not known.
+        // Its fastest baseline is unknown.
         IndexedAttempt { speedup_over_fastest: None, ..timed(3, 0.5, false) },
     ];
     let third = IndexedRun {
@@ -329,7 +329,7 @@ async fn a_pruned_run_is_gone_from_every_list(bench: Bench) {
     let both = vec![indexed(run, vec![timed(1, 2.0, true)]), indexed(&kept, vec![timed(1, 1.0, true)])];
     bench.store.put_index(both).await.unwrap();
     assert_eq!(list(&bench, &[]).await.total, 2);
-    // Another process on the same database, which has read everything.
+    // Another process on the same database, with its columns loaded.
     let other = if bench.kind() == Kind::Postgres { Some(bench.place.open().await) } else { None };
     if let Some(other) = &other {
         assert_eq!(other.list_attempts(&AttemptQuery::default()).await.unwrap().total, 2);
@@ -347,7 +347,7 @@ async fn a_pruned_run_is_gone_from_every_list(bench: Bench) {
 }
 
 async fn an_index_of_many_runs_is_read_as_a_whole(mut bench: Bench) {
-    // More than are read at once, all of them of one change, and some of a later one.
+    // More runs than one read returns, all of one change, and some of a later one.
     let runs = bench.create(bench.new_campaign(600)).await.runs;
     let all = runs.iter().map(|run| indexed(run, vec![attempt(1, AttemptOutcome::Crashed)])).collect();
     bench.store.put_index(all).await.unwrap();

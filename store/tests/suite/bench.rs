@@ -1,4 +1,4 @@
-//! A store on either database, a clock that is set by hand, and short words for what tests do.
+//! Test environment: a store on either database, a manual clock, and helper functions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -23,15 +23,14 @@ use uuid::Uuid;
 
 use crate::place::{Kind, Place};
 
-/// How long a lease lasts in these tests.
+/// Duration of a lease.
 pub(crate) const LEASE_MS: u64 = 15_000;
-/// How long a server is alive after a pulse.
+/// Duration of a server lease without a heartbeat.
 pub(crate) const LIFE_MS: u64 = 10_000;
-/// Events are never more than this in a test.
+/// More than the number of events in any test.
 pub(crate) const ALL: u32 = 10_000;
 
-/// Makes a test of each function, on SQLite and on Postgres. A function that is not listed is never used, which the
-/// compiler tells.
+/// Makes a test of each function, on SQLite and on Postgres. The compiler warns about a function that is not listed.
 macro_rules! on_both {
     ($($test:ident),+ $(,)?) => {
         mod sqlite {
@@ -50,7 +49,7 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// Set by hand.
+/// A manual clock.
 pub(crate) struct HandClock(AtomicI64);
 
 impl HandClock {
@@ -73,7 +72,7 @@ impl Clock for HandClock {
     }
 }
 
-/// Counts instead.
+/// Sequential numbers instead of random ones.
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
@@ -142,7 +141,7 @@ impl Bench {
         self.place.kind()
     }
 
-    /// Another one on the same kind of database.
+    /// Creates another one on the same kind of database.
     pub(crate) async fn another(&self) -> Self {
         Self::on(self.kind()).await
     }
@@ -187,7 +186,7 @@ impl Bench {
         self.create(self.new_campaign(1)).await.runs.remove(0)
     }
 
-    /// A campaign of one run with these caps.
+    /// Creates a campaign of one run with these caps.
     pub(crate) async fn run_with_budget(&self, budget: BudgetCaps) -> (CampaignId, RunId) {
         let mut created = self.create(NewCampaign { budget, ..self.new_campaign(1) }).await;
         (created.id, created.runs.remove(0))
@@ -198,13 +197,13 @@ impl Bench {
         lines.into_iter().find(|line| line.resource == resource).unwrap()
     }
 
-    /// Used and reserved.
+    /// Returns the used and reserved amounts.
     pub(crate) async fn spent(&self, campaign: &CampaignId, resource: Resource) -> (u64, u64) {
         let line = self.line(campaign, resource).await;
         (line.used, line.reserved)
     }
 
-    /// A decision from what is stored now, over the whole log.
+    /// Returns a decision from the stored state, over the whole log.
     pub(crate) async fn decision(&self, run: &RunId) -> Advance {
         let record = self.store.load_run(run).await.unwrap();
         Advance {
@@ -248,7 +247,7 @@ impl Bench {
         self.register_worker(None).await
     }
 
-    /// One that lives in a server's process.
+    /// Registers a worker of a server's process.
     pub(crate) async fn embedded_worker(&self, server: &ServerId) -> WorkerId {
         self.register_worker(Some(server.clone())).await
     }
@@ -262,12 +261,12 @@ impl Bench {
         id
     }
 
-    /// A life of a server that is alive for [`LIFE_MS`].
+    /// Registers a server lease that lasts for [`LIFE_MS`].
     pub(crate) async fn server(&self) -> ServerId {
         self.register_server(false).await
     }
 
-    /// A life after which every earlier one is dead.
+    /// Registers a server lease that ends all earlier ones.
     pub(crate) async fn sole_server(&self) -> ServerId {
         self.register_server(true).await
     }
@@ -304,7 +303,7 @@ impl Bench {
         events(self.store.as_ref(), run).await
     }
 
-    /// Names of events, with the step's key.
+    /// Returns the names of events, with the step's key.
     pub(crate) async fn log(&self, run: &RunId) -> Vec<String> {
         let line = |event: Event| match event.step_key() {
             None => event.kind().to_owned(),
@@ -317,7 +316,7 @@ impl Bench {
         self.store.runs_to_drive(100).await.unwrap()
     }
 
-    /// No rule of the store is broken.
+    /// Checks the invariants of the store.
     pub(crate) async fn assert_sound(&self) {
         assert_eq!(self.store.find_violations().await.unwrap(), Vec::<String>::new());
     }
@@ -372,7 +371,8 @@ pub(crate) async fn events(store: &dyn Store, run: &RunId) -> Vec<Event> {
     records.into_iter().map(|record| record.event).collect()
 }
 
-/// A state after so many events: a field in its head, one in a part, and a list of parts of which the first one changes.
+/// Returns a state after this many events: a field in its head, one in a part, and a list of parts of which the first
+/// one changes.
 pub(crate) fn state(folded: u64) -> StoredState {
     let part = |field: &str, number, value| StatePart { field: field.to_owned(), number, value };
     let parts = vec![part("input", 0, json!("x")), part("seen", 1, json!(folded)), part("seen", 2, json!({}))];

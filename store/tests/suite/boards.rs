@@ -1,4 +1,4 @@
-//! Boards of tasks and models, and results of campaigns, from the index of attempts.
+//! Tests of the boards of tasks and models, and of results of campaigns, from the index of attempts.
 
 use nightshift_protocol::api::AttemptFilter;
 use nightshift_protocol::attempt::AttemptOutcome;
@@ -15,7 +15,7 @@ crate::bench::on_both!(
     the_results_of_a_campaign_are_those_of_all_its_attempts,
     many_results_are_thinned_and_say_of_how_many,
     the_board_of_a_model_counts_runs_and_what_they_reached,
-    what_campaigns_have_come_to_is_told_for_many_at_once,
+    totals_of_many_campaigns_are_returned_at_once,
 );
 
 async fn the_board_of_a_task_shows_the_best_confirmed_attempt_and_how_it_came_about(bench: Bench) {
@@ -93,7 +93,7 @@ async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
 
 async fn many_results_are_thinned_and_say_of_how_many(bench: Bench) {
     let created = bench.create(bench.new_campaign(14)).await;
-    // In each run every tenth attempt is the best of its time.
+    // In each run every tenth attempt is the best so far.
     let of_run = |run: &RunId| {
         let speedup = |number: u32| if number.is_multiple_of(10) { 1.0 + f64::from(number) / 8.0 } else { 0.5 };
         indexed(run, (1..=200).map(|number| timed(number, speedup(number), false)).collect())
@@ -102,7 +102,7 @@ async fn many_results_are_thinned_and_say_of_how_many(bench: Bench) {
     let results = bench.store.campaign_results(&created.id, 14, 1..=u64::MAX).await.unwrap();
     assert_eq!((results.attempts, results.timed, results.timed_runs), (2_800, 2_800, 14));
     assert_eq!((results.marks.len(), results.speedups.len(), results.lines.len()), (600, 600, 8));
-    // The first attempt is the best of its time as well.
+    // The first attempt is the best so far, too.
     assert_eq!((results.kept, results.discarded), (14 * 21, 14 * 179));
     assert_eq!(results.marks.iter().filter(|mark| mark.kept).count(), 294, "all that were the best of their time");
     assert!(results.marks.is_sorted_by_key(|mark| mark.place));
@@ -124,14 +124,14 @@ async fn the_board_of_a_model_counts_runs_and_what_they_reached(bench: Bench) {
     assert_eq!((board.runs, board.finished, board.correct_share), (2, 5, Some(0.6)));
     assert_eq!(board.median_best_speedup, Some(1.25), "between 2.0 and 0.5");
     assert_eq!(board.fast_p, [0.5, 0.5, 0.0, 0.0], "what is twice as fast is not more than that");
-    // Of the two runs, the fastest baseline of one is not known.
+    // The fastest baseline of one of the two runs is unknown.
     assert_eq!(board.median_best_speedup_over_fastest, Some(1.0));
     assert_eq!(board.fast_p_over_fastest, [0.0; 4]);
     assert_eq!((board.tokens, board.unpriced_attempts), (600, 1));
     assert!((board.cost_usd - 0.0125).abs() < 1e-9);
     assert_eq!((boards[1].median_best_speedup, boards[1].correct_share), (None, Some(0.0)));
     assert_eq!(boards[1].median_best_speedup_over_fastest, None);
-    // What was measured once is not the best of a run that has a confirmed attempt.
+    // An unconfirmed attempt is not the best of a run with a confirmed one.
     let run = bench.create(bench.new_campaign(1)).await.runs.remove(0);
     let of_c = |attempt: IndexedAttempt| IndexedAttempt { model: "lab/c".to_owned(), ..attempt };
     let attempts = vec![of_c(timed(1, 1.0, true)), of_c(timed(2, 9.0, false))];
@@ -141,7 +141,7 @@ async fn the_board_of_a_model_counts_runs_and_what_they_reached(bench: Bench) {
     assert_eq!((board.median_best_speedup, board.fast_p.as_slice()), (Some(1.0), &[0.0; 4][..]));
 }
 
-async fn what_campaigns_have_come_to_is_told_for_many_at_once(bench: Bench) {
+async fn totals_of_many_campaigns_are_returned_at_once(bench: Bench) {
     let first = bench.create(bench.new_campaign(2)).await;
     let second = bench.create(bench.new_campaign(1)).await;
     let third = bench.create(bench.new_campaign(1)).await;

@@ -1,4 +1,4 @@
-//! What campaigns may use up: set aside before the work, settled after it.
+//! Tests of budgets: reservations before the work, settled after it.
 
 use futures::future::join_all;
 use nightshift_engine::event::Event;
@@ -16,16 +16,16 @@ crate::bench::on_both!(
     a_step_sets_its_reserve_aside_when_it_becomes_ready_and_settles_it_at_its_end,
     a_try_uses_up_no_more_than_was_set_aside,
     steps_beyond_the_cap_wait_until_something_is_given_back_oldest_first,
-    what_a_campaign_cannot_afford_is_said_once_and_waits,
+    an_exhausted_budget_is_logged_once_and_the_step_waits,
     a_higher_cap_lets_waiting_steps_go,
     no_step_begins_after_the_campaign_s_wall_time,
     another_wall_time_holds_for_steps_that_are_ready,
     leaving_the_ready_list_gives_back_what_was_set_aside,
     an_expired_lease_counts_what_may_have_been_used,
-    a_retry_sets_aside_anew,
+    a_retry_reserves_again,
     a_failed_step_used_what_it_says,
     a_leased_step_reserves_and_settles_for_its_calls,
-    a_list_of_campaigns_is_told_what_each_has_come_to,
+    a_list_of_campaigns_contains_their_totals,
     a_model_call_is_paid_for_once,
     parallel_reservations_never_exceed_a_cap,
     usage_is_counted_without_caps_too,
@@ -47,7 +47,7 @@ async fn schedule(bench: &Bench, run: &RunId, keys: &[&str], sum: u64) {
     bench.schedule_orders(run, keys.iter().map(|key| priced(key, of_tokens(sum))).collect()).await;
 }
 
-/// A campaign with this budget, its run, and its only step in the hands of a worker.
+/// Returns a campaign with this budget, its run, and its only step, which is leased.
 async fn leased(bench: &Bench, budget: BudgetCaps, reserve: Vec<Amount>) -> (CampaignId, RunId, StepRecord) {
     let (campaign, run) = bench.run_with_budget(budget).await;
     bench.schedule_orders(&run, vec![priced("a", reserve)]).await;
@@ -105,7 +105,7 @@ async fn steps_beyond_the_cap_wait_until_something_is_given_back_oldest_first(be
     bench.assert_sound().await;
 }
 
-async fn what_a_campaign_cannot_afford_is_said_once_and_waits(bench: Bench) {
+async fn an_exhausted_budget_is_logged_once_and_the_step_waits(bench: Bench) {
     let (campaign, run) = bench.run_with_budget(tokens(100)).await;
     schedule(&bench, &run, &["cheap"], 10).await;
     schedule(&bench, &run, &["dear"], 101).await;
@@ -123,7 +123,7 @@ async fn what_a_campaign_cannot_afford_is_said_once_and_waits(bench: Bench) {
     bench.store.control_run(&run, RunTransition::Resume, None, bench.now()).await.unwrap();
     bench.store.set_budget(&campaign, tokens(99), bench.now()).await.unwrap();
     assert_eq!(exhausted_events(&bench, &run).await, 1);
-    // One that only had to wait cannot be afforded any more when others used it up.
+    // A step that waited for a release fails when others have used the budget.
     let (campaign, run) = bench.run_with_budget(tokens(100)).await;
     schedule(&bench, &run, &["first", "second"], 60).await;
     let step = bench.claim(&worker, 9).await.remove(0);
@@ -146,7 +146,7 @@ async fn a_higher_cap_lets_waiting_steps_go(bench: Bench) {
     assert_eq!(bench.claim(&worker, 9).await[0].key, "c");
     let line = bench.line(&campaign, Resource::Tokens).await;
     assert_eq!((line.cap, line.reserved), (None, 120));
-    // A lower cap takes nothing away from those who have it.
+    // A lower cap does not revoke existing reservations.
     bench.store.set_budget(&campaign, tokens(10), bench.now()).await.unwrap();
     assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (0, 120));
     let unknown = CampaignId::from_uuid(bench.uuid());
@@ -166,7 +166,7 @@ async fn no_step_begins_after_the_campaign_s_wall_time(bench: Bench) {
     assert_eq!(bench.step(&run, "late").await.blocked_on, Some(Resource::WallMs));
     assert_eq!(exhausted_events(&bench, &run).await, 1);
     let worker = bench.worker().await;
-    assert!(bench.claim(&worker, 9).await.is_empty(), "it was admitted in time, and nobody began it");
+    assert!(bench.claim(&worker, 9).await.is_empty(), "it was admitted in time, but did not begin");
     bench.store.fire_timers(bench.now(), 9).await.unwrap();
     assert_eq!(bench.step(&run, "in_time").await.blocked_on, Some(Resource::WallMs));
     assert_eq!(exhausted_events(&bench, &run).await, 2, "the run hears that it is over");
@@ -239,7 +239,7 @@ async fn an_expired_lease_counts_what_may_have_been_used(bench: Bench) {
     assert_eq!(bench.spent(&campaign, Resource::DeviceMs).await, (60_000, 0), "no more than was set aside");
 }
 
-async fn a_retry_sets_aside_anew(bench: Bench) {
+async fn a_retry_reserves_again(bench: Bench) {
     let (campaign, run, step) = leased(&bench, tokens(50), of_tokens(30)).await;
     bench.report_used(&step, TryEnd::Retry { failure: lost(), at: bench.now().plus_ms(500) }, of_tokens(10)).await;
     assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (10, 0), "nothing is kept while it waits");
@@ -279,7 +279,7 @@ async fn a_leased_step_reserves_and_settles_for_its_calls(bench: Bench) {
     assert_eq!(reserve(75).await, Reservation::Granted);
     let stale = bench.store.reserve(&step.id, 7, &of_tokens(1), bench.now()).await.unwrap();
     assert_eq!(stale, Reservation::LeaseLost);
-    // All of it or nothing.
+    // All or nothing.
     let both = vec![amount(Resource::CostMicrousd, 5), amount(Resource::Tokens, 1)];
     let refused = bench.store.reserve(&step.id, step.epoch, &both, bench.now()).await.unwrap();
     assert!(matches!(refused, Reservation::Wait(_)), "{refused:?}");
@@ -342,7 +342,7 @@ async fn usage_is_counted_without_caps_too(bench: Bench) {
     bench.assert_sound().await;
 }
 
-async fn a_list_of_campaigns_is_told_what_each_has_come_to(bench: Bench) {
+async fn a_list_of_campaigns_contains_their_totals(bench: Bench) {
     let price = |sum: u64| vec![amount(Resource::CostMicrousd, sum)];
     let (campaign, run, step) = leased(&bench, BudgetCaps::default(), price(500)).await;
     let (other, _) = bench.run_with_budget(BudgetCaps::default()).await;

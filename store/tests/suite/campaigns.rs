@@ -1,4 +1,4 @@
-//! Campaigns, lists and ids.
+//! Tests of campaigns, lists and ids.
 
 use nightshift_engine::store::{PageRequest, Store, StoreError};
 use nightshift_protocol::id::CampaignId;
@@ -17,7 +17,7 @@ crate::bench::on_both!(
     the_runs_of_a_campaign_are_paged_in_the_order_of_its_tasks,
     runs_are_found_by_status,
     ids_are_found_by_their_beginning_their_digits_and_their_end,
-    what_does_not_exist_is_named,
+    missing_objects_are_named,
     nul_characters_never_reach_a_text,
 );
 
@@ -142,7 +142,7 @@ async fn ids_are_found_by_their_beginning_their_digits_and_their_end(bench: Benc
     assert_eq!(bench.store.find_ids("run%", 9).await.unwrap(), (Vec::new(), Vec::new()));
 }
 
-async fn what_does_not_exist_is_named(bench: Bench) {
+async fn missing_objects_are_named(bench: Bench) {
     let error = bench.store.load_campaign(&CampaignId::from_uuid(bench.uuid())).await.unwrap_err();
     assert_eq!(error.code(), "campaign.not_found");
     let error = bench.store.list_runs(None, None, page(1, Some("run_x"))).await.unwrap_err();

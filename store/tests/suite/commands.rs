@@ -1,4 +1,4 @@
-//! Everything that can be asked of a store, chosen by a seeded source of random numbers.
+//! Random commands on a store, generated from a seed.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{
@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::answers::Answer;
 use crate::bench::{LEASE_MS, amount, lost, order, worker_record};
 
-/// Numbers that a seed decides (splitmix64).
+/// A seeded random number generator (splitmix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -49,7 +49,7 @@ impl Dice {
     }
 }
 
-/// What was given out so far: commands name it again, whether it still holds or not.
+/// Known ids and leases, valid or not, for later commands.
 #[derive(Default)]
 pub(crate) struct World {
     ids: u128,
@@ -61,11 +61,11 @@ pub(crate) struct World {
     fences: Vec<(RunId, OwnerFence)>,
 }
 
-/// One question.
+/// One command.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
     Create(Box<NewCampaign>),
-    /// Schedules steps, or ends the run, from what is stored when it is carried out.
+    /// Schedules steps, or ends the run, based on the stored state at its execution.
     Decide {
         run: RunId,
         orders: Vec<(StepId, StepOrder)>,
@@ -74,7 +74,7 @@ pub(crate) enum Command {
     },
     Claim(ClaimRequest),
     Report(Report),
-    /// A report, what follows from it, and the next claim, as one.
+    /// A report, the following decision, and the next claim, in one commit.
     Flush(Report, ClaimRequest),
     Heartbeat {
         worker: WorkerId,
@@ -142,7 +142,7 @@ pub(crate) enum Command {
         limit: u32,
     },
     Look,
-    /// Something about notes, lessons, what steps were given, or scores.
+    /// An operation on notes, lessons, retrievals or scores.
     Know {
         run: RunId,
         what: usize,
@@ -184,7 +184,7 @@ impl World {
         if dice.one_in(3) {
             return None;
         }
-        // Around now, so that openings and closings are met.
+        // Around the current time, so that windows open and close.
         let minute = usize::try_from(at.0 / 60_000).unwrap() + dice.below(5);
         let (begin, end) = (minute % 1_440, (minute + 2 + dice.below(30)) % 1_440);
         let window = format!("{:02}:{:02}-{:02}:{:02}", begin / 60, begin % 60, end / 60, end % 60);
@@ -262,7 +262,7 @@ impl World {
         Command::Decide { run, orders, end, fence }
     }
 
-    /// The next command; what it needs and is not there yet is made first.
+    /// Returns the next command. First creates missing prerequisites.
     pub(crate) fn choose(&mut self, dice: &mut Dice, at: TimestampMs) -> Command {
         let (Some(campaign), Some(run)) = (dice.pick(&self.campaigns), dice.pick(&self.runs)) else {
             return self.create(dice, at);
@@ -271,7 +271,7 @@ impl World {
             return Command::Server { id: ServerId::from_uuid(self.uuid()), sole: false };
         };
         let Some(worker) = dice.pick(&self.workers) else { return self.worker(dice, at) };
-        // Mostly a lease that was given out lately.
+        // Mostly a recent lease.
         let late = self.leases.len().saturating_sub(6);
         let lease = if dice.one_in(4) { dice.pick(&self.leases) } else { dice.pick(&self.leases[late..]) };
         match (dice.below(60), lease) {
@@ -335,7 +335,7 @@ impl World {
         Command::Worker(Box::new(WorkerRecord { embedded: server.is_some(), server, ..worker_record(&id, at) }))
     }
 
-    /// Keeps what was given out.
+    /// Records new ids and leases.
     pub(crate) fn note(&mut self, command: &Command, answer: &Answer) {
         match (command, &answer.given) {
             (Command::Create(new), _) if answer.is_ok => {

@@ -1,4 +1,4 @@
-//! Artifacts, model calls, workers.
+//! Tests of artifacts, model calls, workers.
 
 use nightshift_engine::store::{ModelCallRecord, Store, WorkerRecord};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
@@ -15,7 +15,7 @@ crate::bench::on_both!(
     an_answered_call_is_found_by_its_whole_address_only,
     the_first_answer_to_a_call_stays,
     a_call_of_an_unknown_run_leaves_nothing_behind,
-    workers_are_listed_last_heard_of_first_and_registered_again_under_their_id,
+    workers_are_listed_most_recently_seen_first_and_registered_again_under_their_id,
 );
 
 fn call(run: &RunId, turn: u32, hash: &str) -> ModelCallRecord {
@@ -79,14 +79,14 @@ async fn the_first_answer_to_a_call_stays(bench: Bench) {
 }
 
 async fn a_call_of_an_unknown_run_leaves_nothing_behind(bench: Bench) {
-    let nobody = RunId::from_uuid(bench.uuid());
+    let unknown = RunId::from_uuid(bench.uuid());
     let artifacts = vec![(ArtifactHash::of(b"x"), b"x".to_vec())];
-    let error = bench.store.record_model_call(call(&nobody, 1, "h"), artifacts).await.unwrap_err();
+    let error = bench.store.record_model_call(call(&unknown, 1, "h"), artifacts).await.unwrap_err();
     assert_eq!(error.code(), "run.not_found");
     assert_eq!(bench.store.get_artifact(&ArtifactHash::of(b"x")).await.unwrap_err().code(), "artifact.not_found");
 }
 
-async fn workers_are_listed_last_heard_of_first_and_registered_again_under_their_id(bench: Bench) {
+async fn workers_are_listed_most_recently_seen_first_and_registered_again_under_their_id(bench: Bench) {
     let first = bench.worker().await;
     bench.clock.forward(1);
     let second = bench.worker().await;

@@ -1,4 +1,4 @@
-//! Pause, resume, cancel, retry.
+//! Tests of pause, resume, cancel, retry.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{Reported, Store, StoreError, TryEnd};
@@ -17,7 +17,7 @@ crate::bench::on_both!(
     a_resumed_run_keeps_waiting_for_its_timers,
     cancelling_ends_waiting_steps_at_once_and_tells_the_others_by_heartbeat,
     a_cancelled_step_may_still_deliver_its_result_but_is_never_tried_again,
-    a_step_that_was_stopped_though_nobody_asked_is_ready_again,
+    a_step_that_was_stopped_without_a_request_is_ready_again,
     a_run_that_is_over_refuses_to_be_paused_or_cancelled,
     only_people_s_transitions_are_a_matter_of_control,
     retrying_a_run_schedules_what_failed_and_what_its_failure_cancelled,
@@ -138,7 +138,7 @@ async fn a_cancelled_step_may_still_deliver_its_result_but_is_never_tried_again(
     bench.assert_sound().await;
 }
 
-async fn a_step_that_was_stopped_though_nobody_asked_is_ready_again(bench: Bench) {
+async fn a_step_that_was_stopped_without_a_request_is_ready_again(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;

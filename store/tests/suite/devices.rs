@@ -1,4 +1,4 @@
-//! Steps that need a device: which of them may begin beside which.
+//! Tests of steps that need a device: which of them may run at the same time.
 
 use futures::future::join_all;
 use nightshift_engine::store::{Change, Changed, ClaimRequest, DeviceLane, Reported, StepRecord, Store, TryEnd};
@@ -11,10 +11,10 @@ use serde_json::json;
 use crate::bench::{Bench, done, lost, order, report};
 
 crate::bench::on_both!(
-    what_ranks_first_decides_and_a_step_that_needs_the_device_alone_is_the_only_one,
+    the_lowest_rank_decides_and_an_exclusive_step_is_the_only_one,
     steps_share_a_device_up_to_the_first_that_needs_it_alone,
     a_device_that_is_shared_is_not_given_to_anybody_alone,
-    a_device_that_somebody_has_alone_is_given_to_nobody,
+    an_exclusively_used_device_gets_no_other_step,
     each_device_has_its_own_lane,
     a_lane_without_places_to_share_begins_nothing_that_shares,
     steps_with_and_without_a_device_are_claimed_together,
@@ -36,7 +36,7 @@ async fn schedule(bench: &Bench, run: &RunId, steps: &[(&str, DeviceUse)]) {
     bench.schedule_orders(run, orders.collect()).await;
 }
 
-/// A free device with places for so many that share.
+/// Returns a free device with this many shared slots.
 fn lane(device: u32, shared_slots: u32) -> DeviceLane {
     DeviceLane {
         device,
@@ -58,13 +58,13 @@ fn keys(steps: &[StepRecord]) -> Vec<&str> {
     steps.iter().map(|step| step.key.as_str()).collect()
 }
 
-/// Devices that a step has alone, and those that steps share.
+/// Returns the number of exclusively used devices, and of shared ones.
 async fn in_use(bench: &Bench) -> (u64, u64) {
     let gauges = bench.store.gauges().await.unwrap();
     (gauges.devices_alone, gauges.devices_shared)
 }
 
-async fn what_ranks_first_decides_and_a_step_that_needs_the_device_alone_is_the_only_one(bench: Bench) {
+async fn the_lowest_rank_decides_and_an_exclusive_step_is_the_only_one(bench: Bench) {
     let (run, worker) = (bench.run().await, bench.worker().await);
     schedule(&bench, &run, &[("alone", DeviceUse::Exclusive), ("share", DeviceUse::Shared)]).await;
     let steps = claim(&bench, &worker, vec![lane(0, 4)]).await;
@@ -82,7 +82,7 @@ async fn steps_share_a_device_up_to_the_first_that_needs_it_alone(bench: Bench) 
     let steps = claim(&bench, &worker, vec![lane(0, 4)]).await;
     assert_eq!(keys(&steps), ["s1", "s2"], "who waits for the device alone is not passed by");
     assert_eq!(in_use(&bench).await, (0, 1), "one device, however many share it");
-    // While others are on it the worker offers it to nobody alone, and the first in line still holds back the rest.
+    // While other steps use it, the worker offers it to no exclusive step, and the first in line still blocks the rest.
     assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 2)]).await), [""; 0]);
     for step in &steps {
         bench.report(step, done(json!(1))).await;
@@ -95,12 +95,12 @@ async fn a_device_that_is_shared_is_not_given_to_anybody_alone(bench: Bench) {
     let (run, worker) = (bench.run().await, bench.worker().await);
     schedule(&bench, &run, &[("share", DeviceUse::Shared), ("alone", DeviceUse::Exclusive)]).await;
     assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 1)]).await), ["share"]);
-    // The answer was lost: the worker asks as if the device were free.
+    // The answer was lost: the worker claims as if the device were free.
     assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 1)]).await), [""; 0]);
     bench.assert_sound().await;
 }
 
-async fn a_device_that_somebody_has_alone_is_given_to_nobody(bench: Bench) {
+async fn an_exclusively_used_device_gets_no_other_step(bench: Bench) {
     let (run, worker, other) = (bench.run().await, bench.worker().await, bench.worker().await);
     let (share, alone) = (DeviceUse::Shared, DeviceUse::Exclusive);
     schedule(&bench, &run, &[("a1", alone), ("a2", alone), ("share", share)]).await;
@@ -173,7 +173,7 @@ async fn racing_claims_of_one_worker_never_give_a_device_away_twice(bench: Bench
         let claims = (0..6).map(|_| claim(&bench, &worker, vec![lane(0, 2), lane(1, 2)]));
         let claimed: Vec<StepRecord> = join_all(claims).await.into_iter().flatten().collect();
         bench.assert_sound().await;
-        assert!(!claimed.is_empty(), "somebody can always begin on a free device");
+        assert!(!claimed.is_empty(), "a free device always gets a step");
         for step in &claimed {
             bench.report(step, done(json!(1))).await;
         }
@@ -182,12 +182,12 @@ async fn racing_claims_of_one_worker_never_give_a_device_away_twice(bench: Bench
     assert_eq!(finished, names.len());
 }
 
-/// In one transaction: the report that frees the device, and the claim that gives it on.
+/// In one transaction: the report that frees the device, and the next claim of it.
 async fn a_device_is_given_on_in_the_transaction_that_frees_it(bench: Bench) {
     let (run, worker) = (bench.run().await, bench.worker().await);
     schedule(&bench, &run, &[("a1", DeviceUse::Exclusive), ("a2", DeviceUse::Exclusive)]).await;
     let mut step = claim(&bench, &worker, vec![lane(0, 2)]).await.remove(0);
-    // Also to the same step, which is tried again, and back.
+    // Also for a retry of the same step, and back.
     let again = || TryEnd::Retry { failure: lost(), at: bench.now() };
     for (end, next) in [(again(), "a2"), (again(), "a1"), (again(), "a2"), (done(json!(1)), "a1")] {
         let changes = vec![
@@ -201,7 +201,7 @@ async fn a_device_is_given_on_in_the_transaction_that_frees_it(bench: Bench) {
     }
 }
 
-/// A route of its own for each number.
+/// Returns a different route for each number.
 fn numbered(number: u64) -> Needs {
     Needs { device_memory_bytes: Some(number), ..needs(DeviceUse::Exclusive) }
 }
@@ -212,7 +212,7 @@ async fn a_report_is_committed_however_many_routes_its_claim_names(bench: Bench)
     bench.schedule_orders(&run, orders.collect()).await;
     bench.schedule(&run, &["reported"]).await;
     let reported = bench.claim(&worker, 1).await.remove(0);
-    // Two devices double the routes; most of them exist nowhere else.
+    // Two devices double the routes. Most of them do not exist.
     let exclusive: Vec<String> = (1..=1_500).rev().map(|number| numbered(number).route()).collect();
     let lanes = [0, 1].map(|device| DeviceLane { exclusive: exclusive.clone(), ..lane(device, 0) });
     let changes = vec![
@@ -238,7 +238,7 @@ async fn a_report_is_committed_when_the_worker_of_its_claim_is_unknown(bench: Be
     assert!(
         matches!(&changed[..], [Changed::Reported(Reported::Committed), Changed::Claimed(none)] if none.is_empty())
     );
-    // A claim alone says that the worker is unknown, so that it registers again.
+    // A claim alone reports that the worker is unknown, so that it registers again.
     assert_eq!(bench.store.claim(claim).await.unwrap_err().code(), "worker.not_found");
 }
 

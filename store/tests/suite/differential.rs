@@ -1,7 +1,7 @@
-//! The same random commands on both databases: equal answers, equal tables, and every rule whole.
+//! Runs the same random commands on both databases: answers and tables must be equal, and all invariants must hold.
 //!
-//! The seed of a failure is printed; `NIGHTSHIFT_TEST_SEED=… cargo test -p nightshift-store differential` plays it again,
-//! `NIGHTSHIFT_TEST_SEQUENCES=1000 …` searches among new ones.
+//! A failure prints its seed. `NIGHTSHIFT_TEST_SEED=… cargo test -p nightshift-store differential` repeats it,
+//! `NIGHTSHIFT_TEST_SEQUENCES=1000 …` tries new ones.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ use crate::commands::{Dice, World};
 use crate::place::Kind;
 use crate::raw::{TextRow, dump};
 
-/// Names a seed to be played again.
+/// Variable with a seed to repeat.
 const SEED_VARIABLE: &str = "NIGHTSHIFT_TEST_SEED";
-/// Says how many sequences are played, for a longer search.
+/// Variable with the number of sequences, for a longer search.
 const SEQUENCES_VARIABLE: &str = "NIGHTSHIFT_TEST_SEQUENCES";
-/// Sequences without that, each on fresh databases: the same ones each time, so that a change is what makes them fail.
+/// Default seeds, each on fresh databases. They are fixed, so that only a change of the code makes them fail.
 const SEEDS: [u64; 4] = [1, 2, 3, 5_405_573_885_140_880_062];
-/// Commands of a sequence.
+/// Number of commands per sequence.
 const COMMANDS: usize = 220;
-/// Commands after which tables and rules are looked at.
+/// Number of commands between two comparisons of tables and invariants.
 const LOOK_EVERY: usize = 20;
 
-/// What was seen before, which later moments must not contradict.
+/// Earlier observations that later ones must not contradict.
 #[derive(Default)]
 struct Seen {
     logs: BTreeMap<RunId, Vec<Event>>,
@@ -45,7 +45,7 @@ fn seeds() -> Vec<u64> {
         return vec![seed];
     }
     let Some(sequences) = number(SEQUENCES_VARIABLE) else { return SEEDS.to_vec() };
-    // New ones each time: what was not tried before is tried now.
+    // A new seed each time.
     let mut dice = Dice::new(u64::try_from(uuid::Uuid::now_v7().as_u128() & u128::from(u64::MAX)).unwrap());
     (0..sequences).map(|_| dice.next()).collect()
 }
@@ -64,7 +64,7 @@ async fn play(seed: u64) {
     let mut history = Seen::default();
     let (mut sqlite, mut postgres) = (Bench::on(Kind::Sqlite).await, Bench::on(Kind::Postgres).await);
     for number in 0..COMMANDS {
-        // Both have the clock of the first.
+        // Both use the clock of the first.
         let at = sqlite.now();
         let command = world.choose(&mut dice, at);
         let told = format!("{SEED_VARIABLE}={seed}, command {number}: {command:?}");

@@ -1,4 +1,5 @@
-//! Whole runs through driver and sweeper: undisturbed, across restarts, and with every single write failing once.
+//! Tests of whole runs through driver and sweeper: without faults, across restarts, and with every single write failing
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::toy::{Party, Stranger, Toy};
 
 crate::bench::on_both!(
     a_run_of_two_steps_goes_from_creation_to_its_end,
-    what_is_kept_of_a_created_run_is_what_is_stored_and_is_given_once,
+    a_cached_created_run_equals_the_stored_one_and_is_taken_once,
     a_created_run_is_driven_as_one_that_was_read,
     a_created_run_that_changed_meanwhile_is_read_again,
     a_created_run_of_another_server_is_left_alone,
@@ -36,7 +37,7 @@ crate::bench::on_both!(
     the_heads_of_steps_are_the_steps_without_input_and_output,
 );
 
-async fn what_is_kept_of_a_created_run_is_what_is_stored_and_is_given_once(bench: Bench) {
+async fn a_cached_created_run_equals_the_stored_one_and_is_taken_once(bench: Bench) {
     let server = bench.server().await;
     let mut new = NewCampaign { owner: Some(server), priority: 7, ..bench.new_campaign(2) };
     new.runs[1].input = json!({ "text": "a\0b \\u0000", "number": 0.1 });
@@ -98,14 +99,14 @@ async fn a_created_run_of_another_server_is_left_alone(bench: Bench) {
     assert_eq!(bench.log(&created.runs[0]).await, ["run_created"]);
 }
 
-/// How long a test waits for a file to be given free.
+/// Timeout for a file lock to be released.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn party(bench: &Bench, workflow: Arc<dyn AnyWorkflow>) -> Party {
     Party::new(bench.store.clone(), workflow, bench.clock.clone(), 1_000)
 }
 
-/// Creates the campaign, again when the store fails.
+/// Creates the campaign, and repeats the call when the store fails.
 async fn create(store: &dyn Store, new: &NewCampaign) -> RunId {
     for _ in 0..3 {
         if let Ok(mut created) = store.create_campaign(new.clone()).await {
@@ -115,7 +116,7 @@ async fn create(store: &dyn Store, new: &NewCampaign) -> RunId {
     panic!("the campaign could not be created");
 }
 
-/// The log of an undisturbed run of this workflow.
+/// Returns the log of a run of this workflow without faults.
 async fn undisturbed(bench: Bench, workflow: Arc<dyn AnyWorkflow>) -> Vec<Event> {
     let party = party(&bench, workflow);
     party.register().await;
@@ -183,7 +184,7 @@ async fn a_store_that_was_dropped_in_the_middle_lost_nothing_that_was_acknowledg
     let run = bench.run().await;
     bench.schedule(&run, &["a", "b"]).await;
     let before = (bench.store.load_run(&run).await.unwrap(), bench.events(&run).await);
-    // Another store in its place meanwhile, so that nobody holds the old one.
+    // Replaces the store temporarily, so that no reference to the old one remains.
     let elsewhere = bench.another().await;
     drop(std::mem::replace(&mut bench.store, elsewhere.store.clone()));
     let reopened = tokio::time::timeout(PATIENCE, async {
@@ -200,7 +201,7 @@ async fn a_store_that_was_dropped_in_the_middle_lost_nothing_that_was_acknowledg
     bench.assert_sound().await;
 }
 
-/// Plays a run over a store of which this write fails; the log without tries that were repeated, and the store.
+/// Executes a run over a store in which this write fails. Returns the log without repeated tries, and the store.
 async fn played(
     bench: &Bench,
     workflow: Arc<dyn AnyWorkflow>,
@@ -215,13 +216,13 @@ async fn played(
     bench.assert_sound().await;
     party.assert_folds(&run).await;
     let mut log = events(bench.store.as_ref(), &run).await;
-    // A lease that was given out without an answer runs out: that is the one trace which a fault may leave.
+    // A lease whose claim got no answer expires. A fault may leave no other trace.
     log.retain(|event| !matches!(event, Event::StepRetried { .. }));
     (log, store)
 }
 
-/// Plays a run as often as it has writes, each time with another one failing, and compares what `comparable` makes of
-/// the log with that of an undisturbed run.
+/// Executes a run once for each of its writes, with that write failing. Compares the result of `comparable` with the
+/// one of a run without faults.
 async fn every_write_fails_once(
     bench: &Bench,
     workflow: fn() -> Arc<dyn AnyWorkflow>,
@@ -243,7 +244,7 @@ async fn a_sequence_ends_in_the_same_log_whichever_write_fails_once(bench: Bench
 }
 
 async fn steps_side_by_side_are_committed_once_each_whichever_write_fails_once(bench: Bench) {
-    // Which of them is first may change.
+    // Their order may change.
     every_write_fails_once(&bench, Toy::fan, |mut log| {
         log.sort_by_key(|event| (event.kind(), event.step_key().map(str::to_owned)));
         log
@@ -300,7 +301,7 @@ async fn a_log_that_ends_with_a_full_page_is_decided_about_all_the_same(bench: B
     let party = party(&bench, Toy::sequence());
     for pages in 1..=2 {
         let run = bench.run().await;
-        // With the run's creation these fill the pages to the last place.
+        // With the run's creation these fill the pages completely.
         for number in 1..pages * MAX_EVENTS_PER_READ {
             let transition = if number % 2 == 1 { RunTransition::Pause } else { RunTransition::Resume };
             bench.store.control_run(&run, transition, None, party.now()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Shares of campaigns beside each other.
+//! Tests of the fair shares of campaigns.
 
 use nightshift_engine::store::{NewCampaign, Store};
 use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
@@ -15,7 +15,7 @@ crate::bench::on_both!(
     a_weight_may_change,
 );
 
-/// A campaign of one run with so many ready steps.
+/// Creates a campaign of one run with this many ready steps.
 async fn campaign(bench: &Bench, weight: u32, priority: i32, steps: usize) -> (CampaignId, RunId) {
     let created = bench.create(NewCampaign { weight, priority, ..bench.new_campaign(1) }).await;
     schedule(bench, &created.runs[0], "s", steps).await;
@@ -27,7 +27,7 @@ async fn schedule(bench: &Bench, run: &RunId, name: &str, steps: usize) {
     bench.schedule(run, &keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
 }
 
-/// Claims one step after the other; how many of them were of this run.
+/// Claims steps one by one. Returns how many of them belong to this run.
 async fn share_of(bench: &Bench, run: &RunId, worker: &WorkerId, claims: usize) -> usize {
     let mut of_it = 0;
     for _ in 0..claims {
@@ -45,7 +45,7 @@ async fn campaigns_share_by_their_weights(bench: Bench) {
     assert_eq!(bench.store.load_campaign(&heavy_campaign).await.unwrap().weight, 3);
     let of_heavy = share_of(&bench, &heavy, &worker, 40).await;
     assert!((28..=32).contains(&of_heavy), "{of_heavy} of 40");
-    assert_eq!(share_of(&bench, &light, &worker, 80).await, 60 - (40 - of_heavy), "nobody is forgotten");
+    assert_eq!(share_of(&bench, &light, &worker, 80).await, 60 - (40 - of_heavy), "both campaigns get their share");
     bench.assert_sound().await;
 }
 
@@ -71,7 +71,7 @@ async fn a_campaign_that_was_idle_saves_nothing_up(bench: Bench) {
 async fn priority_is_a_head_start_and_no_more(bench: Bench) {
     let worker = bench.worker().await;
     let (_, plain) = campaign(&bench, 1, 0, 60).await;
-    // One point is worth a minute of steps, that is 60 of them here.
+    // One point is worth a minute of steps, which is 60 steps here.
     let (_, urgent) = campaign(&bench, 1, 1, 100).await;
     assert_eq!(share_of(&bench, &urgent, &worker, 59).await, 59);
     let of_plain = share_of(&bench, &plain, &worker, 20).await;

@@ -1,4 +1,4 @@
-//! Workers, tokens, gauges, notices.
+//! Tests of workers, tokens, gauges, notices.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ crate::bench::on_both!(
     a_worker_is_loaded_as_it_was_registered,
     workers_are_seen_together_and_never_earlier_than_before,
     workers_that_hold_nothing_are_forgotten_and_their_steps_keep_their_name,
-    how_devices_are_is_kept_as_it_was_told_last_until_the_worker_is_forgotten,
+    the_last_device_reading_is_kept_until_its_worker_is_deleted,
     a_token_is_found_by_its_hash_until_it_is_gone_and_revoked_once,
     gauges_count_what_is_there,
-    commits_are_told_to_whoever_listens,
+    commits_send_notices_to_all_receivers,
 );
 
 async fn a_worker_is_loaded_as_it_was_registered(bench: Bench) {
@@ -140,7 +140,7 @@ async fn gauges_count_what_is_there(bench: Bench) {
     assert_eq!((gauges.runs.running, gauges.runs.paused, gauges.runs.total()), (1, 1, 2));
 }
 
-/// The next notices, up to one that is wanted.
+/// Returns the next notices, up to the wanted one.
 async fn until(notices: &mut BoxStream<'static, Notice>, wanted: &Notice) -> Vec<Notice> {
     let mut heard = Vec::new();
     let found = tokio::time::timeout(Duration::from_secs(20), async {
@@ -157,7 +157,7 @@ async fn until(notices: &mut BoxStream<'static, Notice>, wanted: &Notice) -> Vec
     heard
 }
 
-async fn commits_are_told_to_whoever_listens(bench: Bench) {
+async fn commits_send_notices_to_all_receivers(bench: Bench) {
     let mut notices = bench.store.notices();
     let run = bench.run().await;
     until(&mut notices, &Notice::RunChanged(run.clone())).await;
@@ -172,7 +172,7 @@ async fn commits_are_told_to_whoever_listens(bench: Bench) {
     until(&mut notices, &Notice::Ready(route())).await;
 }
 
-/// Whether a run that is made over there is told here before long.
+/// Returns whether a notice of a run on the other store arrives before a timeout.
 async fn hears(notices: &mut BoxStream<'static, Notice>, there: &SqlStore, bench: &Bench) -> bool {
     let run = there.create_campaign(bench.new_campaign(1)).await.unwrap().runs.remove(0);
     let told = Notice::RunChanged(run);
@@ -181,26 +181,26 @@ async fn hears(notices: &mut BoxStream<'static, Notice>, there: &SqlStore, bench
 }
 
 #[tokio::test]
-async fn on_postgres_commits_are_told_to_other_processes_and_not_back() {
+async fn on_postgres_commits_send_notices_to_other_processes_and_not_back() {
     let bench = Bench::on(Kind::Postgres).await;
     let other = bench.place.open().await;
     let mut there = other.notices();
     let mut here = bench.store.notices();
-    // Nobody hears the others before the connection for it is there.
+    // Notices arrive only after the connection for them is open.
     while !hears(&mut there, &bench.store, &bench).await || !hears(&mut here, &other, &bench).await {}
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     until(&mut there, &Notice::Ready(route())).await;
     let last = bench.run().await;
     until(&mut there, &Notice::RunChanged(last.clone())).await;
-    // A run that the other process makes comes after everything of ours that might have come back.
+    // A run of the other process comes after all of our own returning notices.
     let theirs = other.create_campaign(bench.new_campaign(1)).await.unwrap().runs.remove(0);
     let heard = until(&mut here, &Notice::RunChanged(theirs)).await;
     let told = |notice: &Notice| heard.iter().filter(|heard| *heard == notice).count();
     assert_eq!(told(&Notice::RunChanged(last)), 1, "our own are not told twice: {heard:?}");
 }
 
-async fn how_devices_are_is_kept_as_it_was_told_last_until_the_worker_is_forgotten(bench: Bench) {
+async fn the_last_device_reading_is_kept_until_its_worker_is_deleted(bench: Bench) {
     let watch = bench.store.watch().unwrap();
     let (first, second) = (bench.worker().await, bench.worker().await);
     let reading = |worker: &WorkerId, at: TimestampMs, temperature_c: u32| {

@@ -1,4 +1,4 @@
-//! Hand-overs: a campaign is in one place at a time, and its results come back once.
+//! Tests of hand-overs: only one machine has a campaign at a time, and its results are merged once.
 
 use nightshift_engine::store::{
     Advanced, CampaignArchive, Creation, FinishedHandover, HandoverRecord, HandoverStore as _, NewHandover, NewRequest,
@@ -26,7 +26,7 @@ crate::bench::on_both!(
     no_server_decides_for_a_campaign_that_is_handed_over,
     results_come_back_once_and_the_run_goes_on,
     rows_that_changed_are_enough,
-    what_people_and_agents_do_meanwhile_stays,
+    changes_of_people_and_agents_during_a_handover_stay,
     runs_that_were_paused_or_over_stay_as_they_are,
     a_campaign_that_was_taken_back_goes_on_and_takes_no_results,
     another_file_of_the_same_handover_is_refused,
@@ -71,11 +71,11 @@ impl Bench {
         finished
     }
 
-    /// The campaign on another machine with the other database, where its runs go on.
+    /// Returns the campaign on another machine with the other database, where its runs continue.
     async fn elsewhere(&self, handover: &HandoverRecord) -> (Self, CampaignArchive) {
         let archive = self.store.export_campaign(&handover.campaign).await.unwrap();
         let far = Self::on(if self.kind() == Kind::Sqlite { Kind::Postgres } else { Kind::Sqlite }).await;
-        // No id is given twice in the world.
+        // Ids are globally unique.
         for _ in 0..1_000 {
             far.uuid();
         }
@@ -86,7 +86,7 @@ impl Bench {
         (far, archive)
     }
 
-    /// Completes the step that ranks first, which is the one of this key.
+    /// Completes the step with the lowest rank, which must have this key.
     async fn carry_out(&self, key: &str) {
         let worker = self.worker().await;
         let step = self.claim(&worker, 1).await.remove(0);
@@ -103,7 +103,7 @@ impl Bench {
     }
 }
 
-/// A campaign of one run whose steps `first` and `second` are ready.
+/// Creates a campaign of one run with the ready steps `first` and `second`.
 async fn campaign(bench: &Bench) -> (CampaignId, RunId) {
     let (campaign, run) = bench.run_with_budget(BudgetCaps { tokens: Some(1_000), ..BudgetCaps::default() }).await;
     let dear = |key: &str| StepOrder { reserve: vec![amount(Resource::Tokens, 30)], ..order(key) };
@@ -219,7 +219,7 @@ async fn rows_that_changed_are_enough(bench: Bench) {
     bench.assert_sound().await;
 }
 
-async fn what_people_and_agents_do_meanwhile_stays(bench: Bench) {
+async fn changes_of_people_and_agents_during_a_handover_stay(bench: Bench) {
     let (campaign, run) = campaign(&bench).await;
     let worker = bench.worker().await;
     let step = bench.claim(&worker, 1).await.remove(0);

@@ -1,4 +1,4 @@
-//! Notes and their search, lessons, what steps were given, later scores.
+//! Tests of notes and their search, lessons, retrievals, later scores.
 
 use nightshift_engine::store::{BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, ScoreRecord, Store};
 use nightshift_protocol::id::RunId;
@@ -15,9 +15,9 @@ crate::bench::on_both!(
     nothing_in_a_search_means_anything_but_words,
     lessons_of_the_same_bound_and_device_come_first,
     an_attempt_teaches_once,
-    what_a_step_was_given_first_stays,
+    the_first_retrieval_of_a_step_stays,
     an_attempt_has_the_latest_score_of_each_formula,
-    what_belongs_to_a_run_is_pruned_with_it_and_lessons_stay,
+    data_of_a_run_is_pruned_with_it_and_lessons_stay,
 );
 
 fn note(id: &str, title: &str, body: &str, operators: &[&str]) -> NoteRecord {
@@ -153,7 +153,7 @@ async fn with_run(bench: &Bench) -> RunId {
     bench.create(bench.new_campaign(1)).await.runs.remove(0)
 }
 
-async fn what_a_step_was_given_first_stays(bench: Bench) {
+async fn the_first_retrieval_of_a_step_stays(bench: Bench) {
     let run = with_run(&bench).await;
     assert_eq!(bench.store.find_retrieval(&run, "plan").await.unwrap(), None);
     let first = json!({ "notes": ["a"] });
@@ -202,7 +202,7 @@ async fn an_attempt_has_the_latest_score_of_each_formula(bench: Bench) {
     assert_eq!(error.code(), "run.not_found");
 }
 
-async fn what_belongs_to_a_run_is_pruned_with_it_and_lessons_stay(bench: Bench) {
+async fn data_of_a_run_is_pruned_with_it_and_lessons_stay(bench: Bench) {
     let created = bench.create(bench.new_campaign(1)).await;
     let run = &created.runs[0];
     bench.store.pin_retrieval(run, "plan", json!({}), bench.now()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Claims, heartbeats, reports, expiry, timers.
+//! Tests of claims, heartbeats, reports, expiry, timers.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{ClaimRequest, Report, Reported, StepRecord, Store, TryEnd};
@@ -164,8 +164,8 @@ async fn a_report_of_an_earlier_epoch_changes_nothing(bench: Bench) {
 }
 
 async fn a_report_on_a_step_that_does_not_exist_is_an_error(bench: Bench) {
-    let nobody = StepId::from_uuid(bench.uuid());
-    let report = Report { step: nobody, epoch: 1, end: TryEnd::Cancelled, used: Vec::new(), at: bench.now() };
+    let unknown = StepId::from_uuid(bench.uuid());
+    let report = Report { step: unknown, epoch: 1, end: TryEnd::Cancelled, used: Vec::new(), at: bench.now() };
     let error = bench.store.report(report).await.unwrap_err();
     assert_eq!(error.code(), "step.not_found");
 }

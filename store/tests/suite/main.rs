@@ -1,5 +1,5 @@
-//! The store as its users see it: the port on both databases, the files and the servers, races, failures in the middle,
-//! and whole runs through driver and sweeper.
+//! Tests of the store through its port on both databases: files and servers, races, faults, and whole runs through
+//! driver and sweeper.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
 
 mod answers;

@@ -1,4 +1,4 @@
-//! Opening on Postgres: what is found in the database, refused and left alone.
+//! Tests of opening a Postgres database: what is accepted, and what is refused and left unchanged.
 
 use futures::future::join_all;
 use nightshift_engine::store::{Store, StoreError};
@@ -21,7 +21,7 @@ async fn refused(url: &str) -> StoreError {
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_named_without_its_password() {
-    // Port 1 is nobody's.
+    // No program listens on port 1.
     let error = refused("postgres://nightshift:secret-word@127.0.0.1:1/night").await;
     assert_eq!(error.code(), "store.unreachable", "{error}");
     let text = error.to_string();
@@ -73,14 +73,14 @@ async fn a_schema_of_a_newer_release_is_refused() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_make_tables_is_told_so() {
+async fn a_user_without_permission_to_create_tables_gets_that_error() {
     let place = Place::new(Kind::Postgres);
     let mut raw = Raw::connect(&place).await;
-    // Roles belong to the whole server: the name is this database's own.
+    // Roles belong to the whole server, so the name contains this database's name.
     let role = url(&place).rsplit('/').next().unwrap().to_owned();
     raw.execute(&format!("CREATE ROLE {role} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")).await;
-    let as_somebody = url(&place).replace("//nightshift@", &format!("//{role}@"));
-    let error = refused(&as_somebody).await;
+    let as_role = url(&place).replace("//nightshift@", &format!("//{role}@"));
+    let error = refused(&as_role).await;
     assert_eq!(error.code(), "store.read_only", "{error}");
     assert!(error.to_string().contains("owner"), "{error}");
     raw.execute(&format!("DROP ROLE {role}")).await;
@@ -100,7 +100,7 @@ async fn processes_that_open_an_empty_database_at_once_all_get_it_migrated_once(
 }
 
 #[tokio::test]
-async fn a_second_process_works_beside_the_first() {
+async fn a_second_process_works_in_parallel_with_the_first() {
     let bench = Bench::on(Kind::Postgres).await;
     let other = bench.place.open().await;
     let run = bench.run().await;

@@ -1,4 +1,4 @@
-//! Opening on SQLite: what is found in the folder, refused and left alone.
+//! Tests of opening a SQLite database: what is accepted, and what is refused and left unchanged.
 
 use std::fs;
 use std::io;
@@ -67,7 +67,7 @@ async fn a_new_folder_is_its_owners_alone_and_an_old_one_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_second_process_is_refused_and_told_who_has_it() {
+async fn a_second_process_is_refused_with_the_holder_of_the_lock() {
     let bench = Bench::on(Kind::Sqlite).await;
     let error = refused(folder(&bench)).await;
     assert_eq!(error.code(), "store.locked");
@@ -105,8 +105,8 @@ async fn a_file_in_the_place_of_a_folder_and_a_folder_in_the_place_of_a_file_are
     assert_eq!(fs::read_dir(&data).unwrap().count(), 1, "nothing is made beside it");
 }
 
-/// A folder below which this user cannot make anything. For a user who may write everywhere (root), permissions of a
-/// folder say nothing; then one of the kernel's own file systems serves.
+/// Returns a folder in which this user cannot create anything. Folder permissions do not restrict root; for root, it is
+/// in one of the kernel's own file systems.
 fn unwritable_folder(parent: &Path) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder = parent.join("locked");
@@ -217,8 +217,8 @@ async fn a_database_whose_making_was_interrupted_is_finished() {
     let file = folder.path().join(DATABASE_FILE);
     let made = fs::read(database(&bench)).unwrap();
     fs::write(&file, made).unwrap();
-    // What a process leaves that was killed after the migrator's own table was made, and before our first migration.
-    // The tables of the searches go with the virtual one.
+    // The state after a process was killed between creating the migrator's own table and our first migration. The
+    // tables of a search are dropped with the virtual one.
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
                   AND name <> '_sqlx_migrations' AND substr(name, 1, 10) <> 'note_text_' \
                   AND substr(name, 1, 12) <> 'search_text_'";

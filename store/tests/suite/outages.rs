@@ -1,5 +1,5 @@
-//! Postgres goes away in the middle: whoever asks gets a transient error or what they asked for, nothing that was
-//! acknowledged is lost, and the store comes back by itself.
+//! Tests of Postgres outages: callers get a transient error or their answer, no acknowledged change is lost, and the
+//! store recovers by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use tokio::sync::watch;
 use crate::bench::{Bench, claim_request, done, order, report};
 use crate::place::{Place, few_connections};
 
-/// How long the store may take until it works again.
+/// Timeout for the recovery of the store.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Tasks that work meanwhile.
+/// Number of concurrent tasks.
 const TASKS: usize = 6;
-/// Steps that are done between two outages, at least.
+/// Minimum number of steps between two outages.
 const STEPS_BETWEEN: usize = 15;
 
-/// What was acknowledged.
+/// The acknowledged changes.
 #[derive(Default)]
 struct Acknowledged {
     results: BTreeMap<StepId, Value>,
     campaigns: Vec<RunId>,
 }
 
-/// A transient error or the value; any other error is a defect.
+/// Returns the value, or none for a transient error. Any other error is a bug.
 fn transient<T>(answer: Result<T, StoreError>) -> Option<T> {
     match answer {
         Ok(value) => Some(value),
@@ -40,7 +40,7 @@ fn transient<T>(answer: Result<T, StoreError>) -> Option<T> {
     }
 }
 
-/// Makes runs of one step, claims and reports, one after the other, until it is told to stop.
+/// Creates runs of one step, claims and reports, until it is stopped.
 async fn work(bench: Arc<Bench>, stop: Arc<AtomicBool>, finished: watch::Sender<usize>) -> Acknowledged {
     let store: &SqlStore = &bench.store;
     let mut acknowledged = Acknowledged::default();
@@ -75,7 +75,7 @@ async fn work(bench: Arc<Bench>, stop: Arc<AtomicBool>, finished: watch::Sender<
         let claim = claim_request(&worker, 2, bench.now());
         for step in transient(store.claim(claim).await).unwrap_or_default() {
             let result = json!({ "by": worker, "epoch": step.epoch });
-            // A worker repeats its report until somebody answers.
+            // A worker repeats its report until it gets an answer.
             while !stop.load(Ordering::SeqCst) {
                 let reported = store.report(report(&step, done(result.clone()), bench.now())).await;
                 if let Some(reported) = transient(reported) {
@@ -90,7 +90,7 @@ async fn work(bench: Arc<Bench>, stop: Arc<AtomicBool>, finished: watch::Sender<
     acknowledged
 }
 
-/// Waits until so many more steps are finished.
+/// Waits until this many more steps are finished.
 async fn until_finished(finished: &watch::Sender<usize>, more: usize) {
     let wanted = *finished.borrow() + more;
     let mut seen = finished.subscribe();
@@ -98,7 +98,7 @@ async fn until_finished(finished: &watch::Sender<usize>, more: usize) {
     assert!(in_time, "only {} of {wanted} steps are finished", *finished.borrow());
 }
 
-/// Has work done beside an outage that comes several times, and looks at what is left.
+/// Runs tasks during several outages, and checks the result.
 async fn survive(outages: usize, outage: impl Fn(&Cluster) + Send + Sync + 'static) {
     let cluster = Arc::new(Cluster::start(&Settings::default()).unwrap());
     let bench = Arc::new(Bench::at(Place::Database(cluster.create_database().unwrap())).await);
@@ -110,7 +110,7 @@ async fn survive(outages: usize, outage: impl Fn(&Cluster) + Send + Sync + 'stat
         let (cluster, outage) = (cluster.clone(), outage.clone());
         tokio::task::spawn_blocking(move || outage(&cluster)).await.unwrap();
     }
-    // It works again by itself.
+    // It has recovered by itself.
     until_finished(&finished, STEPS_BETWEEN).await;
     stop.store(true, Ordering::SeqCst);
     let mut results = 0;

@@ -1,4 +1,4 @@
-//! Lives of servers, and which of them decides for a run.
+//! Tests of server leases, and of the ownership of runs.
 
 use nightshift_engine::store::{Advanced, NewCampaign, OwnerFence, Ownership, Reported, ServerRecord, Store};
 use nightshift_protocol::id::{RunId, ServerId};
@@ -17,13 +17,13 @@ crate::bench::on_both!(
     a_server_leaves_runs_of_a_newer_release_alone,
     a_newer_release_takes_runs_of_an_older_one_and_keeps_them,
     an_archive_carries_the_format_of_states,
-    a_retired_server_leaves_its_runs_to_nobody,
-    a_run_that_is_over_or_unknown_belongs_to_nobody,
+    the_runs_of_a_retired_server_have_no_owner,
+    a_finished_or_unknown_run_has_no_owner,
     a_server_that_is_dead_or_unknown_acquires_nothing,
     leases_of_a_dead_server_s_workers_are_free_at_once_and_their_try_does_not_count,
-    a_life_that_is_sole_ends_all_earlier_ones,
-    a_pulse_tells_where_to_look,
-    a_server_that_was_forgotten_is_told_so_by_its_pulse,
+    a_sole_server_lease_ends_all_earlier_ones,
+    a_heartbeat_returns_where_work_is_due,
+    a_deleted_server_learns_it_from_its_heartbeat,
     only_a_database_that_machines_share_has_a_clock,
 );
 
@@ -58,7 +58,7 @@ async fn runs_of_a_living_server_are_left_to_it(bench: Bench) {
     acquire(&bench, &server, &run).await;
     assert_eq!(acquire(&bench, &other, &run).await, Ownership::Other(server.clone()));
     assert!(bench.store.acquire_runs(&other, 9, bench.now()).await.unwrap().is_empty());
-    // A pulse is what keeps it alive.
+    // A heartbeat keeps it alive.
     bench.clock.forward(9_000);
     let until = bench.now().plus_ms(LIFE_MS);
     assert!(bench.store.pulse(&server, bench.now(), until).await.unwrap().alive);
@@ -112,7 +112,7 @@ async fn a_campaign_may_belong_to_a_server_from_the_start(bench: Bench) {
     bench.assert_sound().await;
 }
 
-async fn a_retired_server_leaves_its_runs_to_nobody(bench: Bench) {
+async fn the_runs_of_a_retired_server_have_no_owner(bench: Bench) {
     let (server, other) = (bench.server().await, bench.server().await);
     let run = bench.run().await;
     acquire(&bench, &server, &run).await;
@@ -125,7 +125,7 @@ async fn a_retired_server_leaves_its_runs_to_nobody(bench: Bench) {
     bench.assert_sound().await;
 }
 
-async fn a_run_that_is_over_or_unknown_belongs_to_nobody(bench: Bench) {
+async fn a_finished_or_unknown_run_has_no_owner(bench: Bench) {
     let server = bench.server().await;
     let run = bench.run().await;
     bench.complete_run(&run).await;
@@ -178,7 +178,7 @@ async fn leases_of_a_dead_server_s_workers_are_free_at_once_and_their_try_does_n
     assert_eq!((again.len(), again[0].epoch, again[0].tries), (1, 2, 1));
 }
 
-async fn a_life_that_is_sole_ends_all_earlier_ones(bench: Bench) {
+async fn a_sole_server_lease_ends_all_earlier_ones(bench: Bench) {
     let server = bench.server().await;
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
@@ -191,7 +191,7 @@ async fn a_life_that_is_sole_ends_all_earlier_ones(bench: Bench) {
     assert_eq!(bench.step(&run, "a").await.status, StepStatus::Scheduled);
 }
 
-async fn a_pulse_tells_where_to_look(bench: Bench) {
+async fn a_heartbeat_returns_where_work_is_due(bench: Bench) {
     let (server, other) = (bench.server().await, bench.server().await);
     let look =
         async |server: &ServerId| bench.store.pulse(server, bench.now(), bench.now().plus_ms(LIFE_MS)).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_pulse_tells_where_to_look(bench: Bench) {
     assert_eq!(nothing.next_timer, None);
 
     let run = bench.run().await;
-    assert!(look(&server).await.runs_to_drive, "nobody's");
+    assert!(look(&server).await.runs_to_drive, "without an owner");
     acquire(&bench, &server, &run).await;
     assert!(look(&server).await.runs_to_drive && !look(&other).await.runs_to_drive);
     bench.schedule(&run, &["a", "b"]).await;
@@ -219,7 +219,7 @@ async fn a_pulse_tells_where_to_look(bench: Bench) {
     assert!(pulse.alive);
 }
 
-async fn a_server_that_was_forgotten_is_told_so_by_its_pulse(bench: Bench) {
+async fn a_deleted_server_learns_it_from_its_heartbeat(bench: Bench) {
     let server = bench.server().await;
     bench.clock.forward(10_000);
     bench.store.reap_servers(bench.now()).await.unwrap();
@@ -235,7 +235,7 @@ async fn only_a_database_that_machines_share_has_a_clock(bench: Bench) {
     assert!(first <= second && first.is_none_or(|at| at > bench.now()), "the clock of a test stands in 1970");
 }
 
-/// A server of a release that writes states of this format.
+/// Registers a server of a release with this state format.
 async fn server_of_format(bench: &Bench, state_format: u32) -> ServerId {
     let id = ServerId::from_uuid(bench.uuid());
     let record = ServerRecord { state_format, ..server_record(id.clone(), bench.now()) };
@@ -255,7 +255,7 @@ async fn a_server_leaves_runs_of_a_newer_release_alone(bench: Bench) {
     assert!(pulse.alive && !pulse.runs_to_drive, "it is not told to look for what it may not have");
     assert_eq!(bench.store.count_newer_runs(1).await.unwrap(), 1);
     assert_eq!(bench.store.count_newer_runs(2).await.unwrap(), 0);
-    // A server of the newer release goes on with it.
+    // A server of the newer release continues it.
     let next = server_of_format(&bench, 2).await;
     assert_eq!(acquire(&bench, &next, &run).await, Ownership::Mine(fence(&next, 2)));
     bench.assert_sound().await;

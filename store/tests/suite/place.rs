@@ -1,4 +1,4 @@
-//! Where a test's store is: a folder, or a database of a server of the tests.
+//! The location of a test's store: a folder, or a database of the tests' server.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,14 +7,14 @@ use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
 use nightshift_testbed::postgres::{Cluster, Database, Settings, URL_VARIABLE};
 use tempfile::TempDir;
 
-/// Which database.
+/// Kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
     Postgres,
 }
 
-/// Where a store is.
+/// Location of a store.
 pub(crate) enum Place {
     Folder(TempDir),
     Database(Database),
@@ -43,7 +43,7 @@ impl Place {
     }
 
     pub(crate) async fn open(&self) -> Arc<SqlStore> {
-        // A process that another test starts has the lock of a folder, too, until it executes its program.
+        // A child process of another test holds the inherited lock of a folder, too, until it executes its program.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         loop {
             match self.try_open().await {
@@ -56,8 +56,7 @@ impl Place {
     }
 }
 
-/// The server of these tests. What is lost in a crash is not their concern, so it need not wait for the disk: tests that
-/// crash a server have one of their own.
+/// Returns the server of these tests. It needs no durability; tests that crash a server have one of their own.
 #[expect(clippy::disallowed_methods, reason = "a server that is there already is named in the environment")]
 fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();

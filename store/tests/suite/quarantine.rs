@@ -1,4 +1,4 @@
-//! Devices on which nothing may run.
+//! Tests of quarantined devices.
 
 use nightshift_engine::store::{QuarantineRecord, Store, WorkerRecord};
 use nightshift_protocol::id::WorkerId;
@@ -9,9 +9,9 @@ use crate::bench::{Bench, worker_record};
 
 crate::bench::on_both!(
     a_quarantined_device_is_kept_with_its_reason_until_its_worker_finds_it_well,
-    the_same_incident_keeps_its_moment_and_its_release_and_a_new_one_begins_anew,
-    a_device_of_another_life_of_its_worker_belongs_to_that,
-    what_is_left_of_a_forgotten_worker_is_deleted_by_its_release,
+    the_same_incident_keeps_its_start_and_release_and_a_new_one_has_its_own,
+    a_device_belongs_to_the_latest_registration_of_its_worker,
+    a_release_deletes_the_entries_of_a_deleted_worker,
     names_and_reasons_of_any_kind_come_back_as_they_were,
 );
 
@@ -58,7 +58,7 @@ async fn a_quarantined_device_is_kept_with_its_reason_until_its_worker_finds_it_
     bench.assert_sound().await;
 }
 
-async fn the_same_incident_keeps_its_moment_and_its_release_and_a_new_one_begins_anew(bench: Bench) {
+async fn the_same_incident_keeps_its_start_and_release_and_a_new_one_has_its_own(bench: Bench) {
     let worker = bench.worker().await;
     let (began, device) = (bench.now(), "GPU-1");
     set(&bench, &worker, &[record(&worker, 1, 1, began)], &[]).await;
@@ -72,12 +72,12 @@ async fn the_same_incident_keeps_its_moment_and_its_release_and_a_new_one_begins
     assert_eq!(bench.store.list_quarantine().await.unwrap(), [released]);
     let anew = record(&worker, 1, 2, bench.now());
     set(&bench, &worker, std::slice::from_ref(&anew), &[]).await;
-    assert_eq!(bench.store.list_quarantine().await.unwrap(), [anew], "nobody released this one");
+    assert_eq!(bench.store.list_quarantine().await.unwrap(), [anew], "this one was not released");
     let missing = bench.store.release_device("GPU-9", None, bench.now()).await.unwrap_err();
     assert_eq!(missing.code(), "device.not_found");
 }
 
-async fn a_device_of_another_life_of_its_worker_belongs_to_that(bench: Bench) {
+async fn a_device_belongs_to_the_latest_registration_of_its_worker(bench: Bench) {
     let (old, new) = (bench.worker().await, bench.worker().await);
     set(&bench, &old, &[record(&old, 1, 1, bench.now())], &[]).await;
     bench.store.release_device("GPU-1", None, bench.now()).await.unwrap();
@@ -86,7 +86,7 @@ async fn a_device_of_another_life_of_its_worker_belongs_to_that(bench: Bench) {
     assert_eq!(bench.store.list_quarantine().await.unwrap(), [taken]);
 }
 
-async fn what_is_left_of_a_forgotten_worker_is_deleted_by_its_release(bench: Bench) {
+async fn a_release_deletes_the_entries_of_a_deleted_worker(bench: Bench) {
     let gone = bench.worker().await;
     set(&bench, &gone, &[record(&gone, 1, 1, bench.now())], &[]).await;
     bench.clock.forward(1);

@@ -1,4 +1,4 @@
-//! Two processes on one Postgres want the same thing at the same moment: exactly one gets it, each time.
+//! Tests of two processes on one Postgres that race for the same thing: exactly one gets it, each time.
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ const ROUNDS: usize = 12;
 /// Tasks of each process in a race.
 const TASKS: usize = 8;
 
-/// Sessions that wait for a lock.
+/// Selects the sessions that wait for a lock.
 const WAITING: &str = "SELECT CAST(count(*) AS TEXT) FROM pg_stat_activity \
      WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
-/// Two processes on one database.
+/// Opens two stores on one database.
 async fn two() -> (Bench, [Arc<SqlStore>; 2]) {
     let bench = Bench::on(Kind::Postgres).await;
     let stores = [bench.store.clone(), bench.place.open().await];
     (bench, stores)
 }
 
-/// The same from many tasks of both processes at once.
+/// Runs the same call from many tasks of both processes at once.
 async fn race<T: Send + 'static>(
     stores: &[Arc<SqlStore>; 2],
     call: impl Fn(Arc<SqlStore>, usize) -> BoxFuture<'static, T>,
@@ -100,7 +100,7 @@ async fn of_the_ends_of_one_try_one_is_committed() {
         let reported = count(&answers[2..], |reported| *reported == Reported::Committed);
         match bench.step(&run, "a").await.status {
             StepStatus::Completed => assert_eq!((swept, reported), (0, 1)),
-            // A second copy of the same end is told that it is committed.
+            // A second copy of the same end is answered as committed.
             StepStatus::Scheduled => assert!(swept >= 1 && reported == 0, "{swept} {reported}"),
             status => panic!("{status:?}"),
         }
@@ -243,7 +243,7 @@ async fn one_server_takes_a_run_over() {
         taken.sort();
         let times = taken.len();
         taken.dedup();
-        assert_eq!(taken.len(), times, "nobody shares a run");
+        assert_eq!(taken.len(), times, "each run has one owner");
         for run in &runs {
             assert_eq!(bench.store.load_run(run).await.unwrap().owner_epoch, 2);
             bench.complete_run(run).await;
@@ -284,7 +284,7 @@ async fn one_retry_begins_a_failed_run_again() {
         bench.report(&step, TryEnd::Failed { failure: StepFailure::fatal("x", "broken") }).await;
         bench.fail_run(&run, StepFailure::fatal("x", "broken")).await;
         let (now, claim) = (bench.now(), bench.claim_request(&worker, 1));
-        // Whoever retries also claims at once: a second retry must not take the step away again.
+        // Each task retries and claims at once. A second retry must not take the step away again.
         let answers = race(&stores, |store, _| {
             let (run, claim) = (run.clone(), claim.clone());
             Box::pin(async move {
@@ -354,7 +354,7 @@ async fn a_change_of_the_schedule_waits_for_the_runs_before_it_locks_the_campaig
     let bench = Bench::on(Kind::Postgres).await;
     let created = bench.create(bench.new_campaign(1)).await;
     bench.schedule(&created.runs[0], &["a"]).await;
-    // As a report does it: first the run, then the campaign.
+    // Like a report: first the run, then the campaign.
     let mut hot = Raw::connect(&bench.place).await;
     hot.execute("BEGIN; SELECT 1 FROM run FOR NO KEY UPDATE").await;
     let (store, campaign, at) = (bench.store.clone(), created.id.clone(), bench.now());
@@ -378,7 +378,7 @@ async fn an_artifact_that_is_stored_again_during_pruning_stays() {
     let hash = ArtifactHash::of(b"result");
     bench.store.put_artifact(&hash, b"result", bench.now()).await.unwrap();
     bench.clock.forward(1);
-    // As the upload does it.
+    // Like the upload.
     let mut upload = Raw::connect(&bench.place).await;
     upload.execute("BEGIN; UPDATE artifact SET created_at_ms = created_at_ms + 1000").await;
     let (store, before) = (bench.store.clone(), bench.now());

@@ -1,4 +1,4 @@
-//! A connection of its own to a store's database, for damage that only somebody else could do, and for comparing.
+//! A direct connection to a store's database, for damage that the store itself cannot cause, and for comparisons.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) enum Raw {
 pub(crate) type TextRow = BTreeMap<String, Option<String>>;
 
 impl Raw {
-    /// References are not checked on this connection.
+    /// Opens a connection that does not check references.
     pub(crate) async fn connect(place: &Place) -> Self {
         match place {
             Place::Folder(folder) => {
@@ -40,7 +40,7 @@ impl Raw {
         }
     }
 
-    /// Names of all tables but the migrator's.
+    /// Returns the names of all tables except the migrator's.
     pub(crate) async fn tables(&mut self) -> Vec<String> {
         let sql = match self {
             Self::Sqlite(_) => {
@@ -56,7 +56,7 @@ impl Raw {
         names.into_iter().filter(|name| name != "_sqlx_migrations").collect()
     }
 
-    /// Names and types of the columns that are written; others are made of them.
+    /// Returns names and types of the stored columns, without generated ones.
     pub(crate) async fn columns(&mut self, table: &str) -> Vec<(String, String)> {
         let sql = match self {
             Self::Sqlite(_) => format!("SELECT name || ':' || type FROM pragma_table_info('{table}')"),
@@ -73,13 +73,13 @@ impl Raw {
             .collect()
     }
 
-    /// Every row of a table, as text.
+    /// Returns every row of a table, as text.
     pub(crate) async fn rows(&mut self, table: &str) -> Vec<TextRow> {
         let mut names = Vec::new();
         let mut texts = Vec::new();
         for (name, kind) in self.columns(table).await {
             texts.push(match kind.as_str() {
-                // The hex of nothing would be an empty text.
+                // The hex of null would be an empty text.
                 "BLOB" => format!("CASE WHEN {name} IS NOT NULL THEN lower(hex({name})) END"),
                 "bytea" => format!("encode({name}, 'hex')"),
                 _ => format!("CAST({name} AS TEXT)"),
@@ -90,7 +90,7 @@ impl Raw {
         rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect()
     }
 
-    /// The first column of a query, as text.
+    /// Returns the first column of a query, as text.
     pub(crate) async fn column(&mut self, sql: &str) -> Vec<String> {
         self.texts(sql, 1).await.into_iter().map(|mut row| row.remove(0).unwrap()).collect()
     }
@@ -110,7 +110,8 @@ impl Raw {
     }
 }
 
-/// Every row of every table with public ids in the place of internal ones, in an order that does not depend on them.
+/// Returns every row of every table with public ids instead of internal ones, in an order that does not depend on
+/// these.
 pub(crate) async fn dump(place: &Place) -> BTreeMap<String, Vec<TextRow>> {
     let mut raw = Raw::connect(place).await;
     let mut tables = BTreeMap::new();
@@ -133,7 +134,7 @@ pub(crate) async fn dump(place: &Place) -> BTreeMap<String, Vec<TextRow>> {
     dumped
 }
 
-/// Tables with an internal key, and the column that names their rows outside.
+/// Tables with an internal key, and the column with their public id.
 const NAMED_BY: &[(&str, &str)] = &[
     ("artifact", "hash"),
     ("campaign", "public_id"),
@@ -153,7 +154,7 @@ fn named(row: &TextRow, names: &BTreeMap<(&str, String), String>) -> TextRow {
             column => column.strip_suffix("_id").unwrap_or_default(),
         };
         let name = value.as_ref().and_then(|value| names.get(&(table, value.clone())).cloned());
-        // A server that is forgotten has no name any more: that there was one is what is compared.
+        // A deleted server has no public id any more. Only its existence is compared.
         let is_gone = table == "server" && value.is_some() && name.is_none();
         let value = if is_gone { Some("a server that is gone".to_owned()) } else { name.or_else(|| value.clone()) };
         (column.clone(), value)

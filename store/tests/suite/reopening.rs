@@ -1,12 +1,12 @@
-//! What is there after the store was closed and opened again.
+//! Tests of the content of a reopened store.
 
 use nightshift_engine::store::Store;
 
 use crate::bench::Bench;
 
-crate::bench::on_both!(what_was_acknowledged_is_there_after_reopening, the_virtual_time_goes_on_after_reopening);
+crate::bench::on_both!(acknowledged_changes_survive_reopening, the_virtual_time_goes_on_after_reopening);
 
-async fn what_was_acknowledged_is_there_after_reopening(mut bench: Bench) {
+async fn acknowledged_changes_survive_reopening(mut bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let before = (bench.store.load_run(&run).await.unwrap(), bench.events(&run).await, bench.step(&run, "a").await);
@@ -16,7 +16,7 @@ async fn what_was_acknowledged_is_there_after_reopening(mut bench: Bench) {
     bench.assert_sound().await;
 }
 
-/// Without it every campaign that is made after a restart would go before all others, as if it had waited.
+/// Otherwise, new campaigns after a restart would come before all others.
 async fn the_virtual_time_goes_on_after_reopening(mut bench: Bench) {
     let old = bench.run().await;
     bench.schedule(&old, &["a", "b", "c", "d"]).await;
@@ -27,6 +27,6 @@ async fn the_virtual_time_goes_on_after_reopening(mut bench: Bench) {
     let new = bench.run().await;
     bench.schedule(&new, &["first", "second"]).await;
     let keys: Vec<_> = bench.claim(&worker, 9).await.into_iter().map(|step| step.key).collect();
-    // The newcomer begins where the others stand: at the place of `c`, the last that was given out.
+    // A new campaign begins at the current virtual time: the place of `c`, which was leased last.
     assert_eq!(keys, ["first", "d", "second"]);
 }

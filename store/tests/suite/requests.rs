@@ -1,4 +1,4 @@
-//! Requests: handed out to one agent at a time, answered once, and never lost with an agent or a server.
+//! Tests of requests: leased to one agent at a time, answered once, and not lost with an agent or a server.
 
 use nightshift_engine::store::{
     NewRequest, PageRequest, RequestAnswer, RequestFilter, RequestLease, RequestStanding, RequestStore as _,
@@ -24,7 +24,7 @@ crate::bench::on_both!(
     a_lease_that_ran_out_answers_until_another_one_takes_its_place,
     a_request_that_was_given_back_is_handed_out_at_once,
     a_lease_is_extended_by_who_holds_it_and_ends_with_the_deadline,
-    no_answer_is_taken_after_the_deadline_and_a_retried_run_asks_anew,
+    no_answer_is_accepted_after_the_deadline_and_a_retried_run_asks_again,
     a_deadline_never_lies_behind_the_wall_time_of_the_campaign,
     requests_of_a_paused_run_wait_and_those_of_a_cancelled_one_are_over,
     an_answer_during_a_pause_is_kept_for_the_resume,
@@ -56,7 +56,7 @@ fn code<T: std::fmt::Debug>(result: Result<T, StoreError>) -> &'static str {
 }
 
 impl Bench {
-    /// A request of a step of this key, which is scheduled and claimed for it.
+    /// Opens a request of a step of this key, which is scheduled and claimed for it.
     async fn open(&self, run: &RunId, key: &str, role: AgentRole) -> RequestStanding {
         self.schedule(run, &[key]).await;
         let worker = self.worker().await;
@@ -206,7 +206,7 @@ async fn a_lease_is_extended_by_who_holds_it_and_ends_with_the_deadline(bench: B
     assert_eq!(code(bench.store.extend_request(&opened.id, "two", until, bench.now()).await), "request.lease_lost");
 }
 
-async fn no_answer_is_taken_after_the_deadline_and_a_retried_run_asks_anew(bench: Bench) {
+async fn no_answer_is_accepted_after_the_deadline_and_a_retried_run_asks_again(bench: Bench) {
     let run = bench.run().await;
     let opened = bench.open(&run, "plan", AgentRole::Planner).await;
     bench.lease_one(RequestFilter::default(), "one", DEADLINE_MS * 2).await.unwrap();

@@ -1,4 +1,4 @@
-//! Decisions of the driver.
+//! Tests of decisions of the driver.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{Advanced, Reported, Store};
@@ -14,7 +14,7 @@ use crate::raw::Raw;
 
 crate::bench::on_both!(
     a_decision_stores_the_state_and_makes_its_steps_ready,
-    what_a_decision_caused_itself_asks_for_no_other_decision,
+    events_of_a_decision_require_no_other_decision,
     of_two_decisions_from_one_revision_the_second_is_a_conflict,
     a_decision_that_folds_events_which_do_not_exist_is_a_conflict,
     a_decision_made_before_a_pause_or_a_cancellation_is_a_conflict,
@@ -43,7 +43,7 @@ async fn a_decision_stores_the_state_and_makes_its_steps_ready(bench: Bench) {
     bench.assert_sound().await;
 }
 
-async fn what_a_decision_caused_itself_asks_for_no_other_decision(bench: Bench) {
+async fn events_of_a_decision_require_no_other_decision(bench: Bench) {
     let run = bench.run().await;
     assert_eq!(bench.to_drive().await, std::slice::from_ref(&run));
     bench.schedule(&run, &["a"]).await;
@@ -184,7 +184,7 @@ async fn the_status_of_a_run_is_read_without_its_state(bench: Bench) {
 async fn a_decision_writes_the_parts_that_changed_and_leaves_the_others(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
-    // Many parts: their order is that of their numbers.
+    // Many parts, ordered by their numbers.
     let part = |number| StatePart { field: "seen".to_owned(), number, value: json!(number) };
     let mut decision = bench.decision(&run).await;
     decision.state = Some(StoredState { head: json!({ "folded": 2 }), parts: (3..=12).map(part).collect() });

@@ -1,4 +1,4 @@
-//! Full-text search over sources, replies, diagnoses, errors and findings.
+//! Tests of full-text search over sources, replies, diagnoses, errors and findings.
 
 use nightshift_engine::store::Store;
 use nightshift_protocol::api::{SearchHit, SearchKind, SearchQuery};
@@ -14,7 +14,7 @@ crate::bench::on_both!(
     pages_go_from_the_newest_to_the_oldest,
     a_search_tells_how_many_texts_there_are_on_all_its_pages,
     a_text_that_changed_is_found_by_its_new_words_alone,
-    what_comes_after_the_limit_of_a_text_is_not_found,
+    text_beyond_the_limit_is_not_found,
     the_texts_of_a_pruned_run_are_gone,
 );
 
@@ -119,7 +119,7 @@ async fn a_text_that_changed_is_found_by_its_new_words_alone(bench: Bench) {
     assert_eq!(known, [document(1, SearchKind::Diagnosis, "latency bound").key]);
 }
 
-async fn what_comes_after_the_limit_of_a_text_is_not_found(bench: Bench) {
+async fn text_beyond_the_limit_is_not_found(bench: Bench) {
     let run = bench.run().await;
     let body = format!("begin {}ü end", "x".repeat(MAX_DOCUMENT_BYTES - 7));
     put(&bench, &run, vec![document(1, SearchKind::Reply, &body)]).await;

@@ -1,4 +1,4 @@
-//! What people tell runs, and who it was.
+//! Tests of signals to runs, and of their authors.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{NewCampaign, Store};
@@ -10,13 +10,13 @@ use nightshift_protocol::step::StepFailure;
 use crate::bench::Bench;
 
 crate::bench::on_both!(
-    a_signal_is_in_the_log_with_its_sender_and_asks_for_a_decision,
+    a_signal_is_in_the_log_with_its_sender_and_requires_a_decision,
     a_key_that_was_used_for_the_same_signal_appends_nothing,
     the_same_key_with_another_signal_is_a_conflict,
     keys_of_signals_and_campaigns_do_not_meet,
-    a_run_that_is_over_hears_no_signals,
+    a_finished_run_accepts_no_signals,
     an_answer_to_a_gate_is_for_a_run_that_waits_there,
-    who_controlled_a_run_is_in_its_log,
+    the_log_of_a_run_names_who_controlled_it,
     a_run_says_which_signals_it_waits_for,
 );
 
@@ -28,7 +28,7 @@ fn key(key: &str, digest: &str) -> (String, String) {
     (key.to_owned(), digest.to_owned())
 }
 
-async fn a_signal_is_in_the_log_with_its_sender_and_asks_for_a_decision(bench: Bench) {
+async fn a_signal_is_in_the_log_with_its_sender_and_requires_a_decision(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     assert!(bench.to_drive().await.is_empty());
@@ -73,7 +73,7 @@ async fn keys_of_signals_and_campaigns_do_not_meet(bench: Bench) {
     assert_eq!(bench.log(&run).await.len(), 2);
 }
 
-async fn a_run_that_is_over_hears_no_signals(bench: Bench) {
+async fn a_finished_run_accepts_no_signals(bench: Bench) {
     let run = bench.run().await;
     bench.complete_run(&run).await;
     let error = bench.store.signal_run(&run, hint("x"), None, Some(key("k", "d")), bench.now()).await.unwrap_err();
@@ -107,7 +107,7 @@ async fn an_answer_to_a_gate_is_for_a_run_that_waits_there(bench: Bench) {
     bench.assert_sound().await;
 }
 
-async fn who_controlled_a_run_is_in_its_log(bench: Bench) {
+async fn the_log_of_a_run_names_who_controlled_it(bench: Bench) {
     let run = bench.run().await;
     let by = Some("ops".to_owned());
     for transition in [RunTransition::Pause, RunTransition::Resume] {

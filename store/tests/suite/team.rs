@@ -1,4 +1,4 @@
-//! What people leave beside runs, sessions, and what those see who watch.
+//! Tests of annotations, sessions, and reads for observers.
 
 use nightshift_engine::store::{
     Among, Creation, PageRequest, SessionHolder, SessionRecord, SessionStore, ShareRecord, Store, TeamStore, WatchStore,
@@ -13,7 +13,7 @@ use nightshift_protocol::time::TimestampMs;
 use crate::bench::Bench;
 
 crate::bench::on_both!(
-    what_belongs_to_a_run_or_campaign_is_deleted_with_it,
+    annotations_are_deleted_with_their_run_or_campaign,
     a_note_holds_what_was_written_but_for_nul_characters,
     a_session_is_found_until_it_ends_and_old_ones_make_room,
     a_link_is_found_by_the_hash_of_its_secret_and_ends_once,
@@ -79,7 +79,7 @@ impl Bench {
     }
 }
 
-async fn what_belongs_to_a_run_or_campaign_is_deleted_with_it(bench: Bench) {
+async fn annotations_are_deleted_with_their_run_or_campaign(bench: Bench) {
     let (gone, stays) = (bench.create(bench.new_campaign(1)).await, bench.create(bench.new_campaign(1)).await);
     let run: &RunId = &gone.runs[0];
     for target in [Target::Campaign(gone.id.clone()), Target::Run(run.clone())] {
@@ -105,7 +105,7 @@ async fn a_note_holds_what_was_written_but_for_nul_characters(bench: Bench) {
     let text = "# a\0b\n<b>\u{202e}𝒙</b> '; DROP TABLE remark; --";
     let remark = bench.remark(&run, text);
     bench.store.create(Creation::Note(remark.clone()), None).await.unwrap();
-    // The same one again changes nothing.
+    // Creating the same note again changes nothing.
     bench.store.create(Creation::Note(remark.clone()), None).await.unwrap();
     let stored = bench.store.load_remark(&remark.id).await.unwrap();
     assert_eq!(stored.text, text.replace('\0', "\u{fffd}"));
@@ -152,7 +152,7 @@ async fn a_session_is_found_until_it_ends_and_old_ones_make_room(bench: Bench) {
     bench.store.end_session("b").await.unwrap();
     assert_eq!(bench.store.find_session("b").await.unwrap(), None);
     bench.store.create_session(third.clone(), 2).await.unwrap();
-    // Those that are over make room for new ones.
+    // Expired ones make room for new ones.
     bench.clock.forward(2_000);
     let late = SessionRecord { created_at: bench.now(), expires_at: bench.now().plus_ms(1), ..third };
     bench.store.create_session(SessionRecord { secret_hash: "d".to_owned(), ..late }, 2).await.unwrap();
@@ -171,7 +171,7 @@ async fn a_link_is_found_by_the_hash_of_its_secret_and_ends_once(bench: Bench) {
     assert_eq!(bench.store.load_share(&share.view.id).await.unwrap().revoked_at, Some(TimestampMs(5)));
     let unknown = ShareId::from_uuid(bench.uuid());
     assert_eq!(bench.store.revoke_share(&unknown, bench.now()).await.unwrap_err().code(), "share.not_found");
-    let hash = ArtifactHash::of(b"of nobody");
+    let hash = ArtifactHash::of(b"unreferenced");
     for target in [Target::Run(run.clone()), Target::Campaign(created.id.clone())] {
         assert!(!bench.store.names_artifact(&target, &hash).await.unwrap());
         assert_eq!(bench.store.campaign_of(&target).await.unwrap(), created.id);

@@ -1,4 +1,4 @@
-//! Two small workflows, and a party that carries their steps out.
+//! Two small workflows, and a driver and worker that execute them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::bench::{ALL, Counter, HandClock, LEASE_MS, claim_request, order, report, server_record, worker_record};
 
-/// How long the server of a party lives: longer than any test.
+/// Duration of the server lease: longer than any test.
 const LIFE_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 
-/// Where a step of a toy stands, as its workflow sees it.
+/// The state of a step, as its workflow sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Seen {
     Scheduled,
@@ -27,7 +27,7 @@ enum Seen {
     Over,
 }
 
-/// The state of both workflows: the input, and what is known of each step.
+/// The state of both workflows: the input, and the state of each step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct State {
     input: Value,
@@ -44,14 +44,14 @@ impl State {
     }
 }
 
-/// What a toy decides in a state.
+/// The decision function of a toy.
 type Decide = fn(&State) -> Vec<Command>;
 
-/// A workflow of which only the decisions differ.
+/// A workflow with a given decision function.
 pub(crate) struct Toy(Decide);
 
 impl Toy {
-    /// `first`, then `second`, then the end.
+    /// Returns the workflow `first`, then `second`, then the end.
     pub(crate) fn sequence() -> Arc<dyn AnyWorkflow> {
         Arc::new(Self(|state| match (state.output("first"), state.output("second")) {
             (None, _) => vec![Command::Schedule(order("first"))],
@@ -60,7 +60,7 @@ impl Toy {
         }))
     }
 
-    /// `split`, then three parts side by side, then `join`, then the end.
+    /// Returns the workflow `split`, then three parallel parts, then `join`, then the end.
     pub(crate) fn fan() -> Arc<dyn AnyWorkflow> {
         Arc::new(Self(|state| {
             if state.output("split").is_none() {
@@ -119,7 +119,7 @@ impl Workflow for Toy {
     }
 }
 
-/// A workflow of a release that reads nothing of what this one wrote.
+/// A workflow of a release that cannot read the data of this one.
 pub(crate) struct Stranger;
 
 impl Workflow for Stranger {
@@ -149,11 +149,11 @@ pub(crate) struct Party {
     pub(crate) worker: WorkerId,
 }
 
-/// Rounds after which a run that is not over never will be.
+/// Number of rounds after which a run counts as stuck.
 const MAX_ROUNDS: u32 = 200;
 
 impl Party {
-    /// A party whose ids begin at `first_id`, so that a second life of the server makes new ones.
+    /// Creates a party with ids from `first_id` on, so that a second server lease gets new ones.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         workflow: Arc<dyn AnyWorkflow>,
@@ -168,9 +168,9 @@ impl Party {
         Self { store, clock, workflow, driver, sweeper, server, worker }
     }
 
-    /// Begins its life, after which every earlier one is dead, and makes its worker known; repeats what fails.
+    /// Registers a server lease that ends all earlier ones, and the worker; repeats failed calls.
     pub(crate) async fn register(&self) {
-        // What these parties are about is the leases: their server lives on, whatever the clock says.
+        // The tests are about step leases, so the server lease never expires.
         let mut server = server_record(self.server.clone(), self.clock.now());
         server.expires_at = self.clock.now().plus_ms(LIFE_MS);
         repeated(async || self.store.register_server(server.clone(), true).await).await;
@@ -183,7 +183,7 @@ impl Party {
         repeated(async || self.store.register_worker(worker.clone()).await).await;
     }
 
-    /// One round of a server and a worker. Failures of the store are survived: the next round sees what became of them.
+    /// Runs one round of a server and a worker. The next round continues after a failure of the store.
     pub(crate) async fn round(&self) {
         for run in self.store.runs_to_drive(100).await.unwrap() {
             match self.driver.drive(&run, None).await {
@@ -205,14 +205,14 @@ impl Party {
         self.clock.forward(1_000);
     }
 
-    /// Carries a step out, and reports until somebody answers.
+    /// Carries a step out, and reports until it gets an answer.
     async fn carry_out(&self, step: &StepRecord) {
         let end = TryEnd::Completed { output: json!({ "of": step.key, "input": step.input, "third": 1.0 / 3.0 }) };
         let report = report(step, end, self.clock.now());
         repeated(async || self.store.report(report.clone()).await).await;
     }
 
-    /// Rounds until the run is over.
+    /// Runs rounds until the run has ended.
     pub(crate) async fn finish(&self, run: &RunId) {
         for _ in 0..MAX_ROUNDS {
             if self.store.load_run(run).await.unwrap().status.is_final() {
@@ -223,7 +223,7 @@ impl Party {
         panic!("the run is not over after {MAX_ROUNDS} rounds");
     }
 
-    /// The stored state is the fold of the log up to where the run says.
+    /// Checks that the stored state is the fold of the log up to the stored position.
     pub(crate) async fn assert_folds(&self, run: &RunId) {
         let record = self.store.load_run(run).await.unwrap();
         let events = self.store.events_after(run, 0, ALL).await.unwrap();
@@ -240,7 +240,7 @@ impl Party {
     }
 }
 
-/// The value, or none after a failure of the kind that tests cause on purpose.
+/// Returns the value, or none after an injected failure.
 fn survive<T>(result: Result<T, StoreError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -249,12 +249,12 @@ fn survive<T>(result: Result<T, StoreError>) -> Option<T> {
     }
 }
 
-/// The answer, at the latest to the third question: one write fails, once.
+/// Returns the answer after at most three calls, because one write fails once.
 async fn repeated<T>(call: impl AsyncFn() -> Result<T, StoreError>) -> T {
     for _ in 0..3 {
         if let Some(answer) = survive(call().await) {
             return answer;
         }
     }
-    panic!("nobody ever answered");
+    panic!("no call was answered");
 }

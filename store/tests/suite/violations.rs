@@ -1,4 +1,4 @@
-//! The search for contradictions finds them.
+//! Tests that the search for contradictions finds them.
 
 use nightshift_engine::store::{ClaimRequest, DeviceLane, Store, TryEnd};
 use nightshift_engine::workflow::StepOrder;
@@ -13,7 +13,7 @@ use crate::raw::Raw;
 
 crate::bench::on_both!(every_damage_is_found_and_named);
 
-/// Damage that somebody might do, and a part of the sentence that names it.
+/// Statements that damage the data, with a part of the expected finding.
 const DAMAGES: &[(&str, &str)] = &[
     ("DELETE FROM event WHERE seq = 2", "has no gaps"),
     ("UPDATE event SET kind = 'run_paused' WHERE seq = 1", "begins with the creation"),
@@ -74,10 +74,10 @@ const UNCHECKED: [(&str, &str); 16] = [
     ("reservation", "campaign_id"),
 ];
 
-/// On Postgres such a thing cannot come into being.
+/// Postgres prevents this damage.
 const DAMAGED_REFERENCE: (&str, &str) = ("UPDATE campaign_clock SET campaign_id = 9999", "references lead somewhere");
 
-/// A step in each place.
+/// Creates a step in each place.
 async fn fill(bench: &Bench) {
     let budget = BudgetCaps { tokens: Some(10), ..BudgetCaps::default() };
     let (_, run) = bench.run_with_budget(budget).await;
@@ -110,7 +110,7 @@ async fn every_damage_is_found_and_named(bench: Bench) {
     }
     let repair = repairs.join("; ");
     let unchecked = UNCHECKED.map(|(table, column)| {
-        // One row of each owner, moved to an owner that does not exist.
+        // Moves one row of each owner to an owner that does not exist.
         let damage = format!("UPDATE {table} SET {column} = 9999 WHERE {column} = (SELECT MIN({column}) FROM {table})");
         (damage, format!("{table}.{column} 9999 breaks the rule: references lead somewhere"))
     });

@@ -1,4 +1,4 @@
-//! What addresses are told: once for each subject, by one server at a time.
+//! Tests of webhook deliveries: once per subject, by one server at a time.
 
 use nightshift_engine::store::{
     Creation, DeliveryEnd, NewDelivery, PageRequest, Store as _, WebhookRecord, WebhookStore,
@@ -10,11 +10,11 @@ use nightshift_protocol::time::TimestampMs;
 use crate::bench::Bench;
 
 crate::bench::on_both!(
-    the_same_subject_is_told_once,
+    the_same_subject_is_delivered_once,
     a_delivery_is_taken_by_one_server_at_a_time,
     a_try_that_was_taken_over_ends_nothing,
     a_webhook_goes_with_its_deliveries_and_there_are_so_many,
-    runs_that_go_on_or_ended_lately_are_to_be_told,
+    unfinished_and_recently_ended_runs_are_returned,
 );
 
 fn all() -> PageRequest {
@@ -68,7 +68,7 @@ impl Bench {
     }
 }
 
-async fn the_same_subject_is_told_once(bench: Bench) {
+async fn the_same_subject_is_delivered_once(bench: Bench) {
     let webhook = bench.webhook().await.view.id;
     let first = bench.delivery(&webhook, "a");
     let again = bench.delivery(&webhook, "a");
@@ -99,11 +99,11 @@ async fn a_delivery_is_taken_by_one_server_at_a_time(bench: Bench) {
     taken.dedup();
     assert_eq!(taken.len(), many, "each by one of both");
     let due = async || bench.store.due_webhooks(bench.now()).await.unwrap();
-    // What the other one held just then is taken the next time; nothing is due twice.
+    // The next call takes what the other one had leased; nothing is due twice.
     assert_eq!(many + bench.take(&webhook).await.len(), 8);
     assert!(bench.take(&webhook).await.is_empty());
     assert!(due().await.is_empty());
-    // Whoever took them died: they are due again.
+    // The server that took them died: they are due again.
     bench.clock.forward(61_000);
     assert_eq!(due().await, std::slice::from_ref(&webhook));
     let other = bench.webhook().await.view.id;
@@ -140,7 +140,7 @@ async fn a_try_that_was_taken_over_ends_nothing(bench: Bench) {
     let unknown = bench.store.repeat_delivery(&DeliveryId::from_uuid(bench.uuid()), bench.now()).await;
     assert_eq!(unknown.unwrap_err().code(), "delivery.not_found");
     assert_eq!(bench.store.forget_deliveries(bench.now()).await.unwrap(), 1);
-    // Were it told of again, nobody would know that it was told before: only what is long over is forgotten.
+    // A repeated subject would be delivered again, so only old deliveries are deleted.
     assert!(bench.store.list_deliveries(&webhook, &all()).await.unwrap().is_empty());
 }
 
@@ -166,7 +166,7 @@ async fn a_webhook_goes_with_its_deliveries_and_there_are_so_many(bench: Bench) 
     assert_eq!(bench.store.list_webhooks().await.unwrap(), [second]);
 }
 
-async fn runs_that_go_on_or_ended_lately_are_to_be_told(bench: Bench) {
+async fn unfinished_and_recently_ended_runs_are_returned(bench: Bench) {
     let created = bench.create(bench.new_campaign(3)).await;
     let [old, lately, open] = created.runs.as_slice() else { panic!("three runs") };
     for run in [old, lately] {

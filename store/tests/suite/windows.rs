@@ -1,4 +1,4 @@
-//! When campaigns may work.
+//! Tests of the windows of campaigns.
 
 use nightshift_engine::store::{NewCampaign, Store};
 use nightshift_protocol::id::{CampaignId, RunId};
@@ -24,7 +24,7 @@ fn schedule(window: &str) -> Schedule {
     Schedule { window: window.parse().unwrap(), time_zone: "UTC".to_owned() }
 }
 
-/// A campaign of one run that may work from one to two o'clock, at a quarter to one.
+/// Creates a campaign of one run with a window from one to two o'clock, at a quarter to one.
 async fn at_night(bench: &Bench) -> (CampaignId, RunId) {
     bench.clock.set(TimestampMs(HOUR_MS - 15 * MINUTE_MS));
     let new = NewCampaign { schedule: Some(schedule("01:00-02:00")), ..bench.new_campaign(1) };
@@ -52,7 +52,7 @@ async fn a_step_that_is_wanted_outside_of_the_window_waits_for_its_opening(bench
 
 async fn a_step_that_could_not_end_in_time_waits_for_the_next_window(bench: Bench) {
     let (_, run) = at_night(&bench).await;
-    // A step may take a minute; at half a minute to two it could not end any more.
+    // A step may take a minute, so it cannot begin half a minute before two.
     bench.clock.set(TimestampMs(2 * HOUR_MS - MINUTE_MS / 2));
     bench.schedule(&run, &["a"]).await;
     assert_eq!(bench.step(&run, "a").await.not_before, Some(TimestampMs(25 * HOUR_MS)));

@@ -1,4 +1,4 @@
-//! Results that come back: taken in once, as a whole or not at all.
+//! Merges returned results: once, as a whole or not at all.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// A run as it stands here.
+/// A run as stored here.
 struct Here {
     id: RunId,
     status: RunStatus,
@@ -30,7 +30,7 @@ pub(crate) async fn finish(
 ) -> Result<FinishedHandover, Failure> {
     let campaign = load(transaction.connection, &returned.id).await?.campaign;
     let campaign_id = campaign::key_of(transaction.connection, campaign.as_str()).await?;
-    // Locks the runs: another call with the same file waits here.
+    // Locks the runs, so that a concurrent call with the same file waits.
     drop(unfinished_runs(transaction, campaign_id).await?);
     let handover = load(transaction.connection, &returned.id).await?;
     if handover.takes(&returned.digest)? {
@@ -39,7 +39,7 @@ pub(crate) async fn finish(
         return Ok(FinishedHandover { handover, repeated: true, runs });
     }
     refuse_missing_artifacts(transaction.connection, &returned.artifacts).await?;
-    let rows: Vec<Value> = returned.rows.iter().cloned().map(archive::at_rest).collect();
+    let rows: Vec<Value> = returned.rows.iter().cloned().map(archive::without_transient_data).collect();
     if rows.iter().any(|row| row["table"] == "campaign" && row["public_id"] != campaign.as_str()) {
         return Err(diverged(&handover, "it holds another campaign"));
     }
@@ -75,7 +75,7 @@ pub(crate) async fn finish(
     })
 }
 
-/// The other machine has those that a file leaves out, and this one has to have them, too.
+/// Refuses results if an artifact that the file omits is not stored here.
 async fn refuse_missing_artifacts(connection: &mut Connection, artifacts: &[ArtifactHash]) -> Result<(), Failure> {
     match archive::missing_artifact(connection, artifacts).await? {
         None => Ok(()),
@@ -99,7 +99,7 @@ fn diverged(handover: &HandoverRecord, why: &str) -> Failure {
     Failure::refused("handover.diverged", message)
 }
 
-/// The runs of the campaign by public id.
+/// Returns the runs of the campaign by public id.
 async fn runs_here(connection: &mut Connection, campaign_id: i64) -> Result<BTreeMap<String, Here>, Failure> {
     let sql = "SELECT public_id, status, last_seq FROM run WHERE campaign_id = $1 ORDER BY id";
     let rows = connection.fetch_all(sql, values![campaign_id]).await?;
@@ -111,7 +111,7 @@ async fn runs_here(connection: &mut Connection, campaign_id: i64) -> Result<BTre
         .collect()
 }
 
-/// Refuses rows of other runs, and logs that do not go on where those of this store end.
+/// Refuses rows of other runs, and logs that do not continue the stored ones.
 fn examine(handover: &HandoverRecord, rows: &[Value], here: &BTreeMap<String, Here>) -> Result<(), Failure> {
     let mut ends: HashMap<&str, i64> = HashMap::new();
     let mut new: HashMap<&str, Vec<i64>> = HashMap::new();

@@ -1,5 +1,7 @@
-//! Rows that come back, table by table: what changed replaces what is stored, what is new is added, and nothing that
-//! people or agents left here meanwhile is touched.
+//! Merges returned rows table by table.
+//!
+//! Changed rows replace the stored ones and new rows are added. Data that people or agents created here in the meantime
+//! stays unchanged.
 
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
@@ -12,23 +14,26 @@ use crate::sql::from_rows;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// How rows of a table are taken in: `d.value ->> n` is the column `n` of the archive; behind the columns come the id of a
-/// new step, the internal key of the campaign, and the time.
+/// The statement that merges rows of a table.
+///
+/// `d.value ->> n` is the column `n` of the archive. After the columns follow the id of a new step, the internal key of
+/// the campaign, and the time.
 struct Merge {
     table: &'static str,
     sql: Sql,
 }
 
-/// Tables of which every row that comes back is stored, or nothing is: one that is not names what belongs elsewhere.
+/// Tables in which every returned row must be stored, or the merge fails. A row that cannot be stored refers to another
+/// campaign.
 const WHOLE: [&str; 6] = ["run", "run_format", "run_state", "run_part", "event", "step"];
 
-/// In an order in which they can be stored.
+/// The merges in an order in which rows can be stored.
 const MERGES: &[Merge] = &[
     Merge {
         table: "route",
         sql: from_rows!("INSERT INTO route (needs) SELECT d.value ->> 0 FROM ", " WHERE true ON CONFLICT DO NOTHING"),
     },
-    // Retention begins when the result is taken in, because the runs were not visible here before.
+    // Retention begins at the merge, because the runs were not visible here before.
     Merge {
         table: "run",
         sql: from_rows!(
@@ -76,7 +81,7 @@ const MERGES: &[Merge] = &[
             " JOIN run r ON r.public_id = d.value ->> 0"
         ),
     },
-    // A step keeps its internal key, which requests of outside agents name.
+    // A step keeps its internal key, which requests of outside agents reference.
     Merge {
         table: "step",
         sql: from_rows!(
@@ -138,7 +143,7 @@ const MERGES: &[Merge] = &[
     },
 ];
 
-/// How many of these events are stored as they are.
+/// Counts the events that are stored identically.
 const STORED_EVENTS: Sql = from_rows!(
     "SELECT COUNT(*) FROM ",
     " JOIN run r ON r.public_id = d.value ->> 0 \
@@ -146,7 +151,7 @@ const STORED_EVENTS: Sql = from_rows!(
       WHERE e.kind = d.value ->> 3 AND e.body = d.value ->> 4"
 );
 
-/// Whether these events are stored as they are.
+/// Returns whether these events are stored identically.
 pub(super) async fn are_stored(connection: &mut Connection, events: &[&Value]) -> Result<bool, Failure> {
     let table = table_of("event")?;
     for chunk in events.chunks(ROWS_PER_STATEMENT) {
@@ -159,7 +164,7 @@ pub(super) async fn are_stored(connection: &mut Connection, events: &[&Value]) -
     Ok(true)
 }
 
-/// Takes rows of a campaign in; of events, the new ones.
+/// Merges rows of a campaign; of events, only the new ones.
 pub(super) async fn merge(
     transaction: &mut Transaction<'_>,
     (campaign_id, at): (i64, TimestampMs),

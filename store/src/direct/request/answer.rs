@@ -1,4 +1,4 @@
-//! The answer to a request: accepted once, in the transaction that has its step carried on.
+//! Accepts the answer to a request once, in the transaction that continues the step.
 
 use nightshift_engine::store::RequestAnswer;
 use nightshift_protocol::api::RequestState;
@@ -6,17 +6,17 @@ use nightshift_protocol::id::RequestId;
 use nightshift_protocol::run::StepStatus;
 use nightshift_protocol::time::TimestampMs;
 
-use super::lease::{held, refuse_other_lease, refuse_unless_waiting};
+use super::lease::{locked, refuse_other_lease, refuse_unless_waiting};
 use super::view;
 use crate::admit;
-use crate::batch::held::{Held, Wanted};
+use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::rows::Place;
 use crate::failure::Failure;
 use crate::json;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Gives whether the same answer had been accepted before.
+/// Accepts an answer. Returns whether the same answer was accepted before.
 pub(crate) async fn accept(
     transaction: &mut Transaction<'_>,
     id: &RequestId,
@@ -28,10 +28,10 @@ pub(crate) async fn accept(
     let row = transaction.connection.fetch_optional(sql, values![id.as_str()]).await?;
     let row = row.ok_or_else(|| Failure::not_found("request", id.as_str()))?;
     let (run_id, step_id) = (row.i64(0)?, row.i64(1)?);
-    // The run is locked before the request: that is the order of locks.
-    let wanted = Wanted { run_ids: vec![run_id], step_ids: vec![step_id], ..Wanted::default() };
-    let mut rows = Held::load(transaction, wanted).await?;
-    let row = held(transaction, id).await?;
+    // The lock order requires the run before the request.
+    let wanted = LoadRequest { run_ids: vec![run_id], step_ids: vec![step_id], ..LoadRequest::default() };
+    let mut rows = LockedRows::load(transaction, wanted).await?;
+    let row = locked(transaction, id).await?;
     let request = view(&row, at)?;
     let text = json::clean(&answer.text);
     if request.state == RequestState::Answered && was_given(transaction, id, &text).await? {
@@ -41,7 +41,7 @@ pub(crate) async fn accept(
     refuse_other_lease(&row, id, lease)?;
     let step = rows.set.step(step_id)?;
     if step.status == StepStatus::Leased {
-        let message = format!("the step of {id} is being looked at: send the answer again in a moment");
+        let message = format!("the step of {id} is being carried out: send the answer again in a moment");
         return Err(Failure::refused("request.busy", message));
     }
     if let Place::Timer { for_window: false, .. } = step.place {
@@ -64,7 +64,7 @@ pub(crate) async fn accept(
     Ok(false)
 }
 
-/// Whether this is the answer that was accepted.
+/// Returns whether this answer was accepted.
 async fn was_given(transaction: &mut Transaction<'_>, id: &RequestId, text: &str) -> Result<bool, Failure> {
     let sql = "SELECT answer FROM model_request WHERE public_id = $1";
     let row = transaction.connection.fetch_one(sql, values![id.as_str()]).await?;

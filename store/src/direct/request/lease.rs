@@ -13,8 +13,10 @@ use crate::row::Row;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// The oldest request that waits for an agent. While its step is being carried out, a request is not handed out: an
-/// answer in that moment would find no step to wake.
+/// Selects the oldest request that waits for an agent.
+///
+/// A request is not leased while its step is being carried out, because an answer at that time would find no waiting
+/// step.
 macro_rules! waiting {
     ($end:literal) => {
         request_query!(
@@ -29,11 +31,11 @@ macro_rules! waiting {
     };
 }
 
-/// On Postgres a request that another agent takes right now is left to it.
+/// On Postgres, a request that another agent is leasing is skipped.
 pub(crate) const WAITING: Sql = Sql { sqlite: waiting!(""), postgres: waiting!(" FOR UPDATE OF q SKIP LOCKED") };
 
-/// One request, to be changed.
-pub(super) const HELD: Sql = Sql {
+/// One request, locked.
+pub(super) const LOCKED: Sql = Sql {
     sqlite: request_query!("WHERE q.public_id = $1"),
     postgres: request_query!("WHERE q.public_id = $1 FOR UPDATE OF q"),
 };
@@ -66,7 +68,7 @@ pub(crate) async fn extend(
     until: TimestampMs,
     at: TimestampMs,
 ) -> Result<RequestView, Failure> {
-    let row = held(transaction, id).await?;
+    let row = locked(transaction, id).await?;
     let mut request = view(&row, at)?;
     refuse_unless_waiting(&request)?;
     refuse_other_lease(&row, id, lease)?;
@@ -85,7 +87,7 @@ pub(crate) async fn release(
     lease: &str,
     at: TimestampMs,
 ) -> Result<(), Failure> {
-    let row = held(transaction, id).await?;
+    let row = locked(transaction, id).await?;
     if view(&row, at)?.state != RequestState::Leased {
         return Ok(());
     }
@@ -95,23 +97,23 @@ pub(crate) async fn release(
     Ok(())
 }
 
-/// The request, locked on Postgres.
-pub(super) async fn held(transaction: &mut Transaction<'_>, id: &RequestId) -> Result<Row, Failure> {
-    let row = transaction.connection.fetch_optional(HELD, values![id.as_str()]).await?;
+/// Returns the request, locked on Postgres.
+pub(super) async fn locked(transaction: &mut Transaction<'_>, id: &RequestId) -> Result<Row, Failure> {
+    let row = transaction.connection.fetch_optional(LOCKED, values![id.as_str()]).await?;
     row.ok_or_else(|| Failure::not_found("request", id.as_str()))
 }
 
-/// Refuses a lease that another one took the place of.
+/// Refuses a lease that was replaced by another one.
 pub(super) fn refuse_other_lease(row: &Row, id: &RequestId, lease: &str) -> Result<(), Failure> {
     if row.opt_str("lease")? == Some(lease) {
         return Ok(());
     }
     let message =
-        format!("{id} is not held by this lease: it ran out and another agent took the request. Ask for the next");
+        format!("{id} has another lease: this one expired, and another agent took the request. Ask for the next");
     Err(Failure::refused("request.lease_lost", message))
 }
 
-/// Refuses a request that waits for no answer any more.
+/// Refuses a request that no longer waits for an answer.
 pub(super) fn refuse_unless_waiting(request: &RequestView) -> Result<(), Failure> {
     let id = &request.id;
     match request.state {

@@ -1,4 +1,4 @@
-//! Notes of people; the table is called `remark`, for `note` holds what is searched for agents.
+//! Notes of people. The table is called `remark`, because `note` holds the knowledge notes for agents.
 
 use nightshift_engine::store::{Among, PageRequest, Placed};
 use nightshift_protocol::api::Remark;

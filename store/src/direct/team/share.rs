@@ -1,4 +1,4 @@
-//! Links by which anybody can read one thing: the hash of the secret, never the secret.
+//! Share links, which grant read access to one object. The store holds the hash of the secret.
 
 use nightshift_engine::store::{PageRequest, Placed, ShareRecord};
 use nightshift_protocol::api::Share;

@@ -46,7 +46,7 @@ pub(crate) async fn change(
         let sql = "SELECT COUNT(*) AS many FROM tag WHERE target = $1";
         let many = connection.fetch_one(sql, values![tag.target.to_string()]).await?.i64(0)?;
         if many > i64::from(limit) {
-            let message = format!("{} would have {many} tags, and {limit} is the most: take some away", tag.target);
+            let message = format!("{} would have {many} tags, and {limit} is the maximum: remove some", tag.target);
             return Err(Failure::refused("tag.too_many", message));
         }
     }

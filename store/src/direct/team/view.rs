@@ -22,7 +22,7 @@ pub(crate) async fn add(transaction: &mut Transaction<'_>, view: &SavedView, lim
     let sql = "SELECT COUNT(*) AS many FROM saved_view WHERE owner = $1";
     let many = connection.fetch_one(sql, values![json::clean(&view.owner)]).await?.i64(0)?;
     if many >= i64::from(limit) {
-        let message = format!("{} has {many} views, which is the most: delete one that is not needed", view.owner);
+        let message = format!("{} has {many} views, which is the maximum: delete one that is not needed", view.owner);
         return Err(Failure::refused("view.too_many", message));
     }
     let sql = "INSERT INTO saved_view (public_id, name, page, query, owner, shared, created_at_ms) \

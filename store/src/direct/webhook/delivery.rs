@@ -1,4 +1,4 @@
-//! What addresses are told: kept before it is sent.
+//! Deliveries of webhooks, stored before they are sent.
 
 use nightshift_engine::store::{DeliveryEnd, NewDelivery, PageRequest, Placed};
 use nightshift_protocol::api::{Delivery, DeliveryStatus};
@@ -24,7 +24,7 @@ macro_rules! delivery_query {
     };
 }
 
-/// Deliveries of a webhook that are due; on Postgres those that another server takes right now are left to it.
+/// Due deliveries of a webhook. On Postgres, deliveries that another server is leasing are skipped.
 pub(crate) const DUE: Sql = Sql {
     sqlite: delivery_query!(
         "WHERE w.public_id = $1 AND d.status = 'pending' AND d.next_at_ms <= $2 ORDER BY d.next_at_ms, d.id LIMIT $3"
@@ -45,7 +45,7 @@ pub(crate) async fn put(
         let sql = "INSERT INTO webhook_delivery (public_id, webhook_id, subject, message, status, next_at_ms, created_at_ms) \
                    SELECT $1, id, $3, $4, 'pending', $5, $5 FROM webhook WHERE public_id = $2 \
                    ON CONFLICT DO NOTHING";
-        // SQLite takes `ON` after a SELECT without WHERE for a join; here there is one.
+        // SQLite parses `ON` after a SELECT without WHERE as a join, so the statement has a WHERE.
         let values = values![
             delivery.id.as_str(),
             delivery.webhook.as_str(),

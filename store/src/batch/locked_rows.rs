@@ -9,30 +9,30 @@ use super::{load, unblock, write};
 use crate::failure::Failure;
 use crate::transaction::Transaction;
 
-/// Which rows a rare operation needs. Runs come with their campaigns and budgets, and on Postgres with their locks.
+/// The rows that a rare operation needs. Runs are loaded with their campaigns and budgets, and locked on Postgres.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct LoadRequest {
     /// Runs by public id.
     pub(crate) runs: Vec<String>,
-    /// Runs of these steps, by public id, and the steps.
+    /// Steps by public id, with their runs.
     pub(crate) steps: Vec<String>,
     /// Runs by id.
     pub(crate) run_ids: Vec<i64>,
-    /// Steps by id, of the runs that are named.
+    /// Steps by id, of the runs above.
     pub(crate) step_ids: Vec<i64>,
-    /// Whether all open steps of the runs are wanted.
+    /// Whether to load all open steps of the runs.
     pub(crate) open_steps: bool,
 }
 
-/// Rows that are held until they are written.
-pub(crate) struct Held {
-    /// What verbs are applied to.
+/// Rows that are locked until they are written.
+pub(crate) struct LockedRows {
+    /// The rows that verbs are applied to.
     pub(crate) set: WorkingSet,
 }
 
-impl Held {
-    /// Loads them. What does not exist is left out.
-    pub(crate) async fn load(transaction: &mut Transaction<'_>, wanted: Wanted) -> Result<Self, Failure> {
+impl LockedRows {
+    /// Loads the rows. Missing ones are skipped.
+    pub(crate) async fn load(transaction: &mut Transaction<'_>, wanted: LoadRequest) -> Result<Self, Failure> {
         let mut set = WorkingSet { virtual_now: transaction.memory.virtual_now(), ..WorkingSet::default() };
         let connection = &mut *transaction.connection;
         load::runs(connection, &mut set, wanted.runs, wanted.steps.clone(), wanted.run_ids).await?;
@@ -49,7 +49,8 @@ impl Held {
         Ok(Self { set })
     }
 
-    /// Writes what became of them, after a look at steps that wait for what was given back; whether there was anything.
+    /// Writes the changed rows after reconsidering steps that waited for released amounts. Returns whether anything was
+    /// written.
     pub(crate) async fn write(mut self, transaction: &mut Transaction<'_>, at: TimestampMs) -> Result<bool, Failure> {
         let mut wrote = unblock::look_again(transaction.connection, &mut self.set, at).await?;
         wrote |= write::campaigns(transaction.connection, &mut self.set).await?;

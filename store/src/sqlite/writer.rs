@@ -1,5 +1,4 @@
-//! The connection that writes. Its statements run on the thread that asks for them: the writer has a thread of its own,
-//! so that no statement needs a way to another thread and back.
+//! The connection that writes. Its statements run on the calling thread, because the writer has a thread of its own.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,21 +10,21 @@ use rusqlite::{OpenFlags, Statement};
 
 use crate::connection::as_json;
 use crate::failure::Failure;
-use crate::row::{Cell, OwnRow, Row};
+use crate::row::{Cell, CopiedRow, Row};
 use crate::value::Value;
 
-/// Statements that it keeps prepared.
+/// Number of cached prepared statements.
 const STATEMENT_CACHE: usize = 512;
 
-/// See the module.
-pub(crate) struct Own {
+/// The connection. See the module.
+pub(crate) struct SqliteWriter {
     connection: rusqlite::Connection,
-    /// Names of columns, by where the statement's text lies.
+    /// Names of columns, by the address of the statement's text.
     names: HashMap<(usize, usize), Arc<[String]>>,
 }
 
-impl Own {
-    /// Opens a database that exists. The settings come as statements.
+impl SqliteWriter {
+    /// Opens an existing database. The settings are statements.
     pub(crate) fn open(database: &Path, settings: &str, busy_timeout: Duration) -> Result<Self, Failure> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = rusqlite::Connection::open_with_flags(database, flags)?;
@@ -35,7 +34,7 @@ impl Own {
         Ok(Self { connection, names: HashMap::new() })
     }
 
-    /// Carries out a statement; how many rows it changed.
+    /// Executes a statement. Returns the number of changed rows.
     pub(crate) fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Failure> {
         let mut statement = self.connection.prepare_cached(sql)?;
         bind(&mut statement, values)?;
@@ -45,12 +44,12 @@ impl Own {
         Ok(if statement.readonly() { 0 } else { self.connection.changes() })
     }
 
-    /// The rows of a statement, so many at most; without the names of their columns.
+    /// Returns at most `most` rows of a statement, without the names of their columns.
     pub(crate) fn fetch(&mut self, sql: &str, values: &[Value], most: usize) -> Result<Vec<Row>, Failure> {
         self.rows(sql, values, most, &Arc::default())
     }
 
-    /// As [`Self::fetch`], with the names.
+    /// Like [`Self::fetch`], with the names.
     pub(crate) fn fetch_named(
         &mut self,
         sql: &'static str,
@@ -82,12 +81,12 @@ impl Own {
             for place in 0..width {
                 cells.push(cell(row.get_ref(place)?)?);
             }
-            found.push(Row::Own(OwnRow { cells, names: Arc::clone(names) }));
+            found.push(Row::Copied(CopiedRow { cells, names: Arc::clone(names) }));
         }
         Ok(found)
     }
 
-    /// Carries a statement out once for each row of parameters.
+    /// Executes a statement once per row of parameters.
     pub(crate) fn execute_rows<'r>(
         &mut self,
         sql: &str,
@@ -106,7 +105,7 @@ impl Own {
     }
 }
 
-/// A parameter that is bound where it lies.
+/// A parameter that is bound without copying.
 pub(crate) enum Parameter<'r> {
     I64(Option<i64>),
     Text(Option<&'r str>),
@@ -141,7 +140,8 @@ impl ToSql for Value {
     }
 }
 
-/// Parameters are named `$1`, `$2`, …: to SQLite these are names, counted in the order in which they first appear.
+/// Binds parameters named `$1`, `$2`, … SQLite treats these as names and numbers them in the order of their first
+/// appearance.
 fn bind(statement: &mut Statement<'_>, values: &[Value]) -> Result<(), Failure> {
     for index in 1..=statement.parameter_count() {
         let name = statement.parameter_name(index);

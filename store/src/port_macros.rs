@@ -1,6 +1,6 @@
-//! The two ways in which a method of the port gets to the database.
+//! The two macros through which a method of the port uses the database.
 
-/// Reads over a connection of the pool; over another one when that one broke.
+/// Reads over a connection of the pool, and over another one if that broke.
 macro_rules! read {
     ($store:ident, |$connection:ident| $read:expr) => {{
         let mut broken = 0;
@@ -12,15 +12,15 @@ macro_rules! read {
                     reader.discard().await;
                     broken += 1;
                 }
-                done => break done.map_err(|failure| $store.tell(failure)),
+                done => break done.map_err(|failure| $store.store_error(failure)),
             }
         }
     }};
 }
 
-/// Does a rare operation in a transaction. Its arguments are taken along: it may be done more than once, and goes on
-/// when the caller went away.
-macro_rules! write {
+/// Runs a rare operation in a transaction. It clones its arguments, because it may run more than once and continues
+/// when the caller is dropped.
+macro_rules! transaction {
     ($store:ident, |$transaction:ident $(, $argument:ident)*| $operation:expr) => {{
         let arguments = std::sync::Arc::new(($($argument,)*));
         let work: $crate::writer::Work<_> = Box::new(move |$transaction| {

@@ -1,4 +1,4 @@
-//! What a process keeps of the store between transactions.
+//! Data that a process caches between transactions.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -11,44 +11,44 @@ use crate::created::CreatedRuns;
 use crate::failure::Failure;
 use crate::value::values;
 
-/// Ids of steps that the sequence of Postgres gives at once: its increment in the schema.
+/// Number of step ids per value of the Postgres sequence: its increment in the schema.
 const STEP_ID_BLOCK: i64 = 1_000;
 
-/// See the module.
+/// The cache. See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct ProcessCache {
     virtual_now: AtomicI64,
     counter: AtomicU64,
     step_ids: Mutex<StepIds>,
     routes: RwLock<HashMap<String, i64>>,
-    /// Runs that nobody has decided for yet.
+    /// Created runs without a decision.
     pub(crate) created: CreatedRuns,
 }
 
-/// Ids that were taken from the database and given to no step yet: from the first, before the last.
+/// Reserved step ids: from the first up to the last, exclusive.
 #[derive(Debug, Default)]
 struct StepIds {
     next: i64,
     end: i64,
 }
 
-impl Memory {
-    /// The virtual time of fairness: the rank of the last step that was claimed.
+impl ProcessCache {
+    /// Returns the virtual time of fair queueing: the rank of the last claimed step.
     pub(crate) fn virtual_now(&self) -> i64 {
         self.virtual_now.load(Ordering::Relaxed)
     }
 
-    /// Moves the virtual time on; it never goes back.
+    /// Advances the virtual time, which never decreases.
     pub(crate) fn raise_virtual_now(&self, rank: i64) {
         self.virtual_now.fetch_max(rank, Ordering::Relaxed);
     }
 
-    /// The key of a route that is committed.
+    /// Returns the key of a committed route.
     pub(crate) fn route(&self, needs: &str) -> Option<i64> {
         self.routes.read().unwrap_or_else(PoisonError::into_inner).get(needs).copied()
     }
 
-    /// Keeps what a commit made true.
+    /// Caches the results of a commit.
     pub(crate) fn remember(&self, routes: Vec<(String, i64)>, claimed_rank: Option<i64>) {
         if !routes.is_empty() {
             self.routes.write().unwrap_or_else(PoisonError::into_inner).extend(routes);
@@ -58,12 +58,12 @@ impl Memory {
         }
     }
 
-    /// A number that this process did not give before.
+    /// Returns a number that is unique in this process.
     pub(crate) fn number(&self) -> u64 {
         self.counter.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Ids for new steps, ascending. Those of a transaction that fails are lost, which is no harm.
+    /// Returns ids for new steps, ascending. A failed transaction loses its ids, which is harmless.
     pub(crate) async fn step_ids(&self, connection: &mut Connection, count: usize) -> Result<Vec<i64>, Failure> {
         let mut ids = self.step_ids.lock().await;
         let mut taken = Vec::with_capacity(count);
