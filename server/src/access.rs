@@ -1,4 +1,4 @@
-//! Who may do what: roles, the `Host` header, and the headers that keep pages harmless.
+//! Access control: roles, the `Host` header, and security headers of answers.
 
 mod keys;
 mod links;
@@ -34,20 +34,20 @@ use crate::api::PREFIX;
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// Who calls, by the token that was shown.
+/// The caller, identified by its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The token's name.
     pub(crate) name: String,
-    /// What it allows.
+    /// Its permissions.
     pub(crate) role: Role,
-    /// All that may be read with it; everything without it.
+    /// The only object that the caller may read, for share links. None does not restrict reading.
     pub(crate) limited_to: Option<Target>,
-    /// Whether a browser sent it by itself, as the cookie of a session.
+    /// Whether a browser sent the credentials automatically, as a session cookie.
     pub(crate) by_cookie: bool,
     /// Whether it is the worker in this server's process.
     pub(crate) embedded: bool,
-    /// When it ends by itself.
+    /// Expiry of the credentials.
     pub(crate) ends_at: Option<TimestampMs>,
 }
 
@@ -57,12 +57,12 @@ impl Caller {
     }
 }
 
-/// Lets through who may read.
+/// Admits readers.
 pub(crate) async fn reads(State(app): State<Arc<App>>, request: Request, next: Next) -> Result<Response, ApiFailure> {
     admit(&app, request, next, &[Role::Viewer], !app.config.reads_need_token).await
 }
 
-/// Lets through who may read and is somebody, also where reading needs no token: what is kept is kept for them.
+/// Admits readers with a name, even where reading needs no token, because the call stores data under the caller's name.
 pub(crate) async fn reads_by_name(
     State(app): State<Arc<App>>,
     request: Request,
@@ -71,7 +71,7 @@ pub(crate) async fn reads_by_name(
     admit(&app, request, next, &[Role::Viewer], false).await
 }
 
-/// Lets through who may read artifacts: workers need them too.
+/// Admits readers and workers, who both read artifacts.
 pub(crate) async fn reads_artifacts(
     State(app): State<Arc<App>>,
     request: Request,
@@ -80,7 +80,7 @@ pub(crate) async fn reads_artifacts(
     admit(&app, request, next, &[Role::Viewer, Role::Worker], !app.config.reads_need_token).await
 }
 
-/// Lets through who may store artifacts: what campaigns begin with, and what workers make.
+/// Admits callers that store artifacts: inputs of campaigns, and outputs of workers.
 pub(crate) async fn writes_artifacts(
     State(app): State<Arc<App>>,
     request: Request,
@@ -89,7 +89,7 @@ pub(crate) async fn writes_artifacts(
     admit(&app, request, next, &[Role::Operator, Role::Worker], false).await
 }
 
-/// Lets through who may start and control campaigns.
+/// Admits callers that start and control campaigns.
 pub(crate) async fn operates(
     State(app): State<Arc<App>>,
     request: Request,
@@ -98,12 +98,12 @@ pub(crate) async fn operates(
     admit(&app, request, next, &[Role::Operator], false).await
 }
 
-/// Lets through workers.
+/// Admits workers.
 pub(crate) async fn works(State(app): State<Arc<App>>, request: Request, next: Next) -> Result<Response, ApiFailure> {
     admit(&app, request, next, &[Role::Worker], false).await
 }
 
-/// Lets through who may do everything.
+/// Admits administrators.
 pub(crate) async fn administers(
     State(app): State<Arc<App>>,
     request: Request,
@@ -112,8 +112,8 @@ pub(crate) async fn administers(
     admit(&app, request, next, &[Role::Admin], false).await
 }
 
-/// Lets through who has one of these roles, or everybody when the call is open. A token that is not good is refused
-/// also where none is needed.
+/// Admits callers with one of these roles, or every caller if the call is open. An invalid token is refused even where
+/// none is needed.
 async fn admit(
     app: &App,
     mut request: Request,
@@ -123,14 +123,14 @@ async fn admit(
 ) -> Result<Response, ApiFailure> {
     let shown = app.keys.caller(app, request.method(), request.headers().get(AUTHORIZATION)).await?;
     let visitor = match shown {
-        // A token that is shown counts, whatever the browser sends along.
+        // A token takes precedence over the cookie that the browser sends.
         Some(caller) => Visitor::Known(caller),
         None => app.keys.visitor(app, request.headers()).await?,
     };
     let caller = match visitor {
         Visitor::Known(caller) => Some(caller),
-        Visitor::Gone if !open => return Err(sessions::ended()),
-        Visitor::Nobody | Visitor::Gone => None,
+        Visitor::Ended if !open => return Err(sessions::ended()),
+        Visitor::Anonymous | Visitor::Ended => None,
     };
     app.rate_limits.count_call(request.extensions().get::<Peer>().copied(), caller.as_ref())?;
     if caller.as_ref().is_some_and(|caller| caller.by_cookie) {
@@ -151,7 +151,7 @@ async fn admit(
     Ok(next.run(request).await)
 }
 
-/// The route, with its whole path.
+/// Returns the route with its whole path.
 fn route(request: &Request) -> &str {
     request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str)
 }
@@ -177,8 +177,10 @@ fn names(roles: &[Role]) -> String {
     roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(" or ")
 }
 
-/// Refuses a foreign `Host` on a loopback address: a page of another site whose name was made to point here (DNS
-/// rebinding) could otherwise read everything with the visitor's own browser.
+/// Refuses a foreign `Host` on a loopback address.
+///
+/// Otherwise a page of another site whose name resolves to this address (DNS rebinding) could read everything through
+/// the visitor's browser.
 pub(crate) async fn known_host(
     State(bind): State<SocketAddr>,
     request: Request,
@@ -212,7 +214,7 @@ const CSP: HeaderValue = HeaderValue::from_static(
      img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
 );
 
-/// Adds the headers that keep every answer harmless in a browser. A handler may be stricter, never looser by accident.
+/// Adds the headers that make every answer harmless in a browser. A handler may set stricter ones.
 pub(crate) async fn safe_headers(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with(PREFIX);
     let mut response = next.run(request).await;
@@ -230,12 +232,12 @@ pub(crate) async fn safe_headers(request: Request, next: Next) -> Response {
     response
 }
 
-/// The answer to an address that the API does not have.
+/// Answers a path that the API does not have.
 pub(crate) async fn no_such_call(request: Request) -> Response {
     unknown_call(request.method(), &path_as_asked(&request)).into_response()
 }
 
-/// The answer to a method that an address does not have.
+/// Answers a method that a path does not have.
 pub(crate) async fn wrong_method(request: Request) -> Response {
     unknown_method(request.method(), &path_as_asked(&request)).into_response()
 }
@@ -252,7 +254,7 @@ pub(crate) fn unknown_method(method: &Method, path: &str) -> ApiFailure {
     )
 }
 
-/// The path that was asked for: within the routes of the API, the request's own lacks their prefix.
+/// Returns the requested path. Within the API's router, the request's own path lacks the prefix.
 fn path_as_asked(request: &Request) -> String {
     format!("{PREFIX}{}", request.uri().path())
 }

@@ -1,16 +1,16 @@
-//! Who asks, as the log of a run names them.
+//! The caller's name in the log of a run.
 
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-/// The name of the token that a request carries; access control puts it into the request's extensions.
+/// The name of the request's token. Access control adds it to the request's extensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Actor(pub(crate) String);
 
 impl Actor {
-    /// Who shows the token that the server was started with.
+    /// Name of the configured operator's token.
     const OPERATOR: &'static str = "operator";
 
     pub(crate) fn name(&self) -> &str {

@@ -25,84 +25,85 @@ use crate::backoff::Backoff;
 use crate::commit::{CommitError, Reporter};
 use crate::dispatch::Taker;
 
-/// How long one wait for steps lasts; then another begins.
+/// Duration of one long poll for steps.
 const WAIT: Duration = Duration::from_mins(1);
 /// Name of this worker in lists.
 const WORKER_NAME: &str = "agents";
 
-/// What this loop does, in complaints.
+/// Name of this operation in error logs.
 const REGISTERING: &str = "registering the agents";
 const CLAIMING: &str = "claiming steps for the agents";
-const BEATING: &str = "extending the agents' leases";
+const SENDING: &str = "extending the agents' leases";
 
 /// Why a step is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     /// Its run is being cancelled.
     Cancelled,
-    /// Somebody else has it now, or nobody wants it.
+    /// Its lease was lost.
     Lost,
 }
 
-/// A step in the agents' hands.
-struct Held {
+/// A step that the agents carry out.
+struct RunningStep {
     epoch: u64,
     stop: Option<oneshot::Sender<Stop>>,
-    /// Cancelled when this try is over.
+    /// Cancelled when this try has ended.
     over: CancellationToken,
 }
 
-/// A step that this loop is to begin.
-struct Carried {
+/// A step to begin.
+struct StepToRun {
     app: Arc<App>,
     worker: WorkerId,
     step: StepRecord,
-    /// An earlier try that still goes on here under a lease that it lost.
+    /// An earlier try that still runs here under a lost lease.
     earlier: Option<CancellationToken>,
 }
 
-/// The loop. Ends with the server; steps that are in the works then keep their leases, which are freed with its life.
+/// Runs the loop until the server ends. Steps in progress keep their leases then, which end with the server lease.
 pub(crate) async fn run(app: Arc<App>) {
     loop {
         let server = tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return,
-            server = app.life.begun() => server,
+            server = app.server_lease.wait_until_begun() => server,
         };
         let Some(worker) = register(&app, &server).await else { return };
-        // What an earlier life was carrying out is somebody else's by now: it is dropped with the loop's body.
+        // After a new server lease, the steps of the previous one belong to other workers. They are dropped with the
+        // loop's body.
         tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return,
-            () = app.life.is_over(&server) => tracing::warn!("the agents drop what they were doing and begin anew"),
+            () = app.server_lease.wait_until_ended(&server) => tracing::warn!("the agents abort their steps and restart"),
             () = work(&app, &worker) => {}
         }
-        app.roster.forget(&worker);
+        app.worker_registry.forget(&worker);
     }
 }
 
-/// Carries steps out for as long as the server's life lasts.
+/// Carries out steps while the server lease lasts.
 async fn work(app: &Arc<App>, worker: &WorkerId) {
-    let mut held: HashMap<StepId, Held> = HashMap::new();
-    // Dropping the set aborts what is in the works.
+    let mut held: HashMap<StepId, RunningStep> = HashMap::new();
+    // Dropping the set aborts the steps in progress.
     let mut tasks: JoinSet<Vec<StepRecord>> = JoinSet::new();
     let mut tries: HashMap<Id, (StepId, u64)> = HashMap::new();
     let mut heartbeat = tokio::time::interval(Duration::from_millis(app.config.heartbeat_ms));
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut backoff = Backoff::default();
-    // A claim is a task of its own: broken off in the middle, it could leave leases that nobody knows of.
+    // A claim is a task of its own, because aborting it could leave leases without a holder.
     let mut claims: JoinSet<Result<Vec<StepRecord>, StoreError>> = JoinSet::new();
     let mut claim_at = Instant::now();
     let begin = |steps: Vec<StepRecord>,
-                 held: &mut HashMap<StepId, Held>,
+                 held: &mut HashMap<StepId, RunningStep>,
                  tries: &mut HashMap<Id, (StepId, u64)>,
                  tasks: &mut JoinSet<Vec<StepRecord>>| {
         for step in steps {
             let (stop, stopped) = oneshot::channel();
             let (id, epoch, over) = (step.id.clone(), step.epoch, CancellationToken::new());
-            let earlier = held.insert(id.clone(), Held { epoch, stop: Some(stop), over: over.clone() });
+            let earlier = held.insert(id.clone(), RunningStep { epoch, stop: Some(stop), over: over.clone() });
             let earlier = earlier.map(|earlier| earlier.over);
-            let carried = Carried { app: app.clone(), worker: worker.clone(), step, earlier };
+            let carried = StepToRun { app: app.clone(), worker: worker.clone(), step, earlier };
             let over = over.drop_guard();
             let task = tasks.spawn(async move {
                 let _over = over;
@@ -121,7 +122,7 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
             Some(done) = tasks.join_next_with_id(), if !tasks.is_empty() => {
                 let (task, next) = match done {
                     Ok(done) => done,
-                    // A step's task catches the agents' panics; one of its own leaves the lease to run out.
+                    // A step's task catches panics of the agents. After another panic, its lease expires.
                     Err(error) => {
                         tracing::error!(error = %error, "a step's task panicked");
                         (error.id(), Vec::new())
@@ -140,13 +141,13 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
                 match claimed {
                     Ok(steps) => {
                         backoff.succeeded();
-                        app.complaints.worked(CLAIMING);
+                        app.error_log.worked(CLAIMING);
                         claim_at = Instant::now();
                         begin(steps, &mut held, &mut tries, &mut tasks);
                     }
                     Err(error) => {
-                        app.trouble.note_error::<()>(&Err(error.clone()));
-                        app.complaints.failed(CLAIMING, &error);
+                        app.store_health.note_error::<()>(&Err(error.clone()));
+                        app.error_log.failed(CLAIMING, &error);
                         claim_at = Instant::now() + backoff.failed();
                     }
                 }
@@ -199,12 +200,12 @@ async fn register(app: &App, server: &ServerId) -> Option<WorkerId> {
             draining: false,
         };
         let result = app.store.register_worker(record).await;
-        app.trouble.note(&result);
+        app.store_health.note(&result);
         let Err(error) = result else {
-            app.complaints.worked(REGISTERING);
+            app.error_log.worked(REGISTERING);
             return Some(worker);
         };
-        app.complaints.failed(REGISTERING, &error);
+        app.error_log.failed(REGISTERING, &error);
         tokio::select! {
             () = app.shutdown.cancelled() => return None,
             () = tokio::time::sleep(backoff.failed()) => {}
@@ -219,41 +220,41 @@ async fn claim(app: Arc<App>, worker: WorkerId, free: usize, begin: Instant) -> 
     app.wait_for_steps(&worker, &taker, Instant::now() + WAIT).await.map(|(steps, _)| steps)
 }
 
-async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, Held>) {
+async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, RunningStep>) {
     if held.is_empty() {
-        app.roster.heard_of(worker);
+        app.worker_registry.mark_seen(worker);
         return;
     }
     let leases: Vec<(StepId, u64)> = held.iter().map(|(step, held)| (step.clone(), held.epoch)).collect();
     let at = app.clock.now();
     let result = app.store.heartbeat(worker, &leases, at, app.lease_end(at)).await;
-    app.trouble.note(&result);
+    app.store_health.note(&result);
     match result {
         Ok(outcome) => {
-            app.complaints.worked(BEATING);
-            app.agenda.extended(worker, Some(app.lease_end(at)));
+            app.error_log.worked(SENDING);
+            app.sweeper_schedule.extended(worker, Some(app.lease_end(at)));
             let lost = outcome.lost.iter().map(|step| (step, Stop::Lost));
             let cancelled = outcome.cancelled.iter().map(|step| (step, Stop::Cancelled));
             for (step, reason) in lost.chain(cancelled) {
                 if let Some(stop) = held.get_mut(step).and_then(|held| held.stop.take()) {
                     tracing::info!(step.id = %step, reason = ?reason, "a step of the agents is stopped");
-                    // A task that is over listens no more.
+                    // A finished task does not listen any more.
                     let _ = stop.send(reason);
                 }
             }
         }
-        Err(error) => app.complaints.failed(BEATING, &error),
+        Err(error) => app.error_log.failed(SENDING, &error),
     }
 }
 
-/// Carries one step out and reports it. Its place is free then: what can begin there comes with the report.
-async fn carry(carried: Carried, mut stopped: oneshot::Receiver<Stop>) -> Vec<StepRecord> {
-    let Carried { app, worker, step, earlier } = carried;
+/// Carries out one step and reports it. Returns the steps that were claimed for the free slot with the report.
+async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<StepRecord> {
+    let StepToRun { app, worker, step, earlier } = carried;
     let started = Instant::now();
     let outcome = {
         let work = AssertUnwindSafe(async {
             if let Some(earlier) = earlier {
-                // It may be about to commit an answer that was paid for, and this try finds it then.
+                // The earlier try may be about to commit a paid answer, which this try then finds.
                 earlier.cancelled().await;
             }
             execute(&app, &step).await
@@ -286,11 +287,11 @@ async fn carry(carried: Carried, mut stopped: oneshot::Receiver<Stop>) -> Vec<St
     tracing::info!(
         run.id = %step.run, step.key = %step.key, step.outcome = reported, duration_ms, "a step of the agents ended"
     );
-    app.complaints.worked(&reporting(&step));
+    app.error_log.worked(&reporting(&step));
     next
 }
 
-/// The claim that goes with a report, for the place that becomes free with it: nothing while the server stops.
+/// Returns the claim that accompanies a report, for the slot that it frees. Returns none while the server stops.
 fn claim_with_report(app: &App, worker: &WorkerId) -> Option<ClaimRequest> {
     if app.shutdown.is_cancelled() {
         return None;
@@ -300,7 +301,7 @@ fn claim_with_report(app: &App, worker: &WorkerId) -> Option<ClaimRequest> {
     (!reach.is_empty()).then(|| reach.request(worker, at, app.lease_end(at)))
 }
 
-/// Ends when the lease is lost; a cancellation has no effect on a step that is being reported.
+/// Waits until the lease is lost. A cancellation does not stop the report of a step.
 async fn lost(stopped: &mut oneshot::Receiver<Stop>) {
     if !stopped.is_terminated() && stopped.await == Ok(Stop::Lost) {
         return;
@@ -335,24 +336,23 @@ async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure
     app.agents.carry_out(&ports, agent_step).await
 }
 
-/// What the run was created with.
+/// Returns the input of the run.
 async fn read_run_input(app: &App, run: &RunId) -> Result<RunInput, StepFailure> {
     let first = app.store.events_after(run, 0, 1).await;
     let first = first.map_err(|error| StepFailure::retriable(error.code(), error.to_string()))?;
     match first.into_iter().next().map(|record| record.event) {
-        Some(Event::RunCreated { input }) => serde_json::from_value(input).map_err(|error| {
-            StepFailure::fatal("run.unreadable", format!("what the run was created with cannot be read: {error}"))
-        }),
+        Some(Event::RunCreated { input }) => serde_json::from_value(input)
+            .map_err(|error| StepFailure::fatal("run.unreadable", format!("the run's input cannot be read: {error}"))),
         _ => Err(StepFailure::fatal("run.unreadable", "the run's log does not begin with its creation")),
     }
 }
 
-/// The report of a step in complaints.
+/// Returns the name of the report in error logs.
 fn reporting(step: &StepRecord) -> String {
     format!("reporting the agents' step {}", step.id)
 }
 
-/// Reports until the store took it or the lease is gone; and what was claimed with it.
+/// Reports until the store accepts it or the lease is lost. Returns the steps that were claimed with it.
 async fn report(
     app: &App,
     step: &StepRecord,
@@ -362,7 +362,7 @@ async fn report(
 ) -> (&'static str, Vec<StepRecord>) {
     let mut backoff = Backoff::default();
     loop {
-        // Never broken off: it could leave leases that nobody knows of. Repeated, it claims nothing more.
+        // Never aborted, because that could leave leases without a holder. A repetition claims nothing more.
         let done = app.commit(step, step.epoch, outcome.clone(), Reporter::Agents, claim.take()).await;
         match done.map(|done| (done.reported, done.steps)) {
             Ok((Reported::Committed, next)) => {
@@ -374,7 +374,7 @@ async fn report(
                 return (reported, next);
             }
             Ok((Reported::LeaseLost, next)) => return ("lease_lost", next),
-            // The claim names nobody whom the store knows any more; the report is good all the same.
+            // The store has deleted the worker of the claim. The report itself is valid.
             Err(CommitError::Store(StoreError::NotFound { noun: "worker", .. })) => {}
             Err(CommitError::Store(StoreError::NotFound { .. })) => return ("lease_lost", Vec::new()),
             Err(error @ (CommitError::Mismatch { .. } | CommitError::Unwritable(_))) => {
@@ -382,10 +382,10 @@ async fn report(
                     TryOutcome::Failed { failure: StepFailure::fatal("request.output_mismatch", error.to_string()) };
             }
             Err(CommitError::Store(error)) => {
-                app.complaints.failed(&reporting(step), &error);
+                app.error_log.failed(&reporting(step), &error);
                 tokio::select! {
                     () = tokio::time::sleep(backoff.failed()) => {}
-                    // The lease is gone while the store could not be written: nobody would take the report.
+                    // The lease was lost while the store could not be written, so the report would be refused.
                     () = lost(stopped) => return ("lease_lost", Vec::new()),
                 }
             }

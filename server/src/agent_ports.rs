@@ -1,4 +1,4 @@
-//! What the agents may do to the store: artifacts, and model calls that are never paid for twice.
+//! Ports of the agents to the store: artifacts, and model calls that are never paid for twice.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ use uuid::Uuid;
 
 use crate::backoff::Backoff;
 
-/// How often an answered call is written before the step is given back: the answer was paid for. A full disk is not
-/// counted, because nothing could be noted about the step either: it is waited for until the step's own time is over.
+/// Maximum number of tries to store an answered call, which was paid for, before the step is released. On a full disk
+/// the step could not be released either, so that case waits until the step's timeout.
 const MAX_RECORD_TRIES: u32 = 6;
 
-/// The agents' way to the store, for one step in their hands.
+/// The ports for one step.
 pub(crate) struct StorePorts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The step that is carried out: what a call may cost is set aside for it.
+    /// The step, which carries the reservations of its calls.
     pub(crate) step: StepId,
-    /// Its lease.
+    /// Its lease epoch.
     pub(crate) epoch: u64,
-    /// Ids of requests.
+    /// Source of ids for requests.
     pub(crate) random: Arc<dyn Random>,
-    /// How long outside agents have time to answer a request, in milliseconds.
+    /// Time for outside agents to answer a request, in milliseconds.
     pub(crate) request_deadline_ms: u64,
 }
 
@@ -72,9 +72,10 @@ impl AgentPorts for StorePorts {
             Reservation::Granted => Ok(()),
             Reservation::Wait(line) => Err(budget_wait(&line)),
             Reservation::Exhausted(line) => Err(budget_exhausted(&line)),
-            Reservation::LeaseLost => {
-                Err(StepFailure::retriable("agent.lease_lost", "the step is somebody else's by now: nothing is asked"))
-            }
+            Reservation::LeaseLost => Err(StepFailure::retriable(
+                "agent.lease_lost",
+                "the lease of the step was lost: the model is not called",
+            )),
         }
     }
 
@@ -107,7 +108,7 @@ impl AgentPorts for StorePorts {
             match self.store.record_model_call(call.clone(), artifacts.clone()).await {
                 Ok(()) => {
                     if tries > 1 {
-                        tracing::info!(run.id = %run, step.key = step_key, tries, "a model call is recorded at last");
+                        tracing::info!(run.id = %run, step.key = step_key, tries, "a model call was recorded after retries");
                     }
                     return Ok(());
                 }
@@ -117,7 +118,7 @@ impl AgentPorts for StorePorts {
                     if tries == 1 {
                         tracing::warn!(
                             run.id = %run, step.key = step_key, error = %error,
-                            "a model call could not be recorded yet; it is tried again"
+                            "a model call could not be recorded; retrying"
                         );
                     }
                     tokio::time::sleep(backoff.failed()).await;
@@ -167,7 +168,7 @@ impl AgentPorts for StorePorts {
 impl StorePorts {
     fn requests(&self) -> Result<&dyn RequestStore, StepFailure> {
         let requests = self.store.requests();
-        requests.ok_or_else(|| StepFailure::fatal("request.unavailable", "this store keeps no requests"))
+        requests.ok_or_else(|| StepFailure::fatal("request.unavailable", "this store does not support requests"))
     }
 }
 
@@ -181,7 +182,7 @@ fn hash_within_limit(bytes: &[u8]) -> Result<ArtifactHash, StepFailure> {
     Ok(ArtifactHash::of(bytes))
 }
 
-/// A missing artifact stays missing; everything else may heal.
+/// A missing artifact stays missing; all other errors may be temporary.
 fn failure(error: &StoreError) -> StepFailure {
     match error {
         StoreError::NotFound { .. } => StepFailure::fatal(error.code(), error.to_string()),

@@ -1,4 +1,4 @@
-//! Who carries out the steps of agents.
+//! The port to the agents that carry out steps.
 
 use async_trait::async_trait;
 use nightshift_optimizer::agent::{AgentPorts, AgentStep, Agents};
@@ -11,7 +11,7 @@ pub trait AgentExecutor: Send + Sync {
     /// Carries out this step.
     async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure>;
 
-    /// Whether a model of this choice could be asked at all: its endpoint is known. Nothing is sent.
+    /// Returns an error if the endpoint of this choice is unknown. Sends nothing.
     fn knows(&self, _choice: &ModelChoice) -> Result<(), StepFailure> {
         Ok(())
     }

@@ -68,25 +68,25 @@ pub use runs::MAX_EVENTS_PER_PAGE;
 pub(crate) use tables::MAX_TABLES;
 pub use workers::MAX_LISTED_WORKERS;
 
-/// Where the API lives.
+/// Path prefix of the API.
 pub(crate) const PREFIX: &str = "/api/v1";
-/// Calls that only repeat what is known.
+/// Calls that only return known state. Their failures are not logged.
 const REPEATS: [&str; 2] = ["/api/v1/health", "/api/v1/ready"];
-/// Largest JSON body, in bytes.
+/// Maximum size of a JSON body, in bytes.
 pub const MAX_JSON_BYTES: usize = 8 * 1024 * 1024;
-/// Largest body of an answer to a request, in bytes: the text may be six times as long in JSON.
+/// Maximum size of the body of an answer to a request, in bytes. JSON escapes may make the text six times as long.
 const MAX_ANSWER_BODY_BYTES: usize = 32 * 1024 * 1024;
-/// Largest body of a call that everybody may make, in bytes.
+/// Maximum size of the body of a call without authentication, in bytes.
 const MAX_SIGN_IN_BYTES: usize = 16 * 1024;
-/// Longest time that a call may take, long polls and artifacts left aside.
+/// Timeout of a call, except for long polls and artifacts.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time that the transfer of an artifact may take.
+/// Timeout of an artifact transfer.
 pub const MAX_ARTIFACT_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Longest time that a long poll may take, with the reading of its body.
+/// Timeout of a long poll, including its body.
 const LONG_POLL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Everything that this server answers. `listens` is the address as the listener has it.
+/// Returns the router of this server. `listens` is the address of the listener.
 pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Router {
     let reads = from_fn_with_state(app.clone(), access::reads);
     let operates = from_fn_with_state(app.clone(), access::operates);
@@ -158,7 +158,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .merge(
             Router::new()
                 .route("/campaigns/{id}/archive", get(archive::export))
-                // Steps in flight are waited for.
+                // This call waits for steps in flight.
                 .route("/campaigns/{id}/handover", post(handovers::begin))
                 .route("/campaigns/{id}/handover/file", post(handovers::file))
                 .route("/handovers/finish", post(handovers::finish))
@@ -171,7 +171,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .merge(artifact_routes(app))
         .merge(archives)
-        // A route, because what else is served may take every path: a fallback would come after it.
+        // A route, because the additional pages may serve every path, and a fallback would come after them.
         .route("/{*call}", any(access::no_such_call))
         .fallback(access::no_such_call)
         .method_not_allowed_fallback(access::wrong_method)
@@ -180,7 +180,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
     Router::new()
         .nest(PREFIX, api)
         .merge(Router::new().route("/metrics", get(metrics::show)).route_layer(reads.clone()).with_state(app.clone()))
-        // Pages call the API with the rights of whoever looks at them: they show nothing that these do not give.
+        // Pages call the API with the visitor's permissions and show nothing more.
         .merge(extra)
         .layer(from_fn_with_state(app.clone(), observe_request))
         .layer(from_fn_with_state(listens, access::known_host))
@@ -189,7 +189,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .layer(TraceLayer::new_for_http().make_span_with(request_span).on_failure(()))
 }
 
-/// Calls that change campaigns, runs and devices.
+/// Returns the routes that change campaigns, runs and devices.
 fn operator_routes() -> Router<Arc<App>> {
     Router::new()
         .route("/campaigns", post(create_campaign::create))
@@ -206,7 +206,7 @@ fn operator_routes() -> Router<Arc<App>> {
         .route("/devices/{device}/release", post(devices::release))
 }
 
-/// Signing in and out. Whoever asks says who they are by what they show, and gets no further with it.
+/// Returns the routes for signing in and out. The credentials are the argument of these calls.
 fn session_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/session", get(session::show).post(session::sign_in).delete(session::sign_out))
@@ -214,10 +214,10 @@ fn session_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route_layer(from_fn_with_state(app.clone(), access::limited_sign_ins))
 }
 
-/// Blobs.
+/// Returns the routes of artifacts.
 fn artifact_routes(app: &Arc<App>) -> Router<Arc<App>> {
     let read = Router::new()
-        // axum answers HEAD by the same handler where none is named.
+        // Without an explicit HEAD handler, axum uses the GET handler.
         .route("/artifacts/{hash}", get(artifacts::get).head(artifacts::head))
         .route_layer(from_fn_with_state(app.clone(), access::reads_artifacts));
     let written = Router::new()
@@ -226,7 +226,7 @@ fn artifact_routes(app: &Arc<App>) -> Router<Arc<App>> {
     read.merge(written).route_layer(from_fn(within_transfer_timeout))
 }
 
-/// Lists as whole files. The time for an answer ends where the answer begins: a table is as long as it is.
+/// Returns the routes of tables. The timeout ends where the answer begins, because a table may be of any length.
 fn table_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/tables/campaigns", get(tables::campaigns))
@@ -240,7 +240,7 @@ fn table_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route_layer(from_fn_with_state(app.clone(), access::reads))
 }
 
-/// What people leave beside campaigns, runs and attempts.
+/// Returns the routes of annotations on campaigns, runs and attempts.
 fn team_routes(app: &Arc<App>) -> Router<Arc<App>> {
     let read = Router::new()
         .route("/notes", get(team::notes::list))
@@ -264,7 +264,7 @@ fn team_routes(app: &Arc<App>) -> Router<Arc<App>> {
     read.merge(named).merge(changed)
 }
 
-/// Addresses that are told what happens.
+/// Returns the routes of webhooks.
 fn webhook_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/webhooks", get(webhooks::list).post(webhooks::create))
@@ -274,7 +274,7 @@ fn webhook_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route_layer(from_fn_with_state(app.clone(), access::administers))
 }
 
-/// Open model calls that outside agents answer; waiting for one is a long poll.
+/// Returns the routes of requests to outside agents. Waiting for one is a long poll.
 fn request_routes(app: &Arc<App>) -> Router<Arc<App>> {
     let read = Router::new()
         .route("/requests", get(requests::list))
@@ -286,14 +286,14 @@ fn request_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route_layer(from_fn_with_state(app.clone(), access::operates));
     let answered = Router::new()
         .route("/requests/{id}/answer", post(requests::answer))
-        // Read as a whole before it is refused: an agent hears the reason, and not of a broken connection.
+        // The whole body is read before it is refused, so that an agent gets the reason instead of a broken connection.
         .route_layer(DefaultBodyLimit::max(MAX_ANSWER_BODY_BYTES))
         .route_layer(from_fn_with_state(app.clone(), access::operates));
     read.merge(changed).merge(answered)
 }
 
-/// Logs failures that are ours, once each. Trouble of the store is told once for all callers that try again; `/health`
-/// only repeats what is known.
+/// Logs server errors once each. Store errors are logged once for all callers that retry. `/health` only returns known
+/// state.
 async fn log_failures(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let repeats = REPEATS.contains(&request.uri().path());
     let doing = format!("{} {}", request.method(), request.uri().path());
@@ -301,18 +301,18 @@ async fn log_failures(State(app): State<Arc<App>>, request: Request, next: Next)
     match response.extensions().get::<Failed>() {
         Some(_) if repeats => {}
         Some(Failed(error)) if error.code.starts_with("store.") => {
-            app.complaints.failed_with(&doing, &error.code, &error.message);
+            app.error_log.failed_with(&doing, &error.code, &error.message);
         }
         Some(Failed(error)) => {
             tracing::error!(error.code = %error.code, error.message = %error.message, "a request failed");
         }
-        None if response.status().is_success() => app.complaints.worked(&doing),
+        None if response.status().is_success() => app.error_log.worked(&doing),
         None => {}
     }
     response
 }
 
-/// A span for a request: its route and path, never its query or headers.
+/// Creates a span for a request with its route and path, but without query and headers.
 fn request_span(request: &Request) -> tracing::Span {
     let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
     tracing::debug_span!(

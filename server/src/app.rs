@@ -1,4 +1,4 @@
-//! What every request handler and every loop shares.
+//! State shared by all request handlers and background loops.
 
 use std::sync::Arc;
 
@@ -14,34 +14,34 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::access::{Keys, RateLimits, new_secret};
-use crate::agenda::Agenda;
 use crate::agents::AgentExecutor;
 use crate::api::{GaugeCache, MAX_TABLES};
 use crate::attempt_index::Inbox;
 use crate::campaign_list::CampaignFacts;
 use crate::clock::SharedClock;
-use crate::complaints::Complaints;
 use crate::config::{Parts, ServerConfig, ViewFn};
 use crate::dispatch::Dispatcher;
+use crate::error_log_throttle::ErrorLogThrottle;
 use crate::fences::Fences;
 use crate::leases::Leases;
-use crate::life::Life;
 use crate::live::Live;
-use crate::roster::Roster;
 use crate::run_inputs::RunInputs;
+use crate::server_lease::ServerLease;
+use crate::store_health::StoreHealth;
+use crate::sweeper_schedule::SweeperSchedule;
 use crate::telemetry::{Metrics, ObservedStore, SpanExporter};
-use crate::trouble::Trouble;
 use crate::wake::Wake;
+use crate::worker_registry::WorkerRegistry;
 
-/// Calls that wait for a run's log at once; a further one is answered at once.
+/// Maximum number of calls that wait for a run's log. A further call is answered at once.
 const MAX_HELD_POLLS: usize = 1_024;
-/// Artifacts in transfer at once: bounds the memory that they take.
+/// Maximum number of concurrent artifact transfers, which bounds their memory.
 const MAX_TRANSFERS: usize = 8;
 
 /// The shared state.
 pub(crate) struct App {
     pub(crate) config: ServerConfig,
-    /// Where it listens, with the real port.
+    /// Address of the listener, with the real port.
     pub(crate) address: String,
     pub(crate) keys: Keys,
     pub(crate) rate_limits: RateLimits,
@@ -49,7 +49,7 @@ pub(crate) struct App {
     pub(crate) embedded_token: SecretString,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) driver: Driver,
-    /// The format of states that this server writes and reads.
+    /// The state format that this server writes and reads.
     pub(crate) state_format: u32,
     pub(crate) view: ViewFn,
     pub(crate) agents: Arc<dyn AgentExecutor>,
@@ -58,18 +58,18 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) spans: Option<SpanExporter>,
     pub(crate) gauges: GaugeCache,
-    pub(crate) life: Life,
+    pub(crate) server_lease: ServerLease,
     pub(crate) live: Live,
     pub(crate) fences: Fences,
     pub(crate) leases: Leases,
-    pub(crate) roster: Roster,
+    pub(crate) worker_registry: WorkerRegistry,
     pub(crate) inputs: RunInputs,
     pub(crate) dispatcher: Dispatcher,
-    pub(crate) agenda: Agenda,
+    pub(crate) sweeper_schedule: SweeperSchedule,
     pub(crate) wake: Wake,
-    pub(crate) trouble: Trouble,
-    pub(crate) complaints: Complaints,
-    /// Rings when a request may have become open.
+    pub(crate) store_health: StoreHealth,
+    pub(crate) error_log: ErrorLogThrottle,
+    /// Notified when a request may have been opened.
     pub(crate) requests: Notify,
     pub(crate) held_polls: Semaphore,
     pub(crate) transfers: Semaphore,
@@ -106,16 +106,16 @@ impl App {
             metrics,
             spans,
             gauges: GaugeCache::default(),
-            life: Life::new(),
+            server_lease: ServerLease::new(),
             fences: Fences::default(),
             leases: Leases::default(),
-            roster: Roster::default(),
+            worker_registry: WorkerRegistry::default(),
             inputs: RunInputs::default(),
             dispatcher: Dispatcher::default(),
-            agenda: Agenda::default(),
+            sweeper_schedule: SweeperSchedule::default(),
             wake: Wake::new(),
-            trouble: Trouble::default(),
-            complaints: Complaints::default(),
+            store_health: StoreHealth::default(),
+            error_log: ErrorLogThrottle::default(),
             requests: Notify::new(),
             held_polls: Semaphore::new(MAX_HELD_POLLS),
             transfers: Semaphore::new(MAX_TRANSFERS),
@@ -131,7 +131,7 @@ impl App {
         Uuid::from_u128(self.random.uuid())
     }
 
-    /// When a lease ends that is taken or extended at `at`.
+    /// Returns the expiry of a lease that is taken or extended at `at`.
     pub(crate) fn lease_end(&self, at: TimestampMs) -> TimestampMs {
         at.plus_ms(self.config.lease_ms)
     }

@@ -1,11 +1,11 @@
-//! Keeps the index of attempts: what the states of runs say is written into it after the commits that it follows.
+//! Maintains the index of attempts: writes the states of runs into it after their commits.
 //!
-//! It is derived, so that nothing waits for it: a notice says that a run changed, and a moment later lists know. A slow
-//! look over all runs finds what nobody was told of (an imported campaign, another form of the index, a server that ended
-//! before it had written). Writing the same twice is harmless, so that replicas need not agree on who writes; a run that
-//! is known to belong to another one is left to that one at first.
+//! The index is derived data, so no call waits for it. A notice triggers the update of a changed run, which lists show
+//! a moment later. A slow scan of all runs finds changes without a notice: an imported campaign, a new format of the
+//! index, or a server that ended before writing. Writing the same twice is harmless, so replicas need not coordinate. A
+//! run that is known to belong to another server is left to that server first.
 
-mod keep;
+mod index_loop;
 mod project;
 mod texts;
 mod written;
@@ -19,31 +19,31 @@ use tokio::sync::{Notify, OnceCell};
 
 use self::written::Written;
 
-pub(crate) use keep::run;
+pub(crate) use index_loop::run;
 pub use project::{AttemptSpan, FORM, indexed_attempts};
 
-/// Runs in the inbox; beyond that the loop looks at all of them instead.
+/// Maximum number of runs in the inbox. Beyond it, the loop scans all runs instead.
 const MAX_INBOX: usize = 10_000;
 
-/// What the loop is told.
+/// The inbox of the loop.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    told: Mutex<Told>,
+    told: Mutex<PendingWork>,
     news: Notify,
     written: Mutex<Written>,
     /// Whether a server without loops has caught up.
     caught_up: OnceCell<()>,
 }
 
-/// What there is to do.
+/// The pending work.
 #[derive(Debug, Default)]
-struct Told {
+struct PendingWork {
     runs: HashSet<RunId>,
     look: bool,
 }
 
 impl Inbox {
-    /// The log or status of this run changed.
+    /// Records that the log or status of this run changed.
     pub(crate) fn run_changed(&self, run: &RunId) {
         {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,28 +56,28 @@ impl Inbox {
         self.news.notify_one();
     }
 
-    /// Something changed, and it is not known what.
+    /// Records an unknown change.
     pub(crate) fn look(&self) {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).look = true;
         self.news.notify_one();
     }
 
-    /// The rows of a run that are not in the index as they are, as far as this process knows.
+    /// Returns the rows of a run that differ from the index, as far as this process knows.
     fn changed_rows(&self, run: &RunId, rows: &[IndexedAttempt]) -> Vec<IndexedAttempt> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).changed(run, rows)
     }
 
-    /// The rows of this run were written.
+    /// Records that the rows of this run were written.
     fn keep_written(&self, run: &RunId, rows: Vec<IndexedAttempt>) {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).keep(run, rows);
     }
 
-    /// The next write of this run is a whole one.
+    /// Forces the next write of this run to be complete.
     fn forget_written(&self, run: &RunId) {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).forget(run);
     }
 
-    fn take(&self) -> Told {
+    fn take(&self) -> PendingWork {
         std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

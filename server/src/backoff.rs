@@ -1,25 +1,25 @@
-//! How long a loop waits after an error, so that a broken database is neither hammered nor forgotten.
+//! Delay of a loop after an error, so that a broken database gets few retries.
 
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Doubles with every failure in a row, up to a limit.
+/// A delay that doubles with every consecutive failure, up to a limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// The delay after one more failure.
+    /// Returns the delay after another failure.
     pub(crate) fn failed(&mut self) -> Duration {
         let delay = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         delay
     }
 
-    /// It works again.
+    /// Resets the delay after a success.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
     }

@@ -1,4 +1,4 @@
-//! What a small API of another command has in common with this server.
+//! Shared protection for small APIs of other commands.
 
 use std::net::SocketAddr;
 
@@ -8,9 +8,10 @@ use axum::middleware::{from_fn, from_fn_with_state};
 
 use crate::access;
 
-/// Guards these routes as the server guards its own: on a loopback address a foreign `Host` is refused, answers are
-/// harmless in a browser, and what is not there is refused in the shape of the API. `listens` is the address as the
-/// listener has it.
+/// Protects these routes like the server's own routes.
+///
+/// A foreign `Host` is refused on a loopback address, answers are harmless in a browser, and missing paths get an API
+/// error. `listens` is the address of the listener.
 pub fn guarded(routes: Router, listens: SocketAddr) -> Router {
     routes
         .fallback(async |request: Request| access::unknown_call(request.method(), request.uri().path()))

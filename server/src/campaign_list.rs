@@ -1,7 +1,7 @@
-//! The list of campaigns: filtered, sorted and counted in memory, alike on both databases.
+//! The list of campaigns: filtered, sorted and counted in memory, identically for both databases.
 //!
-//! What never changes of a campaign (name, model, moment) is read once and kept, some 200 bytes for each; how its runs
-//! stand is asked before each answer. Only the rows of the page are read as a whole.
+//! Immutable data of a campaign (name, model, creation time) is read once and cached, about 200 bytes each. The status
+//! of its runs is read before each answer. Only the campaigns of the page are read completely.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -20,50 +20,50 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::present::campaign_summary;
 
-/// Campaigns that are read at once.
+/// Campaigns per read.
 const READ_AT_ONCE: usize = 500;
-/// From this many characters on, a word may be a part of an id.
+/// Minimum number of characters with which a word may match a part of an id.
 const MIN_ID_CHARS: usize = 6;
-/// Words of a filter's text that count.
+/// Maximum number of words of a filter's text.
 const MAX_WORDS: usize = 16;
 
-/// What never changes.
+/// Immutable facts.
 #[derive(Debug)]
 struct Facts {
     name: String,
     model: String,
-    /// Both in small letters.
+    /// Both in lower case.
     searched: String,
     created_at: TimestampMs,
 }
 
-/// What is kept of every campaign.
+/// The cached facts of every campaign.
 #[derive(Debug, Default)]
 pub(crate) struct CampaignFacts(Mutex<HashMap<CampaignId, Arc<Facts>>>);
 
-/// A campaign among all.
+/// A campaign in the list.
 #[derive(Debug)]
 struct Known {
     id: CampaignId,
     runs: RunCounts,
     facts: Arc<Facts>,
-    /// Counts from the oldest one on.
+    /// Number in the order of creation.
     age: usize,
-    /// What it is sorted by, where that is none of the above; none where there is no such thing yet.
+    /// Sort value for the other orders; none if it has no value yet.
     weight: Option<f64>,
 }
 
-/// What a campaign has come to.
+/// Totals of a campaign.
 #[derive(Debug, Default)]
 struct Sums {
-    /// When its last run ended.
+    /// End of its last run.
     last_ended_at: Option<TimestampMs>,
     booked_microusd: Option<u64>,
     best: Option<CampaignBest>,
 }
 
 impl Sums {
-    /// What was imported may have no budget that tells what its attempts cost.
+    /// Returns the cost. An imported campaign may lack a budget with the costs of its attempts.
     fn cost_microusd(&self) -> Option<u64> {
         self.booked_microusd.max(self.best.as_ref().map(|best| best.cost_microusd))
     }
@@ -84,7 +84,7 @@ impl Sums {
 }
 
 impl CampaignFacts {
-    /// Every campaign, newest first.
+    /// Returns every campaign, newest first.
     async fn all(&self, store: &dyn WatchStore) -> Result<Vec<Known>, ApiFailure> {
         let marks = store.campaign_marks().await?;
         let unknown: Vec<CampaignId> = {
@@ -97,7 +97,7 @@ impl CampaignFacts {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(read);
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was deleted is forgotten, in the first answer after it.
+        // Deleted campaigns leave the cache with the next list.
         if kept.len() > marks.len() {
             let alive: std::collections::HashSet<&CampaignId> = marks.iter().map(|mark| &mark.campaign).collect();
             kept.retain(|id, _| alive.contains(id));
@@ -111,7 +111,7 @@ impl CampaignFacts {
     }
 }
 
-/// A page of the list.
+/// Returns a page of the list.
 async fn page(
     store: &dyn WatchStore,
     known: &[Known],
@@ -122,7 +122,7 @@ async fn page(
     let records = store.campaigns_of(&found.ids).await?;
     let mut records: HashMap<&CampaignId, &CampaignRecord> =
         records.iter().map(|record| (&record.id, record)).collect();
-    // One that was deleted meanwhile is left out.
+    // A campaign that was deleted in the meantime is skipped.
     let records = found.ids.iter().filter_map(|id| records.remove(id));
     let items = records.map(campaign_summary).collect::<Result<Vec<_>, _>>()?;
     let Found { next, total, by_status, any_status, .. } = found;
@@ -130,10 +130,11 @@ async fn page(
 }
 
 impl App {
-    /// A page of the list of campaigns.
+    /// Returns a page of the list of campaigns.
     pub(crate) async fn campaign_page(&self, query: &CampaignQuery, limit: u32) -> Result<CampaignPage, ApiFailure> {
         let watch = self.store.watch();
-        let watch = watch.ok_or_else(|| ApiFailure::internal("store.failed", "this server's store gives no lists"))?;
+        let watch = watch
+            .ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support lists of campaigns"))?;
         let mut known = self.campaigns.all(watch).await?;
         if needs_results(query.sort) {
             self.weigh(&mut known, query.sort).await?;
@@ -153,7 +154,7 @@ impl App {
         Ok(())
     }
 
-    /// What campaigns have come to.
+    /// Returns the totals of these campaigns.
     async fn sums(&self, ids: &[CampaignId]) -> Result<HashMap<CampaignId, Sums>, ApiFailure> {
         let mut found: HashMap<CampaignId, Sums> = HashMap::with_capacity(ids.len());
         if let Some(watch) = self.store.watch() {
@@ -173,7 +174,7 @@ impl App {
         Ok(found)
     }
 
-    /// Adds what campaigns have come to, and which of them are handed over.
+    /// Adds totals and hand-overs to these campaigns.
     pub(crate) async fn add_sums(&self, campaigns: &mut [CampaignSummary]) -> Result<(), ApiFailure> {
         if let Some(handovers) = self.store.handovers() {
             for handover in handovers.open_handovers(None).await? {
@@ -257,9 +258,9 @@ fn needs_results(sort: CampaignSort) -> bool {
 }
 
 fn compare(query: &CampaignQuery, a: &Known, b: &Known) -> Ordering {
-    // What has none comes below everything.
+    // Missing values come last.
     let weight = |one: &Known| one.weight.unwrap_or(f64::NEG_INFINITY);
-    // As a fraction without rounding: a / b < c / d where a * d < c * b.
+    // Compares fractions without rounding: a / b < c / d if a * d < c * b.
     let share = |runs: &RunCounts| (u128::from(runs.total() - runs.unfinished()), u128::from(runs.total().max(1)));
     let order = match query.sort {
         CampaignSort::Created => a.facts.created_at.cmp(&b.facts.created_at),
@@ -279,7 +280,7 @@ fn compare(query: &CampaignQuery, a: &Known, b: &Known) -> Ordering {
     if query.order == SortOrder::Desc { order.reverse() } else { order }
 }
 
-/// The last campaign of a page: the next page begins after where it stands then.
+/// Returns the cursor after the last campaign of a page. The next page begins after its current position.
 fn cursor(query: &CampaignQuery, last: &Known) -> String {
     if (query.sort, query.order) == (CampaignSort::default(), SortOrder::default()) {
         return last.id.to_string();
@@ -295,10 +296,7 @@ fn place_of<'a>(all: &'a [Known], query: &CampaignQuery, cursor: &str) -> Result
     let own = |id: &str| {
         let id: CampaignId = id.parse().map_err(|_| refused())?;
         all.iter().find(|one| one.id == id).ok_or_else(|| {
-            ApiFailure::not_found(
-                "campaign.not_found",
-                format!("there is no campaign {id} any more: begin the list anew"),
-            )
+            ApiFailure::not_found("campaign.not_found", format!("the campaign {id} was deleted: start the list again"))
         })
     };
     match cursor.split('.').collect::<Vec<_>>().as_slice() {
@@ -308,7 +306,7 @@ fn place_of<'a>(all: &'a [Known], query: &CampaignQuery, cursor: &str) -> Result
     }
 }
 
-/// Whether an id begins with the text, or its digits do, or it ends with it.
+/// Returns whether the id or its digits begin with the text, or the id ends with it.
 fn is_part_of_id(text: &str, id: &CampaignId) -> bool {
     let id = id.as_str();
     text.len() >= MIN_ID_CHARS
@@ -326,7 +324,7 @@ fn number(count: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Twenty campaigns, newest first, with many equal ones among them.
+    /// Returns twenty campaigns, newest first, many of them equal.
     fn twenty() -> Vec<Known> {
         let known = |place: u64| {
             let name = format!("Night {}", place % 4);
@@ -374,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_campaigns_have_come_to_is_an_order_in_which_nothing_comes_last() {
+    fn campaigns_without_results_come_last_in_an_order_by_results() {
         let all = twenty();
         let (ids, _) = pages(&all, &[("sort", "speedup"), ("order", "desc")], 7);
         let weights: Vec<Option<f64>> =

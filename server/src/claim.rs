@@ -1,4 +1,4 @@
-//! Claims: the one road on which steps come into somebody's hands.
+//! Claims of steps. All leases are granted here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use crate::app::App;
 use crate::dispatch::{Reach, Taker};
 
 impl App {
-    /// Leases what this worker can take; waits for it until then. Nothing when the server stops, or when the worker is
-    /// asked to end.
+    /// Leases steps that this worker can take, waiting until `until`. Returns none when the server stops or the worker
+    /// is draining.
     pub(crate) async fn wait_for_steps(
         &self,
         worker: &WorkerId,
@@ -24,7 +24,7 @@ impl App {
         let begun = Instant::now();
         let held_ms = AtomicU64::new(0);
         let mut place = self.dispatcher.join(worker, taker);
-        let told = || self.roster.is_draining(worker);
+        let told = || self.worker_registry.is_draining(worker);
         let claim = |reach| {
             held_ms.store(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
             self.claim(worker, reach)
@@ -37,21 +37,21 @@ impl App {
         let at = self.clock.now();
         let expires_at = self.lease_end(at);
         let result = self.store.claim(reach.request(worker, at, expires_at)).await;
-        self.trouble.note_error(&result);
+        self.store_health.note_error(&result);
         if let Err(StoreError::NotFound { .. }) = &result {
-            self.roster.forget(worker);
+            self.worker_registry.forget(worker);
         }
         let steps = result?;
         self.leased(worker, &steps, expires_at);
         Ok(steps)
     }
 
-    /// Notes what was leased.
+    /// Records the leased steps.
     pub(crate) fn leased(&self, worker: &WorkerId, steps: &[StepRecord], expires_at: TimestampMs) {
         if steps.is_empty() {
             return;
         }
-        self.agenda.leased(worker, expires_at);
+        self.sweeper_schedule.leased(worker, expires_at);
         for step in steps {
             self.leases.keep(step);
         }

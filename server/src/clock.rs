@@ -1,4 +1,4 @@
-//! The real clock and the real randomness behind the engine's ports.
+//! The real clock and randomness behind the engine's ports.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,19 +14,20 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> TimestampMs {
-        #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else is given")]
+        #[expect(clippy::disallowed_methods, reason = "this is the clock that all other code receives")]
         let now = SystemTime::now();
         let since_epoch_ms = now.duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis());
         TimestampMs(i64::try_from(since_epoch_ms).unwrap_or(i64::MAX))
     }
 }
 
-/// Slowest answer of the database from which its clock is read anew: the reading is wrong by up to half of that.
+/// Maximum duration of a reading of the database's clock. The error of a reading is up to half of its duration.
 const SLOWEST_READING: Duration = Duration::from_secs(1);
 
-/// The clock of the database where several servers share one, so that they agree on which leases and servers are alive.
-/// Between two readings the monotonic clock goes on. Until the first reading, and where the database has no clock of its
-/// own, the machine's clock.
+/// The clock of a shared database, so that all servers agree on expired leases and dead servers.
+///
+/// Between two readings the monotonic clock advances it. Before the first reading, and for a database without a clock
+/// of its own, it is the machine's clock.
 pub(crate) struct SharedClock {
     machine: Arc<dyn Clock>,
     reading: RwLock<Option<(TimestampMs, Instant)>>,
@@ -46,7 +47,7 @@ impl SharedClock {
         Ok(())
     }
 
-    /// The database said `at` at some moment between these.
+    /// Sets the clock: the database returned `at` at a moment between `sent` and `answered`.
     fn set(&self, at: TimestampMs, sent: Instant, answered: Instant) {
         let took = answered.duration_since(sent);
         let mut reading = self.reading.write().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +56,7 @@ impl SharedClock {
         }
     }
 
-    /// Now.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> TimestampMs {
         match *self.reading.read().unwrap_or_else(PoisonError::into_inner) {
             None => self.machine.now(),
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(clock.now(), TimestampMs(5_100), "it was read in the middle of the call");
         tokio::time::advance(Duration::from_millis(900)).await;
         assert_eq!(clock.now(), TimestampMs(6_000));
-        // A slow answer says little.
+        // A slow answer is imprecise.
         let sent = Instant::now();
         tokio::time::advance(Duration::from_secs(2)).await;
         clock.set(TimestampMs(70_000), sent, Instant::now());

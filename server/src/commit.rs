@@ -1,4 +1,4 @@
-//! Commits how a try ended: the one road for workers' reports and for the agents of this server.
+//! Commits how a try ended, for reports of workers and of this server's agents.
 
 use nightshift_engine::driver::{PrecomputedDecision, Settled};
 use nightshift_engine::retry::{AfterFailure, after_failure};
@@ -15,29 +15,30 @@ use nightshift_protocol::time::TimestampMs;
 
 use crate::app::App;
 
-/// Longest code of a failure, in characters.
+/// Maximum length of a failure's code, in characters.
 const MAX_FAILURE_CODE_CHARS: usize = 64;
-/// Longest message of a failure, in characters: it is stored in every list.
+/// Maximum length of a failure's message, in characters. Every list contains it.
 const MAX_FAILURE_MESSAGE_CHARS: usize = 4_000;
-/// Longest time that a failure may ask to wait, in milliseconds.
+/// Maximum delay that a failure may request, in milliseconds.
 const MAX_RETRY_AFTER_MS: u64 = 3_600_000;
 
-/// When a step asks again for a budget that parallel work has set aside, in milliseconds, unless it says so itself.
+/// Delay before a step asks again for a budget that other steps have reserved, in milliseconds, unless it requests
+/// another delay.
 const BUDGET_WAIT_MS: u64 = 15_000;
 
-/// Who reports.
+/// The source of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reporter {
     /// The agents of this server.
     Agents,
-    /// A worker: nothing that it says is trusted.
+    /// A worker, whose data is not trusted.
     Worker {
-        /// Whether it was asked to end: then it gives back what it cannot finish.
+        /// Whether it is draining and returns steps that it cannot finish.
         draining: bool,
     },
 }
 
-/// What became of a report.
+/// Outcome of a report.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) reported: Reported,
@@ -45,13 +46,13 @@ pub(crate) struct Done {
     pub(crate) steps: Vec<StepRecord>,
 }
 
-/// Why a result was not taken.
+/// Why a result was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommitError {
-    /// The output is not one that this kind of step gives.
+    /// The output does not match the kind of step.
     #[error("a step of the kind `{kind}` does not give this output")]
     Mismatch {
-        /// The kind of the step, as stored.
+        /// The stored kind of the step.
         kind: String,
     },
     /// The output cannot be written as JSON.
@@ -62,7 +63,7 @@ pub(crate) enum CommitError {
     Store(#[from] StoreError),
 }
 
-/// Whether a step of this kind may give this output.
+/// Returns whether a step of this kind may have this output.
 pub(crate) fn fits(kind: StepKind, output: &StepOutput) -> bool {
     matches!(
         (kind, output),
@@ -81,7 +82,7 @@ pub(crate) fn fits(kind: StepKind, output: &StepOutput) -> bool {
 }
 
 impl App {
-    /// Commits the end of a try under its fence, and claims what can begin then, as one group.
+    /// Commits the end of a try under its fence and claims further steps, as one group.
     pub(crate) async fn commit(
         &self,
         step: &StepRecord,
@@ -96,11 +97,11 @@ impl App {
         let waits = matches!(end, TryEnd::Wait { .. });
         let lease = claim.as_ref().map(|claim| (claim.worker.clone(), claim.expires_at));
         let report = Report { step: step.id.clone(), epoch, end, used, at };
-        // Whoever claimed this step with another report may be quicker than the one whose decision made it ready: what
-        // that one knows of the run comes back in a moment.
+        // The step may have been claimed before the decision that scheduled it has returned to the cache. Wait briefly
+        // for it.
         self.wake.until_decided(&step.run).await;
-        // The decision that follows is made now, from what is remembered of the run, and committed with the report.
-        let foreseen = self.life.current().and_then(|_| self.driver.precompute_decision(&report));
+        // The following decision is computed from the cached run, and committed with the report.
+        let foreseen = self.server_lease.current().and_then(|_| self.driver.precompute_decision(&report));
         let mut changes = vec![Change::Report(report)];
         let ticket = foreseen.map(|PrecomputedDecision { advance, ticket }| {
             self.wake.deciding(ticket.run());
@@ -109,7 +110,7 @@ impl App {
         });
         changes.extend(claim.map(Change::Claim));
         let result = self.store.commit(changes).await;
-        self.trouble.note(&result);
+        self.store_health.note(&result);
         let mut done = Done { reported: Reported::LeaseLost, steps: Vec::new() };
         let mut advanced = Advanced::Conflict;
         let failed = result.as_ref().err().cloned();
@@ -128,7 +129,7 @@ impl App {
             }
             self.wake.decided(&run, matches!(settled, Settled::Decided | Settled::Ended));
         } else if done.reported == Reported::Committed {
-            // The notice of it may be taken for the echo of a decision right before it.
+            // Its notice may be mistaken for the echo of the decision right before it.
             self.wake.run_changed(&step.run);
         }
         if let Some(error) = failed {
@@ -144,7 +145,7 @@ impl App {
         Ok(done)
     }
 
-    /// What the outcome means for the step.
+    /// Converts the outcome into the end of the try.
     async fn end_of(
         &self,
         step: &StepRecord,
@@ -162,23 +163,23 @@ impl App {
                     serde_json::to_value(&output).map_err(|error| CommitError::Unwritable(error.to_string()))?;
                 TryEnd::Completed { output }
             }
-            // Waiting for others to give back what they have set aside is no try that failed.
+            // Waiting for reservations of other steps is not a failed try.
             (TryOutcome::Failed { failure }, Reporter::Agents) if failure.code == BUDGET_WAIT => {
                 let wait_ms = failure.retry_after_ms.unwrap_or(BUDGET_WAIT_MS).min(MAX_RETRY_AFTER_MS);
                 TryEnd::Retry { failure, at: at.plus_ms(wait_ms) }
             }
-            // The answer of an outside agent wakes the step, or its deadline does.
+            // The answer of an outside agent or the deadline wakes the step.
             (TryOutcome::Failed { failure }, Reporter::Agents) if failure.code == REQUEST_OPEN => {
                 let wait_ms = failure.retry_after_ms.unwrap_or(MAX_RETRY_AFTER_MS);
                 TryEnd::Wait { failure, at: at.plus_ms(wait_ms) }
             }
             (TryOutcome::Failed { failure }, reporter) => self.after(step, &bounded(failure, reporter), at),
-            // Only a cancelled run's steps are cancelled (and a second copy of such a report may come when the run is
-            // over). A worker that was asked to end gives its steps back, for somebody else to begin anew.
+            // Only steps of a cancelled run are cancelled; a second copy of such a report may arrive after the run's
+            // end. A draining worker returns its steps, and another worker begins them again.
             (TryOutcome::Cancelled, Reporter::Worker { draining: true }) => TryEnd::Cancelled,
             (TryOutcome::Cancelled, _) if self.is_cancelled(&step.run).await? => TryEnd::Cancelled,
-            // So does one that its operator ends, of which the server knows nothing. The try counts as begun, so that a
-            // worker which always stops cannot keep a step for good.
+            // A worker that its operator stops returns its steps too, without the server's knowledge. The try counts,
+            // so that a worker which always stops cannot keep a step forever.
             (TryOutcome::Cancelled, Reporter::Worker { .. }) if step.tries < step.retry.max_tries => TryEnd::Cancelled,
             (TryOutcome::Cancelled, _) => {
                 let stopped =
@@ -203,7 +204,7 @@ impl App {
     }
 }
 
-/// What a try used up of what was set aside for it. Model calls are settled one by one.
+/// Returns the used part of a try's reservation. Model calls are settled one by one.
 fn used(step: &StepRecord, end: &TryEnd, at: TimestampMs) -> Vec<Amount> {
     let mut used = Vec::new();
     if step.device.is_some()
@@ -217,7 +218,8 @@ fn used(step: &StepRecord, end: &TryEnd, at: TimestampMs) -> Vec<Amount> {
     used
 }
 
-/// A failure goes into every list: it is cut to size. Workers make no model calls: what one says of them is dropped.
+/// Limits the size of a failure, because every list contains it. Removes model calls from a worker's failure, because
+/// workers make none.
 fn bounded(mut failure: StepFailure, reporter: Reporter) -> StepFailure {
     if matches!(reporter, Reporter::Worker { .. }) {
         failure.calls.clear();

@@ -1,4 +1,4 @@
-//! What a server is started with.
+//! Configuration of a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,67 +17,67 @@ use crate::agents::AgentExecutor;
 use crate::clock::{OsRandom, SystemClock};
 use crate::error::ServerError;
 
-/// Shortest lease: below this, a busy machine loses its work for nothing.
+/// Minimum duration of a lease: with a shorter one, a busy machine would lose its work.
 pub(crate) const MIN_LEASE_MS: u64 = 200;
-/// Longest lease: this long the work of a lost machine lies idle.
+/// Maximum duration of a lease: the work of a lost machine waits this long.
 pub(crate) const MAX_LEASE_MS: u64 = 600_000;
-/// Shortest time between two pulses: below this, the pulse itself is a load.
+/// Minimum time between two heartbeats of the server, which are themselves a load.
 pub(crate) const MIN_PULSE_MS: u64 = 50;
-/// Longest time between two pulses: three of them go by before the runs of a dead server move.
+/// Maximum time between two heartbeats of the server. Runs of a dead server move after three of them.
 pub(crate) const MAX_PULSE_MS: u64 = 60_000;
-/// Pulses that may be missed: then the server's life is over.
-pub(crate) const PULSES_OF_A_LIFE: u64 = 3;
-/// How long the life of a server lasts that is alone with its database: ten years.
-const SOLE_LIFE_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
-/// Time between two pulses when nothing else is said, in milliseconds.
+/// Number of heartbeats after which a server lease expires.
+pub(crate) const HEARTBEATS_PER_LEASE: u64 = 3;
+/// Duration of the server lease of a server that is alone with its database: ten years.
+const SOLE_LEASE_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
+/// Default time between two heartbeats of the server, in milliseconds.
 pub const DEFAULT_PULSE_MS: u64 = 2_000;
-/// Shortest time for which finished campaigns are kept.
+/// Minimum retention time of finished campaigns.
 const MIN_RETENTION: Duration = Duration::from_hours(1);
-/// Shortest and longest time to answer a request.
+/// Minimum and maximum time to answer a request.
 const MIN_REQUEST_DEADLINE: Duration = Duration::from_secs(1);
 const MAX_REQUEST_DEADLINE: Duration = Duration::from_hours(24 * 366);
-/// Time to answer a request by default.
+/// Default time to answer a request.
 pub const DEFAULT_REQUEST_DEADLINE: Duration = Duration::from_hours(24);
-/// Shortest token that is configured: others can be guessed.
+/// Minimum length of a configured token, which makes guessing infeasible.
 const MIN_TOKEN_CHARS: usize = 12;
-/// Most steps that the agents carry out at once.
+/// Maximum number of steps that the agents carry out at once.
 pub(crate) const MAX_AGENT_SLOTS: usize = 1_024;
 
-/// Settings.
+/// Configuration of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Where to listen; port 0 picks a free one.
+    /// Listening address; port 0 selects a free port.
     pub bind: SocketAddr,
-    /// The operator's token: may do everything.
+    /// The operator's token, which permits everything.
     pub token: SecretString,
-    /// The workers' token: registration, claims, heartbeats, reports and artifacts, nothing else.
+    /// The workers' token, which permits only registration, claims, heartbeats, reports and artifacts.
     pub worker_token: SecretString,
     /// Whether reading needs the operator's token too.
     pub reads_need_token: bool,
-    /// How often one caller may call.
+    /// Rate limits per caller.
     pub rates: Rates,
     /// Whether the background loops run. A command that only reads starts a server without them.
     pub drives: bool,
-    /// Workers that are started in this process: as long as not so many have registered, steps wait for them.
+    /// Number of workers started in this process. Steps wait for them until as many have registered.
     pub own_workers: usize,
-    /// Steps of agents that are carried out at once.
+    /// Maximum number of agent steps carried out at once.
     pub agent_slots: usize,
-    /// How long a lease lasts without a heartbeat, in milliseconds.
+    /// Duration of a lease without a heartbeat, in milliseconds.
     pub lease_ms: u64,
-    /// How often workers send a heartbeat, in milliseconds.
+    /// Time between two heartbeats of a worker, in milliseconds.
     pub heartbeat_ms: u64,
-    /// How often the server tells the others that it lives and looks for work that nobody told it about, in
-    /// milliseconds. After three pulses without a sign its runs belong to whoever takes them.
+    /// Time between two heartbeats of the server, in milliseconds. Each also finds work without a notice. After three
+    /// missing heartbeats, other servers acquire its runs.
     pub pulse_ms: u64,
-    /// Whether the database is embedded in this process, which has locked it: no other server can be alive.
+    /// Whether this process has locked an embedded database, so that no other server can be alive.
     pub sole: bool,
-    /// How long finished campaigns are kept after their last run ended; for good without it.
+    /// Retention time of finished campaigns after the end of their last run. None keeps them forever.
     pub retention: Option<Duration>,
-    /// How long outside agents have time to answer a request.
+    /// Time for outside agents to answer a request.
     pub request_deadline: Duration,
-    /// Where spans are sent (OTLP over HTTP), for example `http://127.0.0.1:4318`; without it, none are made.
+    /// Endpoint for spans (OTLP over HTTP), for example `http://127.0.0.1:4318`. None creates no spans.
     pub otlp_endpoint: Option<String>,
-    /// Name of the server for people, in lists.
+    /// Name of the server in lists.
     pub name: String,
     /// Version of the server.
     pub version: String,
@@ -99,7 +99,7 @@ impl ServerConfig {
             return wrong("the heartbeat must come at least twice within a lease");
         }
         if !(MIN_PULSE_MS..=MAX_PULSE_MS).contains(&self.pulse_ms) {
-            return wrong("the server's pulse must come every 50 ms to 60000 ms");
+            return wrong("the time between two heartbeats of the server must be from 50 ms to 60000 ms");
         }
         if self.agent_slots > MAX_AGENT_SLOTS {
             return wrong("at most 1024 steps of agents can be carried out at once");
@@ -117,42 +117,44 @@ impl ServerConfig {
         Duration::from_millis(self.pulse_ms)
     }
 
-    /// How long a life lasts without a pulse, in milliseconds. Nobody can take over from a server whose database is
-    /// locked by it: its life outlasts a machine that sleeps, and ends with the next one's start.
-    pub(crate) fn life_ms(&self) -> u64 {
-        if self.sole { SOLE_LIFE_MS } else { self.pulse_ms.saturating_mul(PULSES_OF_A_LIFE) }
+    /// Returns the duration of a server lease without a heartbeat, in milliseconds.
+    ///
+    /// No other server can take over a locked database, so that lease survives a machine that sleeps. It ends with the
+    /// next start.
+    pub(crate) fn server_lease_ms(&self) -> u64 {
+        if self.sole { SOLE_LEASE_MS } else { self.pulse_ms.saturating_mul(HEARTBEATS_PER_LEASE) }
     }
 
-    /// The same, for the monotonic clock.
-    pub(crate) fn life(&self) -> Duration {
-        Duration::from_millis(self.life_ms())
+    /// Returns the duration for the monotonic clock.
+    pub(crate) fn server_lease(&self) -> Duration {
+        Duration::from_millis(self.server_lease_ms())
     }
 }
 
-/// Reads what is known about a run from its state.
+/// Reads the view of a run from its state.
 pub type ViewFn = fn(&Value) -> Result<RunView, WorkflowError>;
 
-/// What a server is made of.
+/// The components of a server.
 #[derive(Clone)]
 pub struct Parts {
     /// The database.
     pub store: Arc<dyn Store>,
-    /// What runs do next.
+    /// Decides what runs do next.
     pub workflow: Arc<dyn AnyWorkflow>,
-    /// Reads the states that the workflow writes.
+    /// Reads the states of the workflow.
     pub view: ViewFn,
-    /// Who carries out the steps of agents.
+    /// Carries out the steps of agents.
     pub agents: Arc<dyn AgentExecutor>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Ids and jitter.
+    /// Source of ids and jitter.
     pub random: Arc<dyn Random>,
-    /// The index of attempts; without it, nothing lists attempts over all runs.
+    /// The index of attempts. Without it, there are no lists of attempts over all runs.
     pub attempts: Option<Arc<dyn AttemptIndex>>,
 }
 
 impl Parts {
-    /// The parts of a real server: the strategies, the machine's clock and randomness.
+    /// Creates the components of a real server, with the strategies, the machine's clock and randomness.
     pub fn new(store: Arc<dyn Store>, agents: Arc<dyn AgentExecutor>) -> Self {
         Self {
             store,
@@ -165,7 +167,7 @@ impl Parts {
         }
     }
 
-    /// The same, with an index of attempts on the same database.
+    /// Adds an index of attempts on the same database.
     #[must_use]
     pub fn with_attempts(self, attempts: Arc<dyn AttemptIndex>) -> Self {
         Self { attempts: Some(attempts), ..self }

@@ -1,5 +1,5 @@
-//! Takes connections and serves them within limits: a client that dawdles over the head of its request is sent away, and
-//! more connections than the limit wait to be taken.
+//! Accepts and serves connections within limits. It closes connections of clients that send the head of a request too
+//! slowly. Connections beyond the limit wait.
 
 use std::io;
 use std::pin::Pin;
@@ -20,17 +20,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Peer;
 
-/// How a connection is read and written: one that takes nothing for too long fails.
+/// A connection with timeouts: an operation without progress fails.
 type Patient = Pin<Box<TimeoutStream<TcpStream>>>;
 
 /// Limits on connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Connections at once; further ones wait in the listener's queue.
+    /// Maximum number of connections. Further ones wait in the listener's queue.
     pub(crate) connections: usize,
-    /// Longest time that the head of a request may take, also the first one after the connection was made.
+    /// Timeout of the head of a request, including the first one of a connection.
     pub(crate) head: Duration,
-    /// Longest time that a client may take nothing of an answer that waits for it.
+    /// Maximum time without progress of a client that has a pending answer.
     pub(crate) standstill: Duration,
 }
 
@@ -41,10 +41,10 @@ impl Default for Limits {
     }
 }
 
-/// Pause after a failure that concerns the machine and not one client, such as too many open files.
+/// Pause after an error of the machine rather than of one client, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves until the shutdown begins, and then until open requests are answered. Dropping it ends every connection.
+/// Serves until the shutdown begins and open requests are answered. Dropping it ends every connection.
 pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits, shutdown: CancellationToken) {
     let places = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
@@ -53,7 +53,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
         let (stream, peer, place) = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            // Only so that the set does not grow; how a connection ended is told where it happened.
+            // Removes ended connections from the set. Their outcome is logged elsewhere.
             Some(_ended) = connections.join_next(), if !connections.is_empty() => continue,
             taken = take(&listener, &places) => taken,
         };
@@ -84,7 +84,7 @@ fn patient(stream: TcpStream, standstill: Duration) -> Patient {
     Box::pin(stream)
 }
 
-/// The next connection, with its place.
+/// Accepts the next connection, with its semaphore permit.
 async fn take(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
@@ -96,7 +96,7 @@ async fn take(
         match listener.accept().await {
             Ok((stream, address)) => {
                 if failing {
-                    tracing::info!("connections can be taken again");
+                    tracing::info!("connections are accepted again");
                 }
                 // Small answers must not wait for more bytes.
                 if let Err(error) = stream.set_nodelay(true) {
@@ -107,7 +107,7 @@ async fn take(
             Err(error) if is_of_one_client(&error) => {}
             Err(error) => {
                 if !failing {
-                    tracing::error!(error = %error, "no connection can be taken; it is tried again");
+                    tracing::error!(error = %error, "a connection could not be accepted; retrying");
                 }
                 failing = true;
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// How long a test waits for what must happen.
+    /// Timeout of tests.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     async fn start(limits: Limits) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
@@ -194,7 +194,7 @@ mod tests {
         let _task = tokio::spawn(serve(listener, router, limits, CancellationToken::new()));
         let mut idle = TcpStream::connect(addr).await.unwrap();
         idle.write_all(b"GET /endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-        // It stays open, reads nothing, and has the only place: until that is taken from it.
+        // It stays open, reads nothing, and holds the only place until the server closes it.
         assert!(ask(&mut TcpStream::connect(addr).await.unwrap()).await.ends_with("here"));
         drop(idle);
     }

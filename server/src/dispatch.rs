@@ -1,6 +1,8 @@
-//! Gives ready steps to those who wait for them, first come, first served, and without a herd: a step that becomes ready
-//! wakes one worker that can take it. One that found something wakes two more, because a notice does not say how many
-//! there are; one that found nothing wakes nobody. The pulse is the truth behind the notices.
+//! Dispatches ready steps to waiting workers in FIFO order, without a thundering herd.
+//!
+//! A step that becomes ready wakes one worker that can take it. A worker that found a step wakes two more, because a
+//! notice does not contain the number of steps. One that found nothing wakes no other. The heartbeat covers lost
+//! notices.
 
 mod queue;
 mod reach;
@@ -17,7 +19,7 @@ pub(crate) use self::reach::{Reach, Taker};
 
 use self::queue::{MAX_ROUTES, Queue, Waiter};
 
-/// Who is woken for each one that found something.
+/// Number of workers to wake after one found a step.
 const FAN_OUT: usize = 2;
 
 /// The dispatcher.
@@ -27,41 +29,41 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Reads the routes of ready steps from the store, and forgets those that had none for long.
+    /// Reads the routes of ready steps from the store, and removes routes without steps for long.
     pub(crate) async fn refresh_routes(&self, store: &dyn Store) -> Result<(), StoreError> {
         let ready = store.ready_routes(MAX_ROUTES).await?;
         self.queue().refresh(&ready);
         Ok(())
     }
 
-    /// Steps of this route became ready.
+    /// Wakes a worker after steps of this route became ready.
     pub(crate) fn ready(&self, route: &str) {
         self.queue().ready(route);
     }
 
-    /// Steps may be ready, it is not known which.
+    /// Wakes workers because steps of unknown routes may be ready.
     pub(crate) fn probe(&self) {
         self.queue().probe();
     }
 
-    /// This worker was told something.
+    /// Wakes this worker because it has a message.
     pub(crate) fn wake_worker(&self, worker: &WorkerId) {
         self.queue().wake_worker(worker);
     }
 
-    /// Workers that wait.
+    /// Returns the waiting workers.
     pub(crate) fn waiting(&self) -> HashSet<WorkerId> {
         self.queue().waiting()
     }
 
-    /// What this taker can take, for a claim that does not wait.
+    /// Returns the routes that this taker can take, for a claim that does not wait.
     pub(crate) fn reach(&self, worker: &WorkerId, taker: &Taker) -> Arc<Reach> {
         let place = self.join(worker, taker);
         let look = self.queue().look(&place.key, true);
         look.map(|look| look.reach).unwrap_or_default()
     }
 
-    /// Queues up for steps. Leaving the place leaves the queue.
+    /// Joins the queue. Dropping the place leaves the queue.
     pub(crate) fn join(&self, worker: &WorkerId, taker: &Taker) -> Place<'_> {
         let key = taker.kind();
         let waiter = Arc::new(Waiter::new(worker.clone()));
@@ -84,9 +86,10 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Calls `claim` whenever something may be there, until it gives something or the time is over. Ends early, with
-    /// nothing, when nothing is to be claimed any more: because of `stop`, or because `told` says so when the worker is
-    /// woken. A claim that was begun is never broken off by either.
+    /// Calls `claim` whenever steps may be ready, until it returns steps or the time is over.
+    ///
+    /// Returns none early when `stop` is cancelled, or when `told` says so after a wake-up. Neither aborts a claim in
+    /// progress.
     pub(crate) async fn steps<F, C>(
         &mut self,
         until: Instant,
@@ -105,10 +108,10 @@ impl Place<'_> {
             }
             let look = self.dispatcher.queue().look(&self.key, woken);
             if let Some(look) = look {
-                let looking = Looking { place: &*self, done: false };
+                let attempt = ClaimAttempt { place: &*self, done: false };
                 let claimed = claim(look.reach).await;
-                // After an error nobody else tries at once: the pulse does when the store works again.
-                looking.done();
+                // After an error no other worker retries at once; the heartbeat wakes them when the store works again.
+                attempt.done();
                 let steps = claimed?;
                 if !steps.is_empty() {
                     self.found(&steps);
@@ -123,13 +126,13 @@ impl Place<'_> {
             tokio::select! {
                 () = stop.cancelled() => return Ok(Vec::new()),
                 () = self.waiter.bell.notified() => {}
-                // Whoever is woken in this very moment passes it on when it leaves.
+                // A waiter that is woken at this moment passes the wake-up on when it leaves.
                 () = tokio::time::sleep_until(until) => return Ok(Vec::new()),
             }
         }
     }
 
-    /// Where one step was, there may be more.
+    /// After a step was found, more may be ready.
     fn found(&self, steps: &[StepRecord]) {
         let mut queue = self.dispatcher.queue();
         queue.leave(&self.key, self.ticket);
@@ -143,7 +146,7 @@ impl Place<'_> {
         }
     }
 
-    /// Whoever was woken has lost the place.
+    /// A woken waiter has lost its place.
     fn queue_up(&mut self) {
         let mut queue = self.dispatcher.queue();
         if !queue.is_queued(&self.key, self.ticket) {
@@ -162,19 +165,19 @@ impl Drop for Place<'_> {
     }
 }
 
-/// A look that is going on: when it is broken off, somebody else has to look.
-struct Looking<'a, 'b> {
+/// A claim attempt in progress. If it is aborted, another waiter has to try.
+struct ClaimAttempt<'a, 'b> {
     place: &'a Place<'b>,
     done: bool,
 }
 
-impl Looking<'_, '_> {
+impl ClaimAttempt<'_, '_> {
     fn done(mut self) {
         self.done = true;
     }
 }
 
-impl Drop for Looking<'_, '_> {
+impl Drop for ClaimAttempt<'_, '_> {
     fn drop(&mut self) {
         if !self.done {
             self.place.dispatcher.queue().pass_on(&self.place.key);

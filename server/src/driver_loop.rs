@@ -1,5 +1,5 @@
-//! Drives the runs of this server: many at once, each by one task at a time and under its fence. Notices say which
-//! changed; the pulse says when there are others that nobody drives.
+//! Drives the runs of this server: many at once, each by one task at a time and under its fence. Notices name changed
+//! runs; the heartbeat finds runs without an owner.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,40 +17,40 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::backoff::Backoff;
 
-/// Runs that are driven at once.
+/// Maximum number of runs driven at once.
 const MAX_AT_ONCE: usize = 64;
-/// Servers that are thought to share what a dead one left, where there may be several.
+/// Assumed number of servers that share the runs of a dead server.
 const SHARERS: usize = 16;
-/// How many times more runs are asked for at most, when those that come cannot be driven.
-const MOST_GREED: u32 = 256;
-/// Longest pause before runs are taken over, so that servers that hear of them at the same time share them.
+/// Maximum factor for the number of acquired runs, when the acquired ones cannot be driven.
+const MAX_ACQUIRE_FACTOR: u32 = 256;
+/// Maximum delay before runs are acquired, so that servers with the same notice share them.
 const MAX_JITTER_MS: f64 = 20.0;
-/// Pulses for which a run that belongs to another server is left to that one.
+/// Number of heartbeats for which a run of another server is left to that server.
 const FOREIGN_PULSES: u32 = 3;
-/// How long a run that cannot be driven is left alone, at first and at most.
-const FIRST_REST: Duration = Duration::from_millis(250);
-const LONGEST_REST: Duration = Duration::from_mins(1);
+/// Minimum and maximum delay before a failing run is driven again.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(250);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 
-/// What this loop does, in complaints.
+/// Name of this loop in error logs.
 const LOOKING: &str = "looking for runs to drive";
 const DRIVING: &str = "driving a run";
 
 /// A run that could not be driven.
-struct Rest {
+struct FailedRun {
     until: Instant,
     failures: u32,
-    /// What was logged last.
+    /// The last logged message.
     told: String,
 }
 
-/// The loop. Ends with the server.
+/// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
     let mut state = State::new(app.clone());
     let mut look_at: Option<Instant> = Some(Instant::now());
-    let mut greed: u32 = 1;
+    let mut acquire_factor: u32 = 1;
     let mut backoff = Backoff::default();
     loop {
-        let limit = state.room().saturating_mul(greed);
+        let limit = state.room().saturating_mul(acquire_factor);
         let looks = look_at.filter(|_| limit > 0);
         tokio::select! {
             biased;
@@ -67,16 +67,16 @@ pub(crate) async fn run(app: Arc<App>) {
                 look_at = match take_over(&app, limit).await {
                     Ok(taken) => {
                         backoff.succeeded();
-                        app.complaints.worked(LOOKING);
+                        app.error_log.worked(LOOKING);
                         let full = taken.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
-                        // Runs that cannot be driven come back with every look: they must not hide the others.
+                        // Failing runs are found by every look and must not hide the others.
                         let news = state.pend(taken);
-                        greed = if full && news == 0 { greed.saturating_mul(4) } else { 1 };
-                        (full && greed <= MOST_GREED).then(|| Instant::now() + state.jitter())
+                        acquire_factor = if full && news == 0 { acquire_factor.saturating_mul(4) } else { 1 };
+                        (full && acquire_factor <= MAX_ACQUIRE_FACTOR).then(|| Instant::now() + state.jitter())
                     }
                     Err(error) => {
-                        app.trouble.note_error::<()>(&Err(error.clone()));
-                        app.complaints.failed(LOOKING, &error);
+                        app.store_health.note_error::<()>(&Err(error.clone()));
+                        app.error_log.failed(LOOKING, &error);
                         Some(Instant::now() + backoff.failed())
                     }
                 };
@@ -86,9 +86,9 @@ pub(crate) async fn run(app: Arc<App>) {
     }
 }
 
-/// Runs that wait for a decision and are ours from now on.
+/// Acquires runs that wait for a decision.
 async fn take_over(app: &App, limit: u32) -> Result<Vec<RunId>, StoreError> {
-    let Some(server) = app.life.current() else { return Ok(Vec::new()) };
+    let Some(server) = app.server_lease.current() else { return Ok(Vec::new()) };
     let taken = app.store.acquire_runs(&server, limit, app.clock.now()).await?;
     Ok(taken
         .into_iter()
@@ -99,9 +99,9 @@ async fn take_over(app: &App, limit: u32) -> Result<Vec<RunId>, StoreError> {
         .collect())
 }
 
-/// The fence under which this server decides for the run; none when it is not ours.
+/// Returns the fence under which this server decides for the run, or none if it does not own it.
 async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreError> {
-    let Some(server) = app.life.current() else { return Ok(None) };
+    let Some(server) = app.server_lease.current() else { return Ok(None) };
     if let Some(fence) = app.fences.get(run, &server) {
         return Ok(Some(fence));
     }
@@ -114,28 +114,28 @@ async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreErr
             Ok(Some(fence))
         }
         Ownership::Other(_) => {
-            // When the other one dies, the pulse says that there are runs to drive.
-            app.fences.is_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
+            // If the owner dies, the heartbeat finds its runs.
+            app.fences.mark_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
             Ok(None)
         }
         Ownership::TooNew { state_format } => {
-            tracing::debug!(run.id = %run, state_format, "a newer release owned this run: it is left alone");
-            app.fences.is_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
+            tracing::debug!(run.id = %run, state_format, "a newer release owned this run; it is skipped");
+            app.fences.mark_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
             Ok(None)
         }
         Ownership::HandedOver => {
-            tracing::debug!(run.id = %run, "a run is handed over to another machine: it is left alone");
-            app.fences.is_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
+            tracing::debug!(run.id = %run, "a run is handed over to another machine; it is skipped");
+            app.fences.mark_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
             Ok(None)
         }
         Ownership::Over => Ok(None),
     }
 }
 
-/// A run that this process has just created for this server, and the fence that it was created under.
+/// Returns a run that this process has just created for this server, with its fence.
 fn created(app: &App, run: &RunId) -> Option<(CreatedRun, OwnerFence)> {
     let created = app.store.take_created(run)?;
-    let server = app.life.current()?;
+    let server = app.server_lease.current()?;
     if created.run.owner.as_ref() != Some(&server) {
         return None;
     }
@@ -149,7 +149,7 @@ fn created(app: &App, run: &RunId) -> Option<(CreatedRun, OwnerFence)> {
     Some((created, fence))
 }
 
-/// Drives a run. The notice of its own decision is no news to it.
+/// Drives a run. Notices of its own decisions are ignored.
 async fn drive(app: Arc<App>, run: RunId) -> Result<Driven, DriveError> {
     app.wake.deciding(&run);
     let driven = drive_once(&app, &run).await;
@@ -178,7 +178,7 @@ struct State {
     app: Arc<App>,
     pending: HashSet<RunId>,
     again: HashSet<RunId>,
-    resting: HashMap<RunId, Rest>,
+    resting: HashMap<RunId, FailedRun>,
     running: HashMap<Id, RunId>,
     busy: HashSet<RunId>,
     tasks: JoinSet<Result<Driven, DriveError>>,
@@ -197,7 +197,7 @@ impl State {
         }
     }
 
-    /// How many runs may be taken over now.
+    /// Returns how many runs may be acquired now.
     fn room(&self) -> u32 {
         let queued = self.pending.len() + self.running.len();
         let servers = if self.app.config.sole { 1 } else { SHARERS };
@@ -211,7 +211,7 @@ impl State {
         Duration::from_secs_f64(self.app.random.unit() * MAX_JITTER_MS / 1_000.0)
     }
 
-    /// Queues runs; gives how many of them can be driven now.
+    /// Queues runs. Returns how many of them can be driven now.
     fn pend(&mut self, runs: Vec<RunId>) -> usize {
         let now = Instant::now();
         let mut news = 0;
@@ -250,8 +250,8 @@ impl State {
                 id,
                 result.map_err(|error| match error {
                     DriveError::Store(error) => {
-                        self.app.trouble.note_error::<()>(&Err(error.clone()));
-                        self.app.complaints.failed(DRIVING, &error);
+                        self.app.store_health.note_error::<()>(&Err(error.clone()));
+                        self.app.error_log.failed(DRIVING, &error);
                         None
                     }
                     error => Some(error.to_string()),
@@ -267,14 +267,14 @@ impl State {
                     tracing::info!(run.id = %run, "the run can be driven again");
                 }
                 if matches!(driven, Driven::Advanced | Driven::Ended) {
-                    self.app.trouble.note(&Ok(()));
-                    self.app.complaints.worked(DRIVING);
+                    self.app.store_health.note(&Ok(()));
+                    self.app.error_log.worked(DRIVING);
                 }
             }
             Err(message) => {
-                // Once more: after a panic nobody said so.
+                // Repeated here, because a panic skips the regular call.
                 self.app.wake.left(&run);
-                self.rest(&run, message);
+                self.delay_retry(&run, message);
             }
         }
         if self.again.remove(&run) {
@@ -282,17 +282,20 @@ impl State {
         }
     }
 
-    /// Leaves the run alone for a while. The message, unless it is the store's, is logged once.
-    fn rest(&mut self, run: &RunId, message: Option<String>) {
-        let rest =
-            self.resting.entry(run.clone()).or_insert(Rest { until: Instant::now(), failures: 0, told: String::new() });
-        let delay = FIRST_REST.saturating_mul(1 << rest.failures.min(16)).min(LONGEST_REST);
+    /// Delays the run. Logs the message once, unless it is the store's.
+    fn delay_retry(&mut self, run: &RunId, message: Option<String>) {
+        let rest = self.resting.entry(run.clone()).or_insert(FailedRun {
+            until: Instant::now(),
+            failures: 0,
+            told: String::new(),
+        });
+        let delay = MIN_RETRY_DELAY.saturating_mul(1 << rest.failures.min(16)).min(MAX_RETRY_DELAY);
         rest.until = Instant::now() + delay;
         rest.failures = rest.failures.saturating_add(1);
         if let Some(message) = message
             && rest.told != message
         {
-            tracing::error!(run.id = %run, error = message, "a run could not be driven; it is tried again");
+            tracing::error!(run.id = %run, error = message, "a run could not be driven; retrying");
             rest.told = message;
         }
     }

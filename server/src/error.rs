@@ -1,4 +1,4 @@
-//! Errors of the server, and how one becomes an answer.
+//! Errors of the server, and their conversion into answers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Why a server did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Another program listens there.
+    /// Another program uses the address.
     #[error(
         "the address {addr} is in use: stop the program that listens there, or choose another port with --bind (port 0 picks a free one)"
     )]
@@ -32,19 +32,19 @@ pub enum ServerError {
         #[source]
         source: std::io::Error,
     },
-    /// A setting makes no sense.
+    /// A setting is invalid.
     #[error("{0}")]
     Config(String),
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It ended by itself.
+    /// It ended without a request to stop.
     #[error("the server ended unexpectedly: {0}")]
     Ended(String),
 }
 
 impl ServerError {
-    /// The stable code; see `docs/errors.md`.
+    /// Returns the stable code; see `docs/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -56,36 +56,36 @@ impl ServerError {
         }
     }
 
-    /// The error in the shape of the API.
+    /// Returns the error in the form of the API.
     #[must_use]
     pub fn to_api_error(&self) -> ApiError {
         ApiError::new(self.code(), self.to_string())
     }
 }
 
-/// Goes with an answer that is our fault, for the log.
+/// Accompanies an answer with a server error, for the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Failed(pub(crate) ApiError);
 
-/// An error as the API answers it.
+/// An error answer of the API.
 #[derive(Debug)]
 pub struct ApiFailure {
     status: StatusCode,
     error: ApiError,
-    /// Whether a browser may be asked for the token.
+    /// Whether a browser should ask for the token.
     challenge: bool,
-    /// How long to wait before the next try.
+    /// Delay before the next try.
     retry_after: Option<Duration>,
 }
 
 impl ApiFailure {
-    /// An answer with a code of `docs/errors.md`.
+    /// Creates an error with a code of `docs/errors.md`.
     #[must_use]
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         Self { status, error: ApiError::new(code, message), challenge: false, retry_after: None }
     }
 
-    /// The request is wrong.
+    /// Creates the error for an invalid request.
     pub(crate) fn bad(code: &str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
@@ -98,22 +98,22 @@ impl ApiFailure {
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
-    /// Nobody showed a token that is known.
+    /// Creates the error for a missing or unknown token.
     pub(crate) fn unauthorized(code: &str, message: impl Into<String>) -> Self {
         Self { challenge: true, ..Self::new(StatusCode::UNAUTHORIZED, code, message) }
     }
 
-    /// A mistake of ours: something that was stored or made here cannot be read.
+    /// Creates an internal error: stored or generated data cannot be read.
     pub(crate) fn internal(code: &str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, message)
     }
 
-    /// It may succeed after this long.
+    /// Adds a delay after which a retry may succeed.
     pub(crate) fn after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
     }
 
-    /// What is wrong.
+    /// Returns the message.
     pub(crate) fn message(&self) -> &str {
         &self.error.message
     }
@@ -136,7 +136,7 @@ impl IntoResponse for ApiFailure {
             response.extensions_mut().insert(failed);
         }
         if let Some(wait) = self.retry_after {
-            // Whole seconds, never too early.
+            // Whole seconds, rounded up.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }

@@ -1,4 +1,4 @@
-//! Extractors whose refusals have the shape of an API error.
+//! Extractors whose errors have the form of API errors.
 
 use std::str::FromStr;
 
@@ -39,7 +39,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// What is wrong and where, without the words around it, which speak of the program's types.
+/// Returns the problem and its position, without the words about internal types.
 fn cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -48,7 +48,7 @@ fn unread_body(error: &BytesRejection) -> ApiFailure {
     if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
         ApiFailure::new(StatusCode::PAYLOAD_TOO_LARGE, "request.too_large", "the body is larger than this call takes")
     } else {
-        ApiFailure::bad("request.incomplete", "the body did not arrive as a whole")
+        ApiFailure::bad("request.incomplete", "the body arrived incompletely")
     }
 }
 
@@ -66,10 +66,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// An id as the only variable of the path. A text that is no such id names nothing, hence it is not found.
+/// An id as the only variable of the path. An invalid id is not found.
 pub(crate) struct IdPath<T>(pub(crate) T);
 
-/// A noun whose id stands in paths.
+/// A noun whose id occurs in paths.
 pub(crate) trait PathId: FromStr<Err = InvalidId> + Send {
     const NOT_FOUND: &'static str;
 }

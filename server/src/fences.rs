@@ -1,4 +1,4 @@
-//! Which runs this server decides for, each under the fence that it got with it.
+//! The fences of the runs that this server owns.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,28 +7,28 @@ use nightshift_engine::store::OwnerFence;
 use nightshift_protocol::id::{RunId, ServerId};
 use tokio::time::Instant;
 
-/// Fences that are kept; those beyond are asked for again.
+/// Maximum number of cached fences. Further ones are acquired again.
 const MAX_FENCES: usize = 200_000;
-/// Runs of others that are remembered.
+/// Maximum number of known runs of other servers.
 const MAX_FOREIGN: usize = 50_000;
 
 /// The fences.
 #[derive(Debug, Default)]
-pub(crate) struct Fences(Mutex<Kept>);
+pub(crate) struct Fences(Mutex<Entries>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Entries {
     mine: HashMap<RunId, OwnerFence>,
     foreign: HashMap<RunId, Instant>,
 }
 
 impl Fences {
-    /// The fence of this run, for this life.
+    /// Returns the fence of this run under this server lease.
     pub(crate) fn get(&self, run: &RunId, server: &ServerId) -> Option<OwnerFence> {
         self.kept().mine.get(run).filter(|fence| fence.server == *server).cloned()
     }
 
-    /// The run is ours.
+    /// Records that this server owns the run.
     pub(crate) fn keep(&self, run: RunId, fence: OwnerFence) {
         let mut kept = self.kept();
         kept.foreign.remove(&run);
@@ -37,13 +37,13 @@ impl Fences {
         }
     }
 
-    /// The run is over, or not ours any more.
+    /// Removes a run that has ended or has another owner.
     pub(crate) fn give_up(&self, run: &RunId) {
         self.kept().mine.remove(run);
     }
 
-    /// The run belongs to another server: until then nobody asks again because of a mere notice.
-    pub(crate) fn is_foreign_until(&self, run: RunId, until: Instant) {
+    /// Records that the run belongs to another server. Until `until`, notices about it cause no acquisition.
+    pub(crate) fn mark_foreign_until(&self, run: RunId, until: Instant) {
         let mut kept = self.kept();
         kept.mine.remove(&run);
         if kept.foreign.len() >= MAX_FOREIGN {
@@ -55,17 +55,17 @@ impl Fences {
         }
     }
 
-    /// Whether the run was another server's a moment ago.
+    /// Returns whether the run recently belonged to another server.
     pub(crate) fn is_foreign(&self, run: &RunId) -> bool {
         self.kept().foreign.get(run).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// This server's life is over: nothing is its any more. Gives what was.
+    /// Removes all fences after the end of the server lease. Returns the runs.
     pub(crate) fn clear(&self) -> Vec<RunId> {
         std::mem::take(&mut *self.kept()).mine.into_keys().collect()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! Steps that were leased through this server, without their inputs: a report needs not read them again. Only a hint: the
-//! fence decides.
+//! Cache of the steps that were leased through this server, without their inputs, so that a report needs no read. The
+//! fence decides about validity.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use nightshift_engine::store::StepRecord;
 use nightshift_protocol::id::StepId;
 use serde_json::Value;
 
-/// Steps that are kept; the reports of others read them.
+/// Maximum number of cached steps. Reports of others read their step.
 const MAX_KEPT: usize = 50_000;
 
 /// The leased steps.
@@ -16,22 +16,22 @@ const MAX_KEPT: usize = 50_000;
 pub(crate) struct Leases(Mutex<HashMap<StepId, StepRecord>>);
 
 impl Leases {
-    /// A step was leased.
+    /// Caches a leased step.
     pub(crate) fn keep(&self, step: &StepRecord) {
         let mut kept = self.kept();
         if kept.len() >= MAX_KEPT {
-            // Leases that were lost are never reported: what is still good is read once more.
+            // Lost leases are never reported and would fill the cache. Valid ones are read once more.
             kept.clear();
         }
         kept.insert(step.id.clone(), without_input(step));
     }
 
-    /// The step as it was leased under this epoch.
+    /// Returns the step leased under this epoch.
     pub(crate) fn find(&self, step: &StepId, epoch: u64) -> Option<StepRecord> {
         self.kept().get(step).filter(|kept| kept.epoch == epoch).cloned()
     }
 
-    /// Its lease is over.
+    /// Removes a step after its lease.
     pub(crate) fn forget(&self, step: &StepId) {
         self.kept().remove(step);
     }

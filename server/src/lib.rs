@@ -1,13 +1,14 @@
-//! axum: the API under `/api/v1`, access control, and the background loops that move runs.
+//! The HTTP server on axum: the API under `/api/v1`, access control, and the background loops that drive runs.
 //!
-//! It composes what it is given: a [`Store`](nightshift_engine::store::Store), a
-//! [`Workflow`](nightshift_engine::workflow::Workflow) and the agents. It never names SQL, a model provider or a GPU,
-//! never reads the environment and never starts a process. Commit, then act: every answer is given after the store has
-//! acknowledged the change, and every wake-up is a hint on top of a slow poll (the pulse), which is the truth.
+//! It is composed of a [`Store`](nightshift_engine::store::Store), a
+//! [`Workflow`](nightshift_engine::workflow::Workflow) and the agents. It contains no SQL, model provider or GPU code,
+//! does not read the environment and starts no process.
+//!
+//! Every answer follows the store's acknowledgement of the change. Wake-ups are hints; the periodic heartbeat finds all
+//! work.
 
 mod access;
 mod actor;
-mod agenda;
 mod agent_loop;
 mod agent_ports;
 mod agents;
@@ -20,32 +21,33 @@ mod campaign_list;
 mod claim;
 mod clock;
 mod commit;
-mod complaints;
 mod config;
 mod connections;
 mod dispatch;
 mod driver_loop;
 mod error;
+mod error_log_throttle;
 mod extract;
 mod fences;
+mod heartbeat_loop;
 mod leases;
-mod life;
 mod live;
 mod notice_loop;
 mod present;
-mod pulse_loop;
 mod retention_loop;
-mod roster;
-mod roster_loop;
 mod run_inputs;
 mod running;
+mod server_lease;
+mod store_health;
 mod sweeper_loop;
+mod sweeper_schedule;
 mod table;
 mod telemetry;
-mod trouble;
 mod waiting;
 mod wake;
 mod webhook;
+mod worker_registry;
+mod worker_registry_loop;
 
 pub use access::{Rate, Rates};
 pub use agents::AgentExecutor;

@@ -1,12 +1,13 @@
-//! Live events: one journal per server, filled while somebody listens, and read by each stream at its own pace.
+//! Live events: one journal per server, which is filled while a client listens. Each stream reads it at its own speed.
 //!
-//! The store is the truth. A notice, or a look now and then, says that a run changed; the journal takes down how it
-//! stands now, under a position that only grows. A newer event about the same thing takes the place of the older one, so
-//! that the journal is bounded by how much there is and not by how often it changes. A stream is nothing but a position:
-//! whoever reads slowly skips what is out of date by then, and nothing is kept for them.
+//! The journal records the current state of changed runs, which it learns from notices and from periodic scans of the
+//! store. Each event has an increasing position. A newer event about the same object replaces the older one, so the
+//! number of objects bounds the journal. A stream is only a position: a slow reader skips outdated events, and the
+//! server stores nothing for it.
 //!
-//! An id of an event names journal and position. Where the journal cannot tell what came after it (it began anew, or
-//! let that go), the stream says `resync`, and the client reads again. Nothing is lost without that word.
+//! The id of an event names journal and position. If the journal cannot return everything after a position (it was
+//! restarted, or dropped events), the stream sends `resync`, and the client reads everything again. No event is lost
+//! without that message.
 
 mod follow;
 mod journal;
@@ -27,19 +28,19 @@ pub(crate) use self::journal::{About, Filter};
 use self::journal::{Journal, Read};
 pub(crate) use self::streams::stream;
 
-/// Streams at once: each holds a connection.
+/// Maximum number of streams, because each holds a connection.
 pub(crate) const MAX_STREAMS: usize = 256;
-/// How long the beginning of a stream waits for the journal.
+/// Maximum time that a new stream waits for the journal.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(3);
-/// Campaigns that were changed and not looked at yet.
+/// Maximum number of changed campaigns that wait for a look.
 const MAX_TOUCHED: usize = 1_000;
 
-/// The journal with those who write and read it.
+/// The journal with its writers and readers.
 pub(crate) struct Live {
-    /// Tells this journal from those of other servers and other times.
+    /// Distinguishes this journal from those of other servers and processes.
     name: String,
     journal: Mutex<Journal>,
-    /// The last position: whoever waits for news waits here.
+    /// The last position. Readers wait here for new events.
     news: watch::Sender<u64>,
     listeners: watch::Sender<usize>,
     /// Whether the journal is being written.
@@ -48,14 +49,14 @@ pub(crate) struct Live {
     touch: Notify,
 }
 
-/// Where a stream begins.
+/// Start of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cursor {
     /// Right after this position.
     After(u64),
-    /// With what happens from now on.
+    /// With future events.
     Now,
-    /// With what happens from now on, though the client hoped for more.
+    /// With future events, although the client asked for earlier ones.
     Lost,
 }
 
@@ -72,7 +73,7 @@ impl Live {
         }
     }
 
-    /// One more listener, who has to leave; false when there are too many.
+    /// Adds a listener, which has to call `leave`. Returns false if there are too many.
     fn enter(&self) -> bool {
         self.listeners.send_if_modified(|listeners| {
             let room = *listeners < MAX_STREAMS;
@@ -87,15 +88,14 @@ impl Live {
         self.listeners.send_modify(|listeners| *listeners = listeners.saturating_sub(1));
     }
 
-    /// Waits until the journal is written. Should the store keep that from beginning, a stream begins all the same: it
-    /// is told to read again as soon as it does.
-    async fn until_followed(&self) {
+    /// Waits until the journal is written. If the store delays that, the stream begins anyway and later gets `resync`.
+    async fn wait_until_followed(&self) {
         let mut follows = self.follows.subscribe();
         // The sender lives as long as `self`.
         let _ = tokio::time::timeout(FOLLOWED_WITHIN, follows.wait_for(|follows| *follows)).await;
     }
 
-    /// What limits or shares of this campaign are was changed here.
+    /// Records that limits or shares of this campaign were changed here.
     pub(crate) fn campaign_touched(&self, campaign: &CampaignId) {
         if *self.listeners.borrow() == 0 {
             return;
@@ -108,7 +108,7 @@ impl Live {
         self.touch.notify_one();
     }
 
-    /// Where a client goes on that names this event.
+    /// Returns the start of a stream for a client that names this event.
     pub(crate) fn cursor(&self, after: Option<&str>) -> Cursor {
         let Some(after) = after.filter(|text| !text.is_empty()) else { return Cursor::Now };
         match after.split_once('-') {
@@ -117,7 +117,7 @@ impl Live {
         }
     }
 
-    /// The id of the event at this position.
+    /// Returns the id of the event at this position.
     pub(crate) fn id(&self, position: u64) -> String {
         format!("{}-{position}", self.name)
     }
@@ -135,9 +135,9 @@ impl Live {
         self.news.send_replace(position);
     }
 
-    /// What happened before is not known any more.
-    fn begin_anew(&self) {
-        let position = self.journal().begin_anew();
+    /// Drops all events and restarts the journal.
+    fn restart(&self) {
+        let position = self.journal().restart();
         self.news.send_replace(position);
     }
 

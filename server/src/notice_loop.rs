@@ -1,4 +1,4 @@
-//! Hears what commits bring about, here and in other servers on the same database, and passes it on.
+//! Receives notices of commits here and in other servers on the same database, and forwards them.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use nightshift_engine::store::Notice;
 use crate::app::App;
 use crate::backoff::Backoff;
 
-/// The loop. Ends with the server.
+/// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
     let mut backoff = Backoff::default();
     loop {
         let mut notices = app.store.notices();
-        // What was said before nobody heard.
+        // Earlier notices were missed.
         app.wake.everything();
         loop {
             let notice = tokio::select! {
@@ -45,11 +45,11 @@ fn pass_on(app: &App, notice: Notice) {
         Notice::RunChanged(run) if app.config.drives => app.wake.noticed(&run),
         Notice::RunChanged(run) => app.wake.ring(&run),
         Notice::Ready(route) => app.dispatcher.ready(&route),
-        Notice::TimerSet => app.agenda.timers_changed(),
+        Notice::TimerSet => app.sweeper_schedule.timers_changed(),
         Notice::Unknown => {
             app.wake.everything();
-            app.agenda.leases_ran_out();
-            app.agenda.timers_changed();
+            app.sweeper_schedule.leases_ran_out();
+            app.sweeper_schedule.timers_changed();
             app.dispatcher.probe();
         }
     }

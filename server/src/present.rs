@@ -1,4 +1,4 @@
-//! From stored records to what the API gives.
+//! Converts stored records to API types.
 
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{CampaignRecord, ReadingRecord, RunRecord, StepRecord, WorkerRecord};
@@ -12,13 +12,13 @@ use nightshift_protocol::step::StepKind;
 use crate::error::ApiFailure;
 use crate::waiting::waits_at;
 
-/// What was asked for.
+/// Returns the request that created the campaign.
 pub(crate) fn campaign_spec(record: &CampaignRecord) -> Result<CampaignSpec, ApiFailure> {
     serde_json::from_value(record.spec.clone())
         .map_err(|error| unreadable("campaign.unreadable", "campaign", record.id.as_str(), &error))
 }
 
-/// A campaign in a list, without what it has come to.
+/// Returns a campaign for a list, without its totals.
 pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummary, ApiFailure> {
     let spec = campaign_spec(record)?;
     Ok(CampaignSummary {
@@ -43,7 +43,7 @@ pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummar
     })
 }
 
-/// The budget with the time that has passed: nobody writes that down, because the clock knows it.
+/// Returns the budget with the elapsed wall time, which is computed from the clock and not stored.
 pub(crate) fn with_wall_time(mut budget: Vec<BudgetLine>, elapsed_ms: u64) -> Vec<BudgetLine> {
     for line in budget.iter_mut().filter(|line| line.resource == Resource::WallMs) {
         line.used = elapsed_ms;
@@ -51,7 +51,7 @@ pub(crate) fn with_wall_time(mut budget: Vec<BudgetLine>, elapsed_ms: u64) -> Ve
     budget
 }
 
-/// A run in a list.
+/// Returns a run for a list.
 pub(crate) fn run_summary(record: RunRecord) -> Result<RunSummary, ApiFailure> {
     let mut digest: RunDigest = serde_json::from_value(record.digest)
         .map_err(|error| unreadable("run.unreadable", "run", record.id.as_str(), &error))?;
@@ -74,7 +74,7 @@ pub(crate) fn run_summary(record: RunRecord) -> Result<RunSummary, ApiFailure> {
     })
 }
 
-/// A step, with the reason why it waits.
+/// Returns a step, with the reason why it waits.
 pub(crate) fn step_view(record: StepRecord, waiting_for: Option<String>) -> Result<StepView, ApiFailure> {
     let kind = StepKind::parse(&record.kind)
         .ok_or_else(|| ApiFailure::internal("step.unreadable", format!("unknown kind of step `{}`", record.kind)))?;
@@ -95,7 +95,7 @@ pub(crate) fn step_view(record: StepRecord, waiting_for: Option<String>) -> Resu
     })
 }
 
-/// An entry of a run's log.
+/// Returns an entry of a run's log.
 pub(crate) fn event_view(record: &EventRecord) -> Result<EventView, ApiFailure> {
     let body = serde_json::to_value(&record.event)
         .map_err(|error| ApiFailure::internal("run.unreadable", format!("an event cannot be written: {error}")))?;
@@ -108,7 +108,7 @@ pub(crate) fn event_view(record: &EventRecord) -> Result<EventView, ApiFailure> 
     })
 }
 
-/// A worker in a list.
+/// Returns a worker for a list.
 pub(crate) fn worker_view(
     record: WorkerRecord,
     silent: bool,

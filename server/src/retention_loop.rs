@@ -1,4 +1,4 @@
-//! Deletes what is over since long ago: campaigns, artifacts that nothing names, workers that nobody hears of.
+//! Deletes old data: campaigns, unreferenced artifacts, and workers that were not seen for long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::app::App;
 
-/// How often.
+/// Time between two rounds.
 const EVERY: Duration = Duration::from_hours(1);
-/// How long a round lasts at most; the next one goes on.
+/// Maximum duration of a round. The next one continues.
 const LONGEST_ROUND: Duration = Duration::from_mins(10);
-/// Rows that are deleted in one transaction.
+/// Maximum number of rows deleted per transaction.
 const CHUNK_ROWS: u32 = 2_000;
-/// Artifacts that are deleted in one transaction: their bytes are many.
+/// Maximum number of artifacts deleted per transaction, which is smaller because of their bytes.
 const CHUNK_ARTIFACTS: u32 = 200;
 /// Pause between two transactions, in which others write.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Campaigns that are deleted in one round.
+/// Maximum number of campaigns deleted per round.
 pub(crate) const MAX_PRUNED_CAMPAIGNS: u32 = 500;
-/// Least age of what is deleted, in milliseconds: an artifact is named by nothing between its upload and the call that
-/// names it.
+/// Minimum age of deleted data, in milliseconds: an artifact is unreferenced between its upload and the call that
+/// references it.
 pub(crate) const MIN_OLDER_THAN_MS: u64 = 3_600_000;
-/// Workers that were not heard of for this long are forgotten, in milliseconds.
+/// Time without contact after which a worker is deleted, in milliseconds.
 const FORGET_WORKERS_MS: u64 = 7 * 24 * 3_600_000;
 
-/// This loop in complaints.
-const DOING: &str = "deleting what is over since long ago";
+/// Name of this loop in error logs.
+const DOING: &str = "deleting old data";
 
-/// The loop. Ends with the server. Workers are forgotten also when everything else is kept.
+/// Runs the loop until the server ends. It deletes old workers even if everything else is kept.
 pub(crate) async fn run(app: Arc<App>) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -43,14 +43,14 @@ pub(crate) async fn run(app: Arc<App>) {
         }
         let outcome = tokio::select! {
             biased;
-            // Each chunk is a transaction of its own: a round can be broken off between any two.
+            // Each chunk is a transaction of its own, so a round can be aborted between any two.
             () = app.shutdown.cancelled() => return,
             outcome = round(&app) => outcome,
         };
-        app.trouble.note_error(&outcome);
+        app.store_health.note_error(&outcome);
         match outcome {
-            Ok(()) => app.complaints.worked(DOING),
-            Err(error) => app.complaints.failed(DOING, &error),
+            Ok(()) => app.error_log.worked(DOING),
+            Err(error) => app.error_log.failed(DOING, &error),
         }
     }
 }
@@ -59,7 +59,7 @@ async fn round(app: &App) -> Result<(), StoreError> {
     let now = app.clock.now();
     let forgotten = app.store.forget_workers(Prunes::before(now, FORGET_WORKERS_MS)).await?;
     if forgotten > 0 {
-        tracing::info!(workers = forgotten, "workers that were not heard of for a week are forgotten");
+        tracing::info!(workers = forgotten, "workers that were not seen for a week were deleted");
     }
     let Some(keep_for) = app.config.retention else { return Ok(()) };
     let keep_for_ms = u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX);
@@ -70,13 +70,13 @@ async fn round(app: &App) -> Result<(), StoreError> {
             rows = done.rows,
             artifacts = done.artifacts,
             more = done.more,
-            "what was kept long enough was deleted"
+            "old data was deleted"
         );
     }
     Ok(())
 }
 
-/// A deletion, chunk by chunk.
+/// A deletion in chunks.
 pub(crate) struct Prunes<'a> {
     app: &'a App,
     before: TimestampMs,
@@ -88,7 +88,7 @@ impl<'a> Prunes<'a> {
         Self { app, before, done: PruneDone { campaigns: Vec::new(), rows: 0, artifacts: 0, more: false } }
     }
 
-    /// The moment that long ago.
+    /// Returns the time `older_than_ms` ago.
     pub(crate) fn before(now: TimestampMs, older_than_ms: u64) -> TimestampMs {
         TimestampMs(now.0.saturating_sub(i64::try_from(older_than_ms).unwrap_or(i64::MAX)))
     }

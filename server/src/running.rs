@@ -1,4 +1,4 @@
-//! Starting and stopping.
+//! Starts and stops a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::connections::{self, Limits};
 use crate::error::ServerError;
 use crate::telemetry::{SpanExport, SpanExporter};
 use crate::{
-    agent_loop, api, attempt_index, driver_loop, live, notice_loop, pulse_loop, retention_loop, roster_loop,
-    sweeper_loop, webhook,
+    agent_loop, api, attempt_index, driver_loop, heartbeat_loop, live, notice_loop, retention_loop, sweeper_loop,
+    webhook, worker_registry_loop,
 };
 
-/// How long open requests may take to end when the server stops.
+/// Maximum time for open requests to end when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the background loops may take to end when the server stops.
+/// Maximum time for the background loops to end when the server stops.
 const LOOPS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the end of the server's life may take to be written.
+/// Maximum time for the end of the server lease to be stored.
 const RETIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Starts servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Server;
 
-/// A server that listens.
+/// A running server.
 #[derive(Debug)]
 pub struct Running {
     addr: SocketAddr,
@@ -41,20 +41,20 @@ pub struct Running {
     task: JoinHandle<Result<(), ServerError>>,
 }
 
-/// Stops a server from anywhere.
+/// A handle that stops a server.
 #[derive(Debug, Clone)]
 pub struct Shutdown(CancellationToken);
 
 impl Shutdown {
-    /// Asks the server to stop: nothing new is claimed, long polls are answered, listeners close.
+    /// Asks the server to stop: it claims nothing new, answers long polls, and closes its listeners.
     pub fn begin(&self) {
         self.0.cancel();
     }
 }
 
 impl Server {
-    /// Listens, and starts the background loops when the configuration says so. `extra` are pages beside the API; who
-    /// may read is checked for them too.
+    /// Binds the listener, and starts the background loops if the configuration says so. `extra` are additional pages
+    /// with the same check of the reading permission.
     pub async fn start(config: ServerConfig, parts: Parts, extra: Router) -> Result<Running, ServerError> {
         config.check()?;
         let (listener, addr) = listen(config.bind).await?;
@@ -62,8 +62,8 @@ impl Server {
         let (spans, export) = span_exporter(&config, addr)?.unzip();
         let app = Arc::new(App::new(config, parts, addr.to_string(), spans));
         if drives {
-            // Before anyone can register: workers of this process belong to this life.
-            pulse_loop::begin(&app).await?;
+            // Before any worker can register, because workers of this process belong to this server lease.
+            heartbeat_loop::begin(&app).await?;
         }
         let router = api::router(&app, addr, extra);
         let shutdown = Shutdown(app.shutdown.clone());
@@ -75,19 +75,19 @@ impl Server {
 }
 
 impl Running {
-    /// Where it listens, with the real port.
+    /// Returns the address of the listener, with the real port.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The token for workers of this process: the server knows by it that they end with it.
+    /// Returns the token for workers of this process. It tells the server that they end with the process.
     #[must_use]
     pub fn embedded_token(&self) -> SecretString {
         self.embedded_token.clone()
     }
 
-    /// A handle that stops it.
+    /// Returns a handle that stops it.
     #[must_use]
     pub fn shutdown_handle(&self) -> Shutdown {
         self.shutdown.clone()
@@ -98,7 +98,7 @@ impl Running {
         self.task.await.unwrap_or_else(|error| Err(ended(&error)))
     }
 
-    /// Stops it and waits until it has ended: at most the two drain times and the time to end its life.
+    /// Stops it and waits until it has ended: at most the two drain times and the time to end the server lease.
     pub async fn stop(self) -> Result<(), ServerError> {
         self.shutdown.begin();
         self.join().await
@@ -109,13 +109,13 @@ impl Running {
 const SERVICE: &str = "nightshift-server";
 
 fn span_exporter(config: &ServerConfig, addr: SocketAddr) -> Result<Option<(SpanExporter, SpanExport)>, ServerError> {
-    // An empty setting is what a container gets whose environment passes on an unset variable.
+    // An empty setting comes from a container that passes on an unset variable.
     let endpoint = config.otlp_endpoint.as_deref().map(str::trim).filter(|endpoint| !endpoint.is_empty());
     let Some(endpoint) = endpoint else { return Ok(None) };
     SpanExporter::new(endpoint, SERVICE, &config.version, &format!("{} {addr}", config.name)).map(Some)
 }
 
-/// Listens there: the listener, and the address as it has it, with the real port.
+/// Binds the listener. Returns it with its address, including the real port.
 pub async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
     let failed = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::AddrInUse => ServerError::PortInUse { addr },
@@ -141,7 +141,7 @@ async fn serve(
     let shutdown = app.shutdown.clone();
     let mut http = tokio::spawn(connections::serve(listener, router, Limits::default(), shutdown.clone()));
     let mut result = tokio::select! {
-        // A stop that was asked for also ends the others: it is looked at first.
+        // A requested stop also ends the other tasks, so it is polled first.
         biased;
         () = shutdown.cancelled() => Ok(()),
         ended_early = &mut http => Err(ServerError::Ended(match ended_early {
@@ -173,13 +173,13 @@ async fn serve(
 
 fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>, drives: bool) {
     start_loop(loops, "notice", notice_loop::run(app.clone()));
-    start_loop(loops, "roster", roster_loop::run(app.clone()));
+    start_loop(loops, "worker_registry", worker_registry_loop::run(app.clone()));
     start_loop(loops, "live", live::run(app.clone()));
     if !drives {
         return;
     }
     start_loop(loops, "webhook", webhook::run(app.clone()));
-    start_loop(loops, "pulse", pulse_loop::run(app.clone()));
+    start_loop(loops, "heartbeat", heartbeat_loop::run(app.clone()));
     start_loop(loops, "retention", retention_loop::run(app.clone()));
     start_loop(loops, "index", attempt_index::run(app.clone()));
     start_loop(loops, "driver", driver_loop::run(app.clone()));
@@ -196,16 +196,16 @@ fn start_loop(loops: &mut JoinSet<&'static str>, name: &'static str, body: impl 
     });
 }
 
-/// Ends this server's life, so that others go on with its runs at once.
+/// Ends the server lease, so that other servers acquire its runs at once.
 async fn retire(app: &App) {
-    let Some(server) = app.life.current() else { return };
-    app.life.end();
+    let Some(server) = app.server_lease.current() else { return };
+    app.server_lease.end();
     match tokio::time::timeout(RETIRE_TIMEOUT, app.store.retire_server(&server, app.clock.now())).await {
-        Ok(Ok(())) => tracing::info!(server.id = %server, "this server's life is over"),
+        Ok(Ok(())) => tracing::info!(server.id = %server, "the server lease has ended"),
         Ok(Err(error)) => {
-            tracing::warn!(error = %error, "this server's life could not be ended: others wait until it runs out");
+            tracing::warn!(error = %error, "the server lease could not be ended; other servers wait until it expires");
         }
-        Err(_) => tracing::warn!("this server's life was not ended in time: others wait until it runs out"),
+        Err(_) => tracing::warn!("the server lease was not ended in time; other servers wait until it expires"),
     }
 }
 

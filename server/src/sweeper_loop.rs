@@ -1,4 +1,4 @@
-//! Ends leases that ran out and fires timers that are due. It sleeps until the agenda says otherwise.
+//! Ends expired leases and fires due timers. It sleeps until its schedule has work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,38 +6,38 @@ use std::time::Duration;
 use nightshift_engine::store::StoreError;
 use nightshift_engine::sweeper::Sweeper;
 
-use crate::agenda::Due;
 use crate::app::App;
 use crate::backoff::Backoff;
+use crate::sweeper_schedule::Due;
 
-/// Shortest time between two rounds: what comes close together is done together, and a timer that is due but cannot be
-/// fired must not spin.
+/// Minimum pause between two rounds, which batches near events. It also keeps a due timer that cannot fire from causing
+/// a busy loop.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// This loop in complaints.
+/// Name of this loop in error logs.
 const DOING: &str = "sweeping leases and timers";
 
-/// The loop. Ends with the server.
+/// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
     let sweeper = Sweeper::new(app.store.clone(), app.clock.clone(), app.random.clone());
     let mut backoff = Backoff::default();
-    // What an earlier life left is looked at once, at the start.
-    app.agenda.leases_ran_out();
-    app.agenda.timers_changed();
+    // Check the leases of earlier servers once at the start.
+    app.sweeper_schedule.leases_ran_out();
+    app.sweeper_schedule.timers_changed();
     loop {
-        let due = app.agenda.take(app.clock.now());
+        let due = app.sweeper_schedule.take(app.clock.now());
         let pause = match round(&app, &sweeper, due).await {
             Ok(Some(pause)) => {
                 backoff.succeeded();
-                app.complaints.worked(DOING);
+                app.error_log.worked(DOING);
                 pause
             }
             Ok(None) => pause_until(&app, due),
             Err(error) => {
-                app.trouble.note_error::<()>(&Err(error.clone()));
-                app.complaints.failed(DOING, &error);
-                app.agenda.leases_ran_out();
-                app.agenda.timers_changed();
+                app.store_health.note_error::<()>(&Err(error.clone()));
+                app.error_log.failed(DOING, &error);
+                app.sweeper_schedule.leases_ran_out();
+                app.sweeper_schedule.timers_changed();
                 let pause = backoff.failed();
                 tokio::select! {
                     biased;
@@ -54,13 +54,13 @@ pub(crate) async fn run(app: Arc<App>) {
         tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return,
-            () = app.agenda.changed() => {}
+            () = app.sweeper_schedule.changed() => {}
             () = tokio::time::sleep(pause.saturating_sub(SHORTEST_PAUSE)) => {}
         }
     }
 }
 
-/// One round, when something is due. How long to pause then.
+/// Runs one round if work is due. Returns the pause after it.
 async fn round(app: &App, sweeper: &Sweeper, due: Due) -> Result<Option<Duration>, StoreError> {
     if !due.leases && !due.timers {
         return Ok(None);
@@ -73,22 +73,22 @@ async fn round(app: &App, sweeper: &Sweeper, due: Due) -> Result<Option<Duration
             timers.fired = swept.fired,
             "steps are ready again"
         );
-        app.trouble.note(&Ok(()));
+        app.store_health.note(&Ok(()));
     }
     if swept.expired > 0 {
         app.wake.look_for_runs();
     }
-    app.agenda.next_timer(swept.next_timer);
+    app.sweeper_schedule.next_timer(swept.next_timer);
     if swept.more {
-        app.agenda.leases_ran_out();
-        app.agenda.timers_changed();
+        app.sweeper_schedule.leases_ran_out();
+        app.sweeper_schedule.timers_changed();
         return Ok(Some(Duration::ZERO));
     }
     let next = due.next.into_iter().chain(swept.next_timer).min();
     Ok(Some(pause_until(app, Due { next, ..due })))
 }
 
-/// At most one pulse: the wall clock may be set while we sleep.
+/// Pauses for at most one heartbeat interval, because the wall clock may be changed during the sleep.
 fn pause_until(app: &App, due: Due) -> Duration {
     due.next.map_or(app.config.pulse(), |next| {
         Duration::from_millis(next.since_ms(app.clock.now())).clamp(SHORTEST_PAUSE, app.config.pulse())

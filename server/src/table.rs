@@ -1,7 +1,7 @@
-//! Rows as a file that others read: CSV, JSON or Parquet, written part by part.
+//! Rows as a file: CSV, JSON or Parquet, written in parts.
 //!
-//! Names of columns say their unit and stay as they are. A moment is RFC 3339 in text and a timestamp in Parquet; what is not
-//! known is empty, `null`, and null.
+//! Column names contain the unit and are stable. A time is RFC 3339 in text and a timestamp in Parquet. An unknown
+//! value is empty in CSV and null in JSON and Parquet.
 
 mod csv_file;
 mod json_file;
@@ -54,7 +54,7 @@ impl Column {
     }
 }
 
-/// A value. Its type is that of its column, or it is not known.
+/// A value of its column's type, or unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Cell {
     Unknown,
@@ -96,7 +96,7 @@ impl From<i32> for Cell {
 }
 
 impl From<f64> for Cell {
-    /// What is no number is not known.
+    /// NaN is an unknown value.
     fn from(number: f64) -> Self {
         if number.is_finite() { Self::Number(number) } else { Self::Unknown }
     }
@@ -120,7 +120,7 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
-/// A row: one cell for each column.
+/// A row: one cell per column.
 pub(crate) type Row = Vec<Cell>;
 
 /// Why a table was not written.
@@ -134,7 +134,7 @@ pub(crate) enum TableError {
     Parquet(#[from] parquet::errors::ParquetError),
 }
 
-/// A file in the making.
+/// A file that is being written.
 pub(crate) enum TableFile {
     Csv(CsvFile),
     Json(JsonFile),
@@ -150,7 +150,7 @@ impl TableFile {
         })
     }
 
-    /// Adds rows; gives the bytes that are complete.
+    /// Adds rows. Returns the complete bytes.
     pub(crate) fn add(&mut self, rows: &[Row]) -> Result<Vec<u8>, TableError> {
         match self {
             Self::Csv(file) => file.add(rows),
@@ -159,7 +159,7 @@ impl TableFile {
         }
     }
 
-    /// The rest of the file.
+    /// Returns the rest of the file.
     pub(crate) fn finish(self) -> Result<Vec<u8>, TableError> {
         match self {
             Self::Csv(file) => file.finish(),
@@ -169,7 +169,7 @@ impl TableFile {
     }
 }
 
-/// A moment as RFC 3339, in UTC with milliseconds; empty where it is beyond every calendar.
+/// Returns a time as RFC 3339, in UTC with milliseconds; empty if it is out of range.
 fn moment(time: TimestampMs) -> String {
     DateTime::from_timestamp_millis(time.0)
         .map_or_else(String::new, |time| time.to_rfc3339_opts(SecondsFormat::Millis, true))

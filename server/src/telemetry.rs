@@ -1,14 +1,14 @@
-//! What this server tells about itself: numbers for Prometheus, and spans for OpenTelemetry.
+//! Telemetry of this server: metrics for Prometheus, and spans for OpenTelemetry.
 //!
-//! Both are taken where everything passes by: at the store ([`ObservedStore`]) and at the door ([`requests`]). Nothing
-//! else has to know of them, and nothing waits for them.
+//! Both are recorded at two central places: at the store ([`ObservedStore`]) and at the HTTP layer ([`requests`]). No
+//! other code depends on them or waits for them.
 
 mod exporter;
-mod held;
 mod metrics;
 mod observe;
 mod observed_store;
 mod requests;
+mod running_tries;
 mod try_span;
 
 pub(crate) use exporter::SpanExport;

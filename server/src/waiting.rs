@@ -1,4 +1,4 @@
-//! Why a step is not running.
+//! Explains why a step is not running.
 
 use std::collections::BTreeMap;
 
@@ -15,25 +15,25 @@ use nightshift_protocol::signal::Gate;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::roster_loop::WRITE_EVERY;
+use crate::worker_registry_loop::WRITE_EVERY;
 
-/// Longest message of a failure in the reason, in characters: the whole one is in the step's `failure`.
+/// Maximum length of a failure's message in the reason, in characters. The step's `failure` contains the whole message.
 const MAX_CAUSE_CHARS: usize = 160;
-/// Kinds of what machines lack that a reason names.
+/// Maximum number of missing capabilities in a reason.
 const MAX_LACKING: usize = 4;
 
-/// What may stand in a step's way, read when a step waits.
+/// Possible obstacles of a waiting step.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
     /// The workers.
     pub(crate) workers: Vec<WorkerRecord>,
-    /// Where the campaign's budget stands, when a step waits for it.
+    /// The budget of the campaign, if a step waits for it.
     pub(crate) budget: Vec<BudgetLine>,
-    /// When the campaign may work, when a step waits for a moment.
+    /// The schedule of the campaign, if a step waits for a time.
     pub(crate) schedule: Option<Schedule>,
 }
 
-/// What the server knows about who could take a step.
+/// Facts about the workers that could take a step.
 pub(crate) struct Surroundings<'a> {
     pub(crate) run: RunStatus,
     pub(crate) carrier: Carrier,
@@ -45,18 +45,18 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) now: TimestampMs,
 }
 
-/// Who carries the run on.
+/// The server that carries the run on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Carrier {
-    /// A server that lives: this one, or the one that owns the run.
+    /// A living server: this one, or the owner of the run.
     Alive,
-    /// The server of this name owned it and is gone. Another takes it over, when one lives.
+    /// The server of this name owned it and is gone. `another` says whether a living server can acquire it.
     Gone { server: String, another: bool },
-    /// Nobody: this server only reads.
-    Nobody,
+    /// None: this server only reads.
+    None,
 }
 
-/// What a run waits for that a person has to approve.
+/// Returns the reason of a run that waits for an approval.
 pub(crate) fn waits_at(gate: &str, run: &RunId) -> String {
     let what = match Gate::parse(gate) {
         Some(Gate::Plan) => "the plan",
@@ -67,7 +67,7 @@ pub(crate) fn waits_at(gate: &str, run: &RunId) -> String {
 }
 
 impl Surroundings<'_> {
-    /// One sentence for a step that is scheduled; none for any other.
+    /// Returns one sentence for a scheduled step; none for others.
     pub(crate) fn waiting_for(&self, step: &StepRecord) -> Option<String> {
         if step.status != StepStatus::Scheduled {
             return None;
@@ -89,23 +89,23 @@ impl Surroundings<'_> {
             return Some(self.moment(step, due));
         }
         match &self.carrier {
-            Carrier::Nobody => Some("this server only reads: no server carries the run on".to_owned()),
+            Carrier::None => Some("this server only reads: no server carries the run on".to_owned()),
             Carrier::Gone { server, another: false } => {
-                Some(format!("its server {server} is gone, and no other lives: start one with `nightshift serve`"))
+                Some(format!("its server {server} is gone, and no other is alive: start one with `nightshift serve`"))
             }
             Carrier::Gone { server, another: true } => Some(format!(
                 "{}; its server {server} is gone, another one takes the run over within seconds",
-                self.whoever_takes(step)
+                self.expected_worker(step)
             )),
-            Carrier::Alive => Some(self.whoever_takes(step)),
+            Carrier::Alive => Some(self.expected_worker(step)),
         }
     }
 
-    fn whoever_takes(&self, step: &StepRecord) -> String {
+    fn expected_worker(&self, step: &StepRecord) -> String {
         match Needs::parse_route(&step.route) {
             Ok(needs) if needs.executor == Executor::Agent => self.agents(),
             Ok(needs) => self.machines(&step.route, &needs),
-            Err(error) => format!("nobody knows what it needs: {error}"),
+            Err(error) => format!("its needs cannot be read: {error}"),
         }
     }
 
@@ -113,13 +113,13 @@ impl Surroundings<'_> {
         let name = resource.as_str();
         match self.reasons.budget.iter().find(|line| line.resource == resource) {
             Some(BudgetLine { cap: Some(cap), used, reserved, .. }) => {
-                format!("the campaign's budget of {name}: {used} used and {reserved} set aside of {cap}")
+                format!("the campaign's budget of {name}: {used} used and {reserved} reserved of {cap}")
             }
             _ => format!("the campaign's budget of {name}"),
         }
     }
 
-    /// A retry, or the campaign's window.
+    /// Returns the reason for a timer: a retry, or the campaign's window.
     fn moment(&self, step: &StepRecord, due: TimestampMs) -> String {
         let seconds = due.since_ms(self.now).div_ceil(1_000);
         if let Some(schedule) = &self.reasons.schedule
@@ -157,7 +157,7 @@ impl Surroundings<'_> {
             .map(|(worker, offers)| slots(offers, needs).saturating_sub(worker.leases))
             .collect();
         match (fitting.len(), taking.len()) {
-            // What it offers is not known before: it may be just what the step needs.
+            // Its offers are unknown before its registration, and may match the step.
             (0, _) if self.own_worker_starts => "the worker of this server is starting".to_owned(),
             (0, _) => no_worker(route, needs, &machines),
             (1, 0) => format!("the only worker that offers {route} is asked to end"),
@@ -168,8 +168,9 @@ impl Surroundings<'_> {
         }
     }
 
-    /// Workers that were heard of lately. One that waits for work says nothing else meanwhile, and that it waits is
-    /// written down once in a while; a busy one is heard of with every heartbeat.
+    /// Returns recently seen workers.
+    ///
+    /// A waiting worker is recorded only from time to time; a busy one with every heartbeat.
     fn alive(&self) -> impl Iterator<Item = (&WorkerRecord, Offers)> {
         let silent_ms = silent_after_ms(self.lease_ms);
         self.reasons.workers.iter().filter_map(move |worker| {
@@ -180,14 +181,14 @@ impl Surroundings<'_> {
     }
 }
 
-/// After this time without a word, a worker has most likely ended: one that waits for work says nothing meanwhile, and
-/// that it waits is written down once in a while.
+/// Returns the time without contact after which a worker has most likely ended. A waiting worker is recorded only from
+/// time to time.
 pub(crate) fn silent_after_ms(lease_ms: u64) -> u64 {
     let written_ms = u64::try_from(WRITE_EVERY.as_millis()).unwrap_or(u64::MAX);
     lease_ms.saturating_add(MAX_WAIT_MS).saturating_add(written_ms)
 }
 
-/// Nobody can take it: what those who are there lack, most frequent first.
+/// Returns the reason for a step that no worker can take: the missing capabilities, most frequent first.
 fn no_worker(route: &str, needs: &Needs, machines: &[(&WorkerRecord, Offers)]) -> String {
     let mut lacking: BTreeMap<String, usize> = BTreeMap::new();
     for (_, offers) in machines {
@@ -207,7 +208,7 @@ fn no_worker(route: &str, needs: &Needs, machines: &[(&WorkerRecord, Offers)]) -
     format!("no worker offers {route}: {there}; `nightshift work` on a machine that has it starts one")
 }
 
-/// How many steps with these needs the machine carries out at once.
+/// Returns how many steps with these needs the machine carries out at once.
 fn slots(offers: &Offers, needs: &Needs) -> u64 {
     let devices = offers.devices.iter().filter(|device| needs.fit_device(device));
     match needs.device {
@@ -217,7 +218,7 @@ fn slots(offers: &Offers, needs: &Needs) -> u64 {
     }
 }
 
-/// A duration for people.
+/// Formats a duration for people.
 fn in_words(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -226,7 +227,7 @@ fn in_words(seconds: u64) -> String {
     }
 }
 
-/// Code and message of a failure in one short line.
+/// Returns code and message of a failure in one short line.
 fn short(failure: &StepFailure) -> String {
     let line = failure.message.split_whitespace().collect::<Vec<_>>().join(" ");
     let cut: String = line.chars().take(MAX_CAUSE_CHARS).collect();

@@ -1,4 +1,5 @@
-//! Wake-ups inside this process. Each is a hint that something may have changed; losing one costs a slow poll, no more.
+//! Wake-ups inside this process. Each is a hint that something may have changed; losing one only causes a delay until
+//! the next poll.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,22 +10,22 @@ use nightshift_protocol::id::RunId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Bells that runs share: a bounded number, so that nobody has to clean up after a run.
+/// Number of notifiers that runs share. A fixed number needs no cleanup after a run.
 const BELLS: usize = 64;
-/// How long after its commit the notice of a decision of ours may come.
+/// Maximum delay between the commit of our own decision and its notice.
 const ECHO: Duration = Duration::from_millis(50);
-/// How long a report waits for a decision of ours about the same run, that is being committed: the driver can make it,
-/// too, only slower.
+/// Maximum time that a report waits for our own decision about the same run that is being committed. After it, the
+/// driver decides, which is slower.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Decisions of ours whose notices are told from those of others.
+/// Maximum number of own decisions whose notices are recognized.
 const MAX_ECHOES: usize = 4_096;
-/// Runs in the driver's inbox; beyond that the driver looks into the store instead.
+/// Maximum number of runs in the driver's inbox. Beyond it, the driver queries the store instead.
 const MAX_INBOX: usize = 10_000;
 
-/// Who is to be woken.
+/// The wake-ups of the loops.
 pub(crate) struct Wake {
     inbox: Mutex<Inbox>,
-    /// Runs that this server decides for right now, with a report: the notice says nothing new to the driver.
+    /// Runs with a decision that this server commits together with a report. The driver does not need its notice.
     echoes: Mutex<HashMap<RunId, Echo>>,
     decided: Notify,
     driver: Notify,
@@ -32,11 +33,11 @@ pub(crate) struct Wake {
     bells: Vec<Notify>,
 }
 
-/// A decision of ours.
+/// One of our own decisions.
 struct Echo {
-    /// Until when its notice may come; none while it is being made.
+    /// Time until which its notice may arrive; none while it is being committed.
     until: Option<Instant>,
-    /// Whether a notice came while it was being made.
+    /// Whether a notice arrived during the commit.
     heard: bool,
 }
 
@@ -54,12 +55,12 @@ struct Inbox {
     look_again: bool,
 }
 
-/// What the driver finds in its inbox.
+/// The content of the driver's inbox.
 #[derive(Debug, Default)]
 pub(crate) struct DriverMail {
-    /// Runs that changed.
+    /// Changed runs.
     pub(crate) runs: HashSet<RunId>,
-    /// Whether the store has to be asked for more.
+    /// Whether to query the store for more runs.
     pub(crate) look_again: bool,
 }
 
@@ -75,7 +76,7 @@ impl Wake {
         }
     }
 
-    /// The log or status of this run changed.
+    /// Records that the log or status of this run changed.
     pub(crate) fn run_changed(&self, run: &RunId) {
         {
             let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,8 +90,10 @@ impl Wake {
         self.ring(run);
     }
 
-    /// A notice came: the log or status of this run changed. The notice of a decision that was made with a report is no
-    /// news for the driver. Should another change hide behind it, the pulse finds it.
+    /// Handles a notice that the log or status of this run changed.
+    ///
+    /// The driver ignores the notice of a decision that was committed with a report. If another change is hidden behind
+    /// it, the heartbeat finds that change.
     pub(crate) fn noticed(&self, run: &RunId) {
         let is_echo = {
             let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +108,7 @@ impl Wake {
         if is_echo { self.ring(run) } else { self.run_changed(run) }
     }
 
-    /// A decision is about to be committed with a report.
+    /// Records that a decision is about to be committed with a report.
     pub(crate) fn deciding(&self, run: &RunId) {
         let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
         if echoes.len() >= MAX_ECHOES {
@@ -116,7 +119,7 @@ impl Wake {
         }
     }
 
-    /// It is committed; or it is not, and the driver has to look.
+    /// Records the outcome. After a failure, the driver has to look.
     pub(crate) fn decided(&self, run: &RunId, is_committed: bool) {
         {
             let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,8 +136,7 @@ impl Wake {
         }
     }
 
-    /// The driver, which said [`Self::deciding`], found nothing to decide, or could not: what it was told meanwhile is
-    /// news to it.
+    /// Ends [`Self::deciding`] without a decision. Notices that arrived in between go to the driver.
     pub(crate) fn left(&self, run: &RunId) {
         let left = self.echoes.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
         self.decided.notify_waiters();
@@ -143,12 +145,12 @@ impl Wake {
         }
     }
 
-    /// Waits until no decision of ours about this run is being committed, for a moment at most.
+    /// Waits briefly until no own decision about this run is being committed.
     pub(crate) async fn until_decided(&self, run: &RunId) {
         let until = Instant::now() + PATIENCE;
         loop {
             let mut decided = std::pin::pin!(self.decided.notified());
-            // Before the look: what is decided in between counts.
+            // Before the check, so that a decision in between counts.
             decided.as_mut().enable();
             if !self.is_deciding(run) {
                 return;
@@ -164,13 +166,13 @@ impl Wake {
         self.echoes.lock().unwrap_or_else(PoisonError::into_inner).get(run).is_some_and(|echo| echo.until.is_none())
     }
 
-    /// Some runs wait for a decision, it is not known which.
+    /// Wakes the driver because unknown runs wait for a decision.
     pub(crate) fn look_for_runs(&self) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).look_again = true;
         self.driver.notify_one();
     }
 
-    /// Anything may have changed.
+    /// Wakes all loops.
     pub(crate) fn everything(&self) {
         self.look_for_runs();
         self.pulse.notify_one();
@@ -179,28 +181,29 @@ impl Wake {
         }
     }
 
-    /// Whoever watches this run should look again.
+    /// Wakes the observers of this run.
     pub(crate) fn ring(&self, run: &RunId) {
         self.bell(run).notify_waiters();
     }
 
-    /// Takes the driver's mail.
+    /// Takes the driver's inbox.
     pub(crate) fn take_mail(&self) -> DriverMail {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         DriverMail { runs: std::mem::take(&mut inbox.runs), look_again: std::mem::take(&mut inbox.look_again) }
     }
 
-    /// Waits for mail. One driver per process: a wake-up before the call is kept.
+    /// Waits for the driver's inbox. There is one driver per process: a wake-up before the call is not lost.
     pub(crate) async fn mail(&self) {
         self.driver.notified().await;
     }
 
-    /// Waits until the pulse should come early. One pulse per process: a wake-up before the call is kept.
+    /// Waits for a request to send the heartbeat early. There is one heartbeat loop per process: a wake-up before the
+    /// call is not lost.
     pub(crate) async fn pulse(&self) {
         self.pulse.notified().await;
     }
 
-    /// The notification that this run, or one that shares its bell, changed. Enable it before looking at the run.
+    /// Returns the notifier of this run, which it may share. Enable it before reading the run.
     pub(crate) fn bell(&self, run: &RunId) -> &Notify {
         let mut hasher = DefaultHasher::new();
         run.hash(&mut hasher);
@@ -255,7 +258,7 @@ mod tests {
         assert!(wake.take_mail().runs.is_empty());
         tokio::time::advance(ECHO).await;
         wake.noticed(&run(1));
-        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]), "it is somebody else's");
+        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]), "it is another change");
     }
 
     #[tokio::test]
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_driver_was_told_while_it_found_nothing_is_news_to_it() {
+    async fn notices_during_an_attempt_without_a_decision_reach_the_driver() {
         let wake = Wake::new();
         wake.deciding(&run(1));
         wake.left(&run(1));
@@ -295,7 +298,7 @@ mod tests {
         assert_eq!(began.elapsed(), Duration::ZERO);
         wake.deciding(&run(1));
         wake.until_decided(&run(1)).await;
-        assert_eq!(began.elapsed(), PATIENCE, "whoever decides may never come back");
+        assert_eq!(began.elapsed(), PATIENCE, "the decision may never be committed");
     }
 
     #[tokio::test]

@@ -1,11 +1,12 @@
-//! Tells addresses what happens. What is to be told is written down first, from what the store knows, once for each
-//! subject; then it is sent, and tried again with growing delays until it is taken or given up. Whoever tries a delivery
-//! keeps it from other servers for as long as the try may last: an address may hear of something twice, when a server
-//! dies at the wrong moment, and tells that by the id of the delivery.
+//! Sends webhooks.
+//!
+//! Deliveries are stored first, once per subject, and then sent. A failed delivery is retried with increasing delays
+//! until it is accepted or given up. The server that sends a delivery leases it for longer than an attempt takes. A
+//! delivery may be sent twice if a server dies at the wrong moment; receivers recognize that by its id.
 
 mod address;
+mod deliveries;
 mod send;
-mod tell;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,36 +19,36 @@ use nightshift_protocol::id::{RunId, WebhookId};
 use tokio::time::{Instant, MissedTickBehavior};
 
 pub(crate) use self::address::is_private;
+use self::deliveries::DeliveryWriter;
 use self::send::Sender;
-use self::tell::Teller;
 use crate::app::App;
 
-/// How often it is looked for what is to be told and sent.
+/// Polling interval for new and due deliveries.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long the list of webhooks is believed: another server may have changed it.
+/// Lifetime of the cached list of webhooks, which another server may have changed.
 const BELIEVED_FOR: Duration = Duration::from_secs(5);
-/// How often all runs are looked at that somebody may have to be told of, for what notices did not say.
+/// Time between two scans of all relevant runs, which cover lost notices.
 const SURVEY_EVERY: Duration = Duration::from_mins(10);
-/// Runs that changed and were not looked at yet.
+/// Maximum number of changed runs that wait for a look.
 const MAX_WAITING: usize = 20_000;
-/// How long deliveries are kept, in milliseconds: thirty days.
+/// Retention time of deliveries, in milliseconds: thirty days.
 const KEPT_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
 
-/// This loop in complaints.
-const TELLING: &str = "telling webhooks what happened";
+/// Name of this loop in error logs.
+const SENDING: &str = "sending webhooks";
 
-/// The loop. Ends with the server.
+/// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
     let Some(store) = app.store.webhooks() else { return app.shutdown.cancelled().await };
     let sender = match Sender::new() {
         Ok(sender) => sender,
         Err(error) => {
-            tracing::error!(error = %error, "webhooks are told nothing: the HTTP client cannot be set up");
+            tracing::error!(error = %error, "no webhooks are sent: the HTTP client cannot be created");
             return app.shutdown.cancelled().await;
         }
     };
-    let mut state = State { app: &app, store, webhooks: Vec::new(), teller: Teller::default(), looked: None };
-    // A webhook that is slow to answer delays its own deliveries only.
+    let mut state = State { app: &app, store, webhooks: Vec::new(), writer: DeliveryWriter::default(), looked: None };
+    // A slow webhook delays only its own deliveries.
     let mut sending = FuturesUnordered::new();
     let mut busy: HashSet<WebhookId> = HashSet::new();
     let mut notices = app.store.notices();
@@ -79,11 +80,11 @@ pub(crate) async fn run(app: Arc<App>) {
                 let due = match done {
                     Ok(due) => due,
                     Err(error) => {
-                        app.complaints.failed(TELLING, &error);
+                        app.error_log.failed(SENDING, &error);
                         continue;
                     }
                 };
-                app.complaints.worked(TELLING);
+                app.error_log.worked(SENDING);
                 for webhook in due {
                     if busy.insert(webhook.view.id.clone()) {
                         let (app, sender) = (&app, &sender);
@@ -97,7 +98,7 @@ pub(crate) async fn run(app: Arc<App>) {
             Some((webhook, sent)) = sending.next(), if !sending.is_empty() => {
                 busy.remove(&webhook);
                 if let Err(error) = sent {
-                    app.complaints.failed(TELLING, &error);
+                    app.error_log.failed(SENDING, &error);
                 }
             }
         }
@@ -108,12 +109,12 @@ struct State<'a> {
     app: &'a Arc<App>,
     store: &'a dyn WebhookStore,
     webhooks: Vec<WebhookRecord>,
-    teller: Teller,
+    writer: DeliveryWriter,
     looked: Option<Instant>,
 }
 
 impl State<'_> {
-    /// Writes down what is to be told; webhooks with deliveries that are due.
+    /// Stores new deliveries. Returns the webhooks with due deliveries.
     async fn look(
         &mut self,
         runs: &mut HashSet<RunId>,
@@ -122,7 +123,7 @@ impl State<'_> {
         if self.looked.is_none_or(|at| at.elapsed() >= BELIEVED_FOR) {
             let webhooks = self.store.list_webhooks().await?;
             if webhooks != self.webhooks {
-                // Who is new may be told of what happened between their making and this look.
+                // A new webhook also gets events between its creation and this scan.
                 *survey = Instant::now();
                 self.webhooks = webhooks;
             }
@@ -133,13 +134,13 @@ impl State<'_> {
             return Ok(Vec::new());
         }
         if Instant::now() >= *survey {
-            self.teller.survey(self.app, self.store, &self.webhooks).await?;
+            self.writer.survey(self.app, self.store, &self.webhooks).await?;
             self.store.forget_deliveries(self.app.clock.now().minus_ms(KEPT_MS)).await?;
             *survey = Instant::now() + SURVEY_EVERY;
         }
-        self.teller.changed(self.app, self.store, &self.webhooks, runs).await?;
+        self.writer.changed(self.app, self.store, &self.webhooks, runs).await?;
         let due = self.store.due_webhooks(self.app.clock.now()).await?;
-        // One that another server has just made is not known here yet: the list is read again soon.
+        // A webhook that another server has just created is unknown until the list is read again.
         Ok(self.webhooks.iter().filter(|webhook| due.contains(&webhook.view.id)).cloned().collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens: the two that a server is started with, and those that are kept in the store, by the hash of their secret.
+//! Tokens: the configured ones, and those in the store, by the hash of their secret.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,20 +16,20 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Caller;
-use super::sessions::KeptSession;
+use super::sessions::CachedSession;
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// What the secret of a stored token begins with.
+/// Prefix of the secret of a stored token.
 const SECRET_PREFIX: &str = "nst_";
 /// Characters after the prefix: 32 bytes in base64url.
 const SECRET_CHARS: usize = 43;
-/// How long a looked-up token is believed. A token that is revoked through another server works here at most this long,
-/// and the time of one lookup; through this server, it ends at once.
+/// Lifetime of a cached token lookup. A token revoked through another server stays valid here for at most this time
+/// plus one lookup. Revoked through this server, it ends at once.
 pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(3);
-/// Tokens that are kept in memory, unknown ones too: guessing must not become a load on the store.
+/// Maximum number of cached tokens, including unknown ones, so that guessing puts no load on the store.
 pub(super) const MAX_KEPT: usize = 1_024;
-/// How often it is written down that a token was used, in milliseconds.
+/// Minimum time between two records of a token's use, in milliseconds.
 const TOUCH_EVERY_MS: u64 = 60_000;
 
 /// The tokens.
@@ -37,20 +37,21 @@ pub(crate) struct Keys {
     pub(super) admin: blake3::Hash,
     worker: blake3::Hash,
     embedded: blake3::Hash,
-    kept: Mutex<HashMap<[u8; 32], Kept>>,
-    sessions: Mutex<HashMap<[u8; 32], KeptSession>>,
-    /// Counts how often something was forgotten: who is let in for long looks again then.
+    kept: Mutex<HashMap<[u8; 32], CachedToken>>,
+    sessions: Mutex<HashMap<[u8; 32], CachedSession>>,
+    /// Counts invalidations of the cache. Callers with long-lived connections check their credentials again after each.
     forgotten: watch::Sender<u64>,
 }
 
-/// A looked-up token; none when the store does not know it.
-struct Kept {
+/// A cached token. None if the store does not know it.
+struct CachedToken {
     token: Option<TokenView>,
     until: Instant,
 }
 
 impl Keys {
-    /// The configured tokens: the operator's may do everything. `embedded` is the one of the worker in this process.
+    /// Creates the configured tokens: the operator's token may do everything, and `embedded` belongs to the worker in
+    /// this process.
     pub(crate) fn new(admin: &SecretString, worker: &SecretString, embedded: &SecretString) -> Self {
         Self {
             embedded: blake3::hash(embedded.expose_secret().as_bytes()),
@@ -62,7 +63,7 @@ impl Keys {
         }
     }
 
-    /// Who shows this `authorization` header; nobody without one. A token that is not good is an error.
+    /// Returns the caller of this `authorization` header, or none without a header. An invalid token is an error.
     pub(crate) async fn caller(
         &self,
         app: &App,
@@ -82,21 +83,21 @@ impl Keys {
         Ok(Some(caller))
     }
 
-    /// Forgets what was looked up: a token or session was created or ended here.
+    /// Clears the cache after a token or session was created or ended here.
     pub(crate) fn forget(&self) {
         self.kept().clear();
         self.sessions().clear();
         self.forgotten.send_modify(|count| *count += 1);
     }
 
-    /// Tells when a token, link or session was created or ended here.
+    /// Returns a receiver of invalidations.
     pub(super) fn forgets(&self) -> watch::Receiver<u64> {
         self.forgotten.subscribe()
     }
 
     pub(super) fn configured(&self, secret: &[u8]) -> Option<Caller> {
         let shown = blake3::hash(secret);
-        // blake3::Hash compares in constant time; all comparisons are made for every token.
+        // blake3::Hash compares in constant time, and all comparisons are always made.
         let (name, role, embedded) = match (shown == self.admin, shown == self.worker, shown == self.embedded) {
             (true, _, _) => ("operator", Role::Admin, false),
             (false, true, _) => ("worker", Role::Worker, false),
@@ -106,13 +107,13 @@ impl Keys {
         Some(Caller { embedded, ..Caller::new(name, role) })
     }
 
-    /// The stored token of this secret.
+    /// Returns the stored token of this secret.
     pub(super) async fn known(&self, app: &App, secret: &[u8]) -> Result<TokenView, ApiFailure> {
         let secret = std::str::from_utf8(secret).ok().filter(|text| is_well_formed(text)).ok_or_else(wrong_token)?;
         self.look_up(app, secret).await?.ok_or_else(wrong_token)
     }
 
-    /// Who shows this token, if it is still good.
+    /// Returns the caller of this token, if it is still valid.
     pub(super) fn examine(app: &App, token: &TokenView) -> Result<Caller, ApiFailure> {
         if token.revoked_at.is_some() {
             return Err(ApiFailure::unauthorized(
@@ -144,21 +145,21 @@ impl Keys {
             kept.retain(|_, kept| now < kept.until && kept.token.is_some());
         }
         if kept.len() < MAX_KEPT {
-            kept.insert(*hash.as_bytes(), Kept { token: token.clone(), until: now + BELIEVED_FOR });
+            kept.insert(*hash.as_bytes(), CachedToken { token: token.clone(), until: now + BELIEVED_FOR });
         }
         Ok(token)
     }
 
-    pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<[u8; 32], KeptSession>> {
+    pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<[u8; 32], CachedSession>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<[u8; 32], Kept>> {
+    fn kept(&self) -> MutexGuard<'_, HashMap<[u8; 32], CachedToken>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes down that a token was used, when that was not done lately. The call goes on without it.
+/// Records that a token was used, unless that was done recently. The call continues without waiting.
 async fn note_use(app: &App, token: &mut TokenView) {
     let now = app.clock.now();
     let lately = |at: TimestampMs| now.since_ms(at) < TOUCH_EVERY_MS;
@@ -167,14 +168,14 @@ async fn note_use(app: &App, token: &mut TokenView) {
     }
     match app.store.touch_token(&token.id, now).await {
         Ok(()) => token.last_used_at = Some(now),
-        Err(error) => tracing::debug!(token.id = %token.id, error = %error, "the use of a token was not noted"),
+        Err(error) => tracing::debug!(token.id = %token.id, error = %error, "the use of a token could not be recorded"),
     }
 }
 
-/// A secret as it was shown.
+/// A secret from a request.
 struct Shown {
     secret: Vec<u8>,
-    /// Whether it came as the password that a browser sends.
+    /// Whether it arrived as a Basic password from a browser.
     by_browser: bool,
 }
 
@@ -185,7 +186,8 @@ impl Shown {
         if scheme.eq_ignore_ascii_case("bearer") {
             return Some(Self { secret: rest.as_bytes().to_vec(), by_browser: false });
         }
-        // Browsers send Basic credentials by themselves, also for a form on a foreign page: good for reading only.
+        // Browsers send Basic credentials automatically, even for a form on a foreign page, so they permit only
+        // reading.
         if scheme.eq_ignore_ascii_case("basic") && (method == Method::GET || method == Method::HEAD) {
             let decoded = BASE64_STANDARD.decode(rest).ok()?;
             let password = decoded.splitn(2, |byte| *byte == b':').nth(1)?;
@@ -199,24 +201,24 @@ pub(super) fn wrong_token() -> ApiFailure {
     ApiFailure::unauthorized("auth.wrong_token", "the token is not known to this server")
 }
 
-/// Whether a text can be the secret of a stored token: others are not looked up.
+/// Returns whether a text has the form of a stored token's secret. Other texts are not looked up.
 fn is_well_formed(secret: &str) -> bool {
     is_well_formed_secret(secret, SECRET_PREFIX)
 }
 
-/// Whether a text can be a secret of this kind.
+/// Returns whether a text has the form of a secret with this prefix.
 pub(super) fn is_well_formed_secret(secret: &str, prefix: &str) -> bool {
     secret.strip_prefix(prefix).is_some_and(|rest| {
         rest.len() == SECRET_CHARS && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     })
 }
 
-/// A new secret. A UUID carries 74 random bits; four of them are hashed into 256.
+/// Creates a new secret. A UUID has 74 random bits, so four of them are hashed into 256 bits.
 pub(crate) fn new_secret(random: &dyn Random) -> String {
     new_secret_of(random, SECRET_PREFIX)
 }
 
-/// A new secret of another kind.
+/// Creates a new secret with this prefix.
 pub(super) fn new_secret_of(random: &dyn Random, prefix: &str) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("nightshift 2026 secret of an API token");
     for _ in 0..4 {
@@ -225,17 +227,17 @@ pub(super) fn new_secret_of(random: &dyn Random, prefix: &str) -> String {
     format!("{prefix}{}", BASE64_URL_SAFE_NO_PAD.encode(hasher.finalize().as_bytes()))
 }
 
-/// A new secret that signs what a webhook is told.
+/// Creates a new signing secret for a webhook.
 pub(crate) fn new_webhook_secret(random: &dyn Random) -> String {
     new_secret_of(random, "nsw_")
 }
 
-/// A new token of a lease on a request.
+/// Creates a new lease token for a request.
 pub(crate) fn new_request_lease(random: &dyn Random) -> String {
     new_secret_of(random, "nsl_")
 }
 
-/// What is kept of a secret.
+/// Returns the stored hash of a secret.
 pub(crate) fn secret_hash(secret: &str) -> String {
     blake3::hash(secret.as_bytes()).to_hex().to_string()
 }
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_sends_by_itself_is_good_for_reading_only() {
+    fn automatic_browser_credentials_permit_only_reading() {
         let basic = format!("Basic {}", BASE64_STANDARD.encode("anyone:admin-secret"));
         assert_eq!(shown(&Method::GET, &basic), Some(Role::Admin));
         assert_eq!(shown(&Method::HEAD, &basic), Some(Role::Admin));

@@ -1,5 +1,5 @@
-//! What somebody may read who came by a link: one campaign or one run, and the artifacts that it names. Everything that
-//! is not listed here is refused, also what is added later.
+//! Permissions of share links: one campaign or one run, and the artifacts that it references. Every route that is not
+//! listed here is refused, including future routes.
 
 use axum::extract::Query;
 use axum::http::{Method, Uri};
@@ -14,10 +14,10 @@ use super::keys::{Keys, is_well_formed_secret, new_secret_of, wrong_token};
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// What the secret of a link begins with.
+/// Prefix of the secret of a share link.
 const SHARE_PREFIX: &str = "nsh_";
 
-/// Routes about the one thing whose id is in their path.
+/// Routes about the object whose id is in the path.
 const ABOUT_ONE: [&str; 10] = [
     "/api/v1/campaigns/{id}",
     "/api/v1/campaigns/{id}/results",
@@ -30,7 +30,7 @@ const ABOUT_ONE: [&str; 10] = [
     "/api/v1/attempts/at/{run}/{number}/project",
     "/api/v1/artifacts/{hash}",
 ];
-/// Routes of lists, with the parameters one of which has to say what they are about.
+/// List routes, each with parameters of which one must name the object.
 const LISTS: [(&str, &[&str]); 8] = [
     ("/api/v1/runs", &["campaign"]),
     ("/api/v1/live", &["campaign", "run"]),
@@ -41,21 +41,21 @@ const LISTS: [(&str, &[&str]); 8] = [
     ("/api/v1/tables/steps", &["run"]),
     ("/api/v1/tables/events", &["run"]),
 ];
-/// Digits of an id.
+/// Number of digits of an id.
 const ID_DIGITS: usize = 32;
 
-/// A new secret of a link.
+/// Creates a new secret for a share link.
 pub(crate) fn new_share_secret(random: &dyn nightshift_engine::clock::Random) -> String {
     new_secret_of(random, SHARE_PREFIX)
 }
 
 impl Keys {
-    /// Whether this is the secret of a link.
+    /// Returns whether this is the secret of a share link.
     pub(super) fn is_of_link(secret: &[u8]) -> bool {
         std::str::from_utf8(secret).is_ok_and(|secret| is_well_formed_secret(secret, SHARE_PREFIX))
     }
 
-    /// The link of this secret.
+    /// Returns the share link of this secret.
     pub(super) async fn link(app: &App, secret: &[u8]) -> Result<Share, ApiFailure> {
         let hash = blake3::hash(secret).to_hex();
         let share = match app.store.team() {
@@ -65,18 +65,18 @@ impl Keys {
         share.ok_or_else(wrong_token)
     }
 
-    /// Who comes by this link, if it is still good.
+    /// Returns the caller of this share link, if it is still valid.
     pub(super) fn examine_link(app: &App, share: Share) -> Result<Caller, ApiFailure> {
         if share.revoked_at.is_some() {
             return Err(ApiFailure::unauthorized(
                 "token.revoked",
-                "this link was ended: ask whoever sent it for a new one",
+                "this link was revoked: ask its sender for a new one",
             ));
         }
         if share.expires_at <= app.clock.now() {
             return Err(ApiFailure::unauthorized(
                 "token.expired",
-                "this link has expired: ask whoever sent it for a new one",
+                "this link has expired: ask its sender for a new one",
             ));
         }
         let name = if share.label.is_empty() { share.id.to_string() } else { share.label };
@@ -85,7 +85,7 @@ impl Keys {
     }
 }
 
-/// Refuses what a link does not lead to.
+/// Refuses requests that a share link does not permit.
 pub(super) async fn examine(
     app: &App,
     target: &Target,
@@ -94,7 +94,7 @@ pub(super) async fn examine(
     uri: &Uri,
 ) -> Result<(), ApiFailure> {
     let is_reading = matches!(*method, Method::GET | Method::HEAD);
-    // What is written otherwise in a path is read by its handler and not here.
+    // An encoded path is decoded by its handler but not here, so it is refused.
     let is_plain = !uri.path().contains('%');
     if is_reading && is_plain && is_listed(route, uri) {
         let Ids { campaigns, runs } = Ids::of(uri);
@@ -103,13 +103,10 @@ pub(super) async fn examine(
             return Ok(());
         }
     }
-    Err(ApiFailure::forbidden(
-        "access.link_limited",
-        format!("this link leads to {target} alone, and only to reading it"),
-    ))
+    Err(ApiFailure::forbidden("access.link_limited", format!("this link permits only reading {target}")))
 }
 
-/// Whether a link can lead there at all.
+/// Returns whether a share link permits this route at all.
 fn is_listed(route: &str, uri: &Uri) -> bool {
     if ABOUT_ONE.contains(&route) {
         return true;
@@ -117,7 +114,7 @@ fn is_listed(route: &str, uri: &Uri) -> bool {
     let Some((_, parameters)) = LISTS.iter().find(|(list, _)| *list == route) else { return false };
     let pairs = pairs(uri);
     let mut named = pairs.iter().filter(|(name, _)| parameters.contains(&name.as_str())).peekable();
-    // All of them: which of several counts is up to the handler.
+    // All of the parameters, because the handler decides which of several counts.
     named.peek().is_some()
         && named.all(|(_, value)| value.parse::<CampaignId>().is_ok() || value.parse::<RunId>().is_ok())
 }
@@ -137,7 +134,7 @@ async fn leads_to(
             Err(error) => Err(error.into()),
         };
     }
-    // Something has to be named, and everything that is named has to be there.
+    // The address must name an object, and every named object must be permitted.
     if campaigns.is_empty() && runs.is_empty() {
         return Ok(false);
     }
@@ -154,7 +151,7 @@ async fn leads_to(
     }
 }
 
-/// Every id that an address names, wherever it stands.
+/// All ids in an address.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ids {
     campaigns: Vec<CampaignId>,
@@ -185,7 +182,7 @@ impl Ids {
     }
 }
 
-/// The query, decoded.
+/// Returns the decoded query.
 fn pairs(uri: &Uri) -> Vec<(String, String)> {
     Query::<Vec<(String, String)>>::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How often calls may be made: sign-ins by address, everything else by caller, role and address.
+//! Rate limits: sign-ins by address, all other calls by caller, role and address.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -19,17 +19,17 @@ use super::Caller;
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// Tries of one address at once, and for each minute after them.
+/// Sign-in attempts of an address at once, and again per minute.
 const SIGN_INS: NonZeroU32 = NonZeroU32::MIN.saturating_add(29);
-/// Keys that a limiter remembers before those that have not called for long are forgotten.
+/// Maximum number of keys of a limiter. Beyond it, idle keys are removed.
 const MAX_KEYS: usize = 10_000;
 
-/// A rate of calls: so many at once, and one more each time that this long has passed.
+/// A rate: a burst, and one more call per interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     /// Calls at once.
     pub burst: NonZeroU32,
-    /// Time for one more; not zero.
+    /// Interval for one more call; not zero.
     pub every: Duration,
 }
 
@@ -46,23 +46,23 @@ impl Rate {
     }
 }
 
-/// How often one caller may call from one address.
+/// Rate limits of a caller at one address.
 #[derive(Debug, Clone, Copy)]
 pub struct Rates {
     /// Viewers, operators, and callers without a token where reading needs none.
     pub people: Rate,
-    /// Workers and administrators: a fleet may share one token, and so do scripts of an administrator.
+    /// Workers and administrators: a fleet may share one token, and so may an administrator's scripts.
     pub machines: Rate,
 }
 
 impl Default for Rates {
-    /// Far above what pages, commands and workers need; below what a loop without a pause makes of a server.
+    /// Far above the needs of pages, commands and workers, and below the rate of a loop without a pause.
     fn default() -> Self {
         Self { people: Rate::per_second(2_000, 200), machines: Rate::per_second(20_000, 5_000) }
     }
 }
 
-/// The address at the other end of a connection; `connections.rs` puts it into each request's extensions.
+/// The remote address of a connection. `connections.rs` adds it to the extensions of each request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
@@ -73,7 +73,7 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
         Self(RateLimiter::hashmap(quota))
     }
 
-    /// Counts a call, or gives how long to wait until the next one.
+    /// Counts a call, or returns the time until the next permitted call.
     fn count(&self, key: &K) -> Result<(), Duration> {
         if self.0.len() > MAX_KEYS {
             self.0.retain_recent();
@@ -98,7 +98,7 @@ impl RateLimits {
         }
     }
 
-    /// Counts a call of this caller. The worker of this process is not counted: it is part of the server.
+    /// Counts a call of this caller. The worker of this process is part of the server and is not counted.
     pub(super) fn count_call(&self, peer: Option<Peer>, caller: Option<&Caller>) -> Result<(), ApiFailure> {
         let Some(Peer(address)) = peer else { return Ok(()) };
         let (role, name) = caller.map_or((Role::Viewer, ""), |caller| (caller.role, caller.name.as_str()));
@@ -110,7 +110,7 @@ impl RateLimits {
             Role::Worker | Role::Admin => &self.machines,
         };
         limiter.count(&(address, role, name.to_owned())).map_err(|wait| {
-            too_many("request.too_many", "this caller makes more calls than one may: wait, and call less often", wait)
+            too_many("request.too_many", "this caller exceeded its rate limit: wait, and call less often", wait)
         })
     }
 }
@@ -125,7 +125,7 @@ pub(crate) async fn limited_sign_ins(
         && let Some(Peer(address)) = request.extensions().get::<Peer>().copied()
         && let Err(wait) = app.rate_limits.sign_ins.count(&address)
     {
-        let message = format!("an address may try to sign in {SIGN_INS} times a minute: wait a minute");
+        let message = format!("an address may sign in at most {SIGN_INS} times a minute: wait a minute");
         return Err(too_many("auth.too_many_tries", &message, wait));
     }
     Ok(next.run(request).await)

@@ -1,5 +1,6 @@
-//! Browsers that are signed in: a cookie that scripts cannot read stands for a token. What is kept is the hash of what
-//! the cookie holds; the session can do what its token can, and ends with it.
+//! Browser sessions: a cookie that scripts cannot read stands for a token.
+//!
+//! The store keeps the hash of the cookie's value. A session has the permissions of its token, and ends with it.
 
 use axum::http::header::{CONTENT_TYPE, COOKIE, HOST, ORIGIN};
 use axum::http::uri::Authority;
@@ -16,41 +17,41 @@ use super::keys::{BELIEVED_FOR, Keys, MAX_KEPT, is_well_formed_secret, new_secre
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// What the value of a cookie begins with.
+/// Prefix of a cookie's value.
 const COOKIE_PREFIX: &str = "nss_";
-/// Name of the cookie. Browsers share cookies between the ports of a host, so the port is added where there is one.
+/// Name of the cookie. Browsers share cookies between the ports of a host, so the port is appended where there is one.
 const COOKIE_NAME: &str = "nightshift_session";
-/// By which a browser says where a request comes from. No script can set it.
+/// Header in which a browser states the origin of a request. Scripts cannot set it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// By which a reverse proxy says how it was asked.
+/// Header in which a reverse proxy states the original scheme.
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// A session that was looked up; none when there is no such, or it is over.
-pub(super) struct KeptSession {
+/// A cached session lookup. None if the session does not exist or has ended.
+pub(super) struct CachedSession {
     caller: Option<Caller>,
     until: Instant,
 }
 
-/// Who shows a cookie.
+/// The sender of a cookie.
 pub(crate) enum Visitor {
-    /// No cookie of ours.
-    Nobody,
-    /// The cookie of a session that is over.
-    Gone,
-    /// Somebody who is signed in.
+    /// No session cookie.
+    Anonymous,
+    /// The cookie of an ended session.
+    Ended,
+    /// A signed-in caller.
     Known(Caller),
 }
 
 impl Keys {
-    /// Who shows the cookie of these headers.
+    /// Returns the sender of the cookie in these headers.
     pub(crate) async fn visitor(&self, app: &App, headers: &HeaderMap) -> Result<Visitor, ApiFailure> {
-        let Some(secret) = cookie(headers) else { return Ok(Visitor::Nobody) };
+        let Some(secret) = cookie(headers) else { return Ok(Visitor::Anonymous) };
         let hash = *blake3::hash(secret.as_bytes()).as_bytes();
         let now = Instant::now();
         if let Some(kept) = self.sessions().get(&hash).filter(|kept| now < kept.until) {
             let ended =
                 kept.caller.as_ref().and_then(|caller| caller.ends_at).is_some_and(|end| end <= app.clock.now());
-            return Ok(kept.caller.clone().filter(|_| !ended).map_or(Visitor::Gone, Visitor::Known));
+            return Ok(kept.caller.clone().filter(|_| !ended).map_or(Visitor::Ended, Visitor::Known));
         }
         let caller = self.look_up_session(app, secret).await?;
         let mut sessions = self.sessions();
@@ -58,9 +59,9 @@ impl Keys {
             sessions.retain(|_, kept| now < kept.until && kept.caller.is_some());
         }
         if sessions.len() < MAX_KEPT {
-            sessions.insert(hash, KeptSession { caller: caller.clone(), until: now + BELIEVED_FOR });
+            sessions.insert(hash, CachedSession { caller: caller.clone(), until: now + BELIEVED_FOR });
         }
-        Ok(caller.map_or(Visitor::Gone, Visitor::Known))
+        Ok(caller.map_or(Visitor::Ended, Visitor::Known))
     }
 
     async fn look_up_session(&self, app: &App, secret: &str) -> Result<Option<Caller>, ApiFailure> {
@@ -85,7 +86,7 @@ impl Keys {
         Ok(caller.map(|caller| Caller { by_cookie: true, ends_at: Some(session.expires_at), ..caller }))
     }
 
-    /// A new session of somebody who shows this token.
+    /// Creates a session for the holder of this token.
     pub(crate) async fn sign_in(
         &self,
         app: &App,
@@ -109,7 +110,7 @@ impl Keys {
         if caller.role == Role::Worker {
             return Err(ApiFailure::forbidden(
                 "access.role_needed",
-                "this is a token of workers: sign in with one of the role viewer, operator or admin",
+                "this is a worker token: sign in with a token of the role viewer, operator or admin",
             ));
         }
         let session =
@@ -117,8 +118,8 @@ impl Keys {
         Ok((session, Caller { by_cookie: true, ends_at: Some(expires_at), ..caller }))
     }
 
-    /// Binds a session to the operator's token: another token of the configuration ends it, and from what is stored
-    /// nobody learns the token.
+    /// Binds a session to the operator's token. Changing the configured token ends the session, and the stored proof
+    /// does not reveal the token.
     fn proof(&self, secret: &str) -> String {
         let key = blake3::derive_key("nightshift 2026 session of a configured token", secret.as_bytes());
         blake3::keyed_hash(&key, self.admin.as_bytes()).to_hex().to_string()
@@ -133,26 +134,26 @@ impl Keys {
     }
 }
 
-/// What a new cookie holds.
+/// Creates a new cookie value.
 pub(crate) fn new_cookie(random: &dyn Random) -> String {
     new_secret_of(random, COOKIE_PREFIX)
 }
 
-/// The part of the store that keeps sessions.
+/// Returns the session part of the store.
 pub(crate) fn store(app: &App) -> Result<&dyn SessionStore, ApiFailure> {
-    app.store.sessions().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no sessions"))
+    app.store.sessions().ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support sessions"))
 }
 
-/// What a caller is told whose session is over.
+/// Returns the error for an ended session.
 pub(crate) fn ended() -> ApiFailure {
     ApiFailure::new(
         StatusCode::UNAUTHORIZED,
         "auth.session_ended",
-        "the session of this browser is over, or its token was revoked: sign in again",
+        "the session of this browser has ended, or its token was revoked: sign in again",
     )
 }
 
-/// Refuses what a page of somebody else may have made a browser send. A browser adds cookies to such requests by itself.
+/// Refuses requests that a page of another site may have sent through a browser, which adds cookies automatically.
 pub(crate) fn is_from_here(method: &Method, headers: &HeaderMap) -> Result<(), ApiFailure> {
     if matches!(*method, Method::GET | Method::HEAD) {
         return Ok(());
@@ -160,8 +161,7 @@ pub(crate) fn is_from_here(method: &Method, headers: &HeaderMap) -> Result<(), A
     if origin(headers) != Origin::Same {
         return Err(ApiFailure::forbidden(
             "auth.cross_origin",
-            "a cookie is taken only from pages of this server: the request says, or does not deny, that another site sent \
-             it; programs send the header `authorization: Bearer TOKEN` instead",
+            "a cookie is accepted only from pages of this server, and this request may come from another site; programs send the header `authorization: Bearer TOKEN` instead",
         ));
     }
     let json = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_json);
@@ -174,8 +174,8 @@ pub(crate) fn is_from_here(method: &Method, headers: &HeaderMap) -> Result<(), A
     Ok(())
 }
 
-/// Refuses a sign-in that another site sends: a visitor could be signed in as somebody else.
-pub(crate) fn is_not_from_elsewhere(headers: &HeaderMap) -> Result<(), ApiFailure> {
+/// Refuses a sign-in from another site, which could sign a visitor in under a different identity.
+pub(crate) fn refuse_foreign_sign_in(headers: &HeaderMap) -> Result<(), ApiFailure> {
     if origin(headers) == Origin::Other {
         return Err(ApiFailure::forbidden("auth.cross_origin", "only pages of this server sign a browser in or out"));
     }
@@ -193,7 +193,7 @@ enum Origin {
     Unsaid,
 }
 
-/// Where a request comes from: as the browser says, or, for an old one, by the origin of its page.
+/// Returns the origin of a request: as the browser states it, or for an old browser by the origin of its page.
 fn origin(headers: &HeaderMap) -> Origin {
     if let Some(site) = headers.get(FETCH_SITE) {
         return if site == "same-origin" { Origin::Same } else { Origin::Other };
@@ -218,8 +218,10 @@ fn is_same_host(origin: &str, host: &str) -> bool {
     parse(rest).is_some_and(|named| parse(host) == Some(named))
 }
 
-/// The value of our cookie; none where it cannot be one of ours. Where the port of the request has none, another one
-/// counts: behind a reverse proxy, a page that reads on behalf of its visitor asks by another address than the browser.
+/// Returns the value of our cookie, if it is well-formed.
+///
+/// If no cookie matches the port of the request, a cookie of another port counts. A page behind a reverse proxy calls
+/// the API under a different address than the browser.
 pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
     let name = cookie_name(headers);
     let ours = || cookies(headers).filter(|(_, value)| is_well_formed_secret(value, COOKIE_PREFIX));
@@ -231,7 +233,7 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
     exact.or_else(|| ours().find(|(key, _)| of_any_port(key))).map(|(_, value)| value)
 }
 
-/// Names and values of all cookies.
+/// Returns names and values of all cookies.
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let texts = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='))
@@ -243,8 +245,8 @@ fn cookie_name(headers: &HeaderMap) -> String {
     port.map_or_else(|| COOKIE_NAME.to_owned(), |port| format!("{COOKIE_NAME}_{port}"))
 }
 
-/// The header that gives a browser the cookie, or with an age of nothing takes it away. It goes over TLS alone where
-/// the browser came over TLS.
+/// Returns the header that sets the cookie. An age of zero deletes it. The cookie is restricted to TLS if the browser
+/// used TLS.
 pub(crate) fn set_cookie(headers: &HeaderMap, secret: &str, max_age_s: u64) -> Result<HeaderValue, ApiFailure> {
     let forwarded = headers.get(FORWARDED_PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
     let by_tls = headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_site_sends_is_refused() {
+    fn requests_of_another_site_are_refused() {
         let host = ("host", "127.0.0.1:7777");
         for site in ["cross-site", "same-site", "none", ""] {
             let same = ("origin", "http://127.0.0.1:7777");
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_form_can_send_is_refused() {
+    fn a_request_that_a_form_can_send_is_refused() {
         let same = ("sec-fetch-site", "same-origin");
         for kind in
             ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain; application/json"]
@@ -321,7 +323,7 @@ mod tests {
         let text = format!("x=1; nightshift_session_7777={secret};nightshift_session=nss_short");
         let here = headers(&[("host", "localhost:7777"), ("cookie", "y=2"), ("cookie", &text)]);
         assert_eq!(cookie(&here), Some(secret.as_str()));
-        // Of another port, where there is none of this one.
+        // The cookie of another port, where none matches this port.
         let other = format!("nss_{}", "b".repeat(43));
         let both = format!("nightshift_session_1={other}; {text}");
         assert_eq!(cookie(&headers(&[("host", "localhost:7777"), ("cookie", &both)])), Some(secret.as_str()));

@@ -1,4 +1,4 @@
-//! What somebody showed who is let in for long: looked at again while they stay, because it may end meanwhile.
+//! Re-checks the credentials of long-lived connections, because they may end in the meantime.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::keys::BELIEVED_FOR;
 use super::{Caller, Visitor};
 use crate::app::App;
 
-/// How often it is looked at, for what another server was told.
+/// Time between two checks, for changes through other servers.
 const EVERY: Duration = BELIEVED_FOR;
 
-/// What was shown, and when it is looked at again.
+/// The credentials of a connection, with the time of the next check.
 pub(crate) struct Standing {
     shown: HeaderMap,
     forgets: watch::Receiver<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Of somebody who was let in as this caller; none where nobody had to show anything and nobody did.
+    /// Returns the credentials of an admitted caller, or none for anonymous access.
     pub(crate) fn of(app: &App, caller: Option<&Caller>, headers: &HeaderMap) -> Option<Self> {
         caller?;
         let mut shown = HeaderMap::new();
@@ -34,7 +34,7 @@ impl Standing {
         Some(Self { shown, forgets: app.keys.forgets(), next: Instant::now() + EVERY })
     }
 
-    /// Waits until it is time to look again.
+    /// Waits until the next check is due.
     pub(crate) async fn until_due(&mut self) {
         tokio::select! {
             // The sender lives as long as the server.
@@ -43,13 +43,13 @@ impl Standing {
         }
     }
 
-    /// Whether it is still good. Where that cannot be found out now, it is until the next look.
+    /// Returns whether the credentials are still valid. If the check fails, they count as valid until the next one.
     pub(crate) async fn holds(&mut self, app: &App) -> bool {
         self.next = Instant::now() + EVERY;
         match app.keys.caller(app, &Method::GET, self.shown.get(AUTHORIZATION)).await {
             Ok(Some(_)) => true,
             Err(failure) => failure.status() != StatusCode::UNAUTHORIZED,
-            Ok(None) => !matches!(app.keys.visitor(app, &self.shown).await, Ok(Visitor::Nobody | Visitor::Gone)),
+            Ok(None) => !matches!(app.keys.visitor(app, &self.shown).await, Ok(Visitor::Anonymous | Visitor::Ended)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /campaigns/{id}/archive` and `POST /import`: a campaign as one file, to be kept or rebuilt elsewhere.
+//! `GET /campaigns/{id}/archive` and `POST /import`: a campaign as one file, for backup or for another server.
 //!
 //! The export holds some rows and one artifact in memory; the import holds the rows and one artifact.
 
@@ -32,22 +32,22 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::IdPath;
 
-/// Largest archive that is imported, in bytes as sent.
+/// Maximum size of an imported archive, in bytes as sent.
 pub const MAX_ARCHIVE_BYTES: u64 = 16 * 1024 * 1024 * 1024;
-/// Longest time that the transfer of an archive may take.
+/// Timeout of an archive transfer.
 pub const MAX_ARCHIVE_TIMEOUT: Duration = Duration::from_hours(1);
-/// Longest time that the reader of an archive may leave us waiting.
+/// Maximum time without progress of the archive's reader.
 const MAX_STALL: Duration = Duration::from_mins(1);
-/// How hard an archive is compressed.
+/// Compression level.
 const LEVEL: i32 = 3;
-/// Bytes that are collected before they are sent.
+/// Bytes collected per sent chunk.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// Chunks that wait for the reader.
+/// Maximum number of chunks that wait for the reader.
 const MAX_CHUNKS: usize = 8;
-/// Bytes of compressed rows that are read at a time.
+/// Bytes of compressed rows read at a time.
 const PART_BYTES: u64 = 256 * 1024;
 
-/// The campaign as an archive, as it is at this moment.
+/// Exports a snapshot of the campaign as an archive.
 pub(crate) async fn export(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
@@ -59,9 +59,10 @@ pub(crate) async fn export(
     Ok(answer(app, spooled, first, manifest.digest, &format!("{id}.nightshift.zst")))
 }
 
-/// Keeps the rows of a campaign as they are at this moment; the artifacts that they name are read when they are sent,
-/// except those of `without` that the rows name and the store has. The header lists these as left out, because the other machine
-/// does not send them back.
+/// Collects a snapshot of the campaign's rows into a file. Artifacts are read when they are sent.
+///
+/// Artifacts in `without` that the rows reference and the store has are omitted. The header lists them, because the
+/// other machine does not return them.
 pub(crate) async fn collect(
     app: &App,
     id: &CampaignId,
@@ -88,13 +89,13 @@ pub(crate) async fn collect(
     Ok((spooled, manifest, left_out))
 }
 
-/// Sends the first lines, the rows, the artifacts and the last line as they are compressed.
+/// Sends the first lines, the rows, the artifacts and the last line while compressing them.
 pub(crate) fn answer(app: Arc<App>, spooled: Spooled, first: String, digest: String, name: &str) -> Response {
     let (chunks, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(MAX_CHUNKS);
     tokio::spawn(async move {
         if let Err(error) = write(&app, spooled, first, digest, &chunks).await {
-            tracing::warn!(error = %error, "an archive was cut: who reads it notices the missing end");
-            // Nobody may read any more.
+            tracing::warn!(error = %error, "an archive was cut off; its reader detects the missing end");
+            // The reader may be gone.
             let _ = chunks.try_send(Err(std::io::Error::other(error)));
         }
     });
@@ -108,20 +109,20 @@ pub(crate) fn answer(app: Arc<App>, spooled: Spooled, first: String, digest: Str
     response
 }
 
-/// Those that are in the store. A row can name others: one that a worker reported and never sent, or a hash of something
-/// else than an artifact.
+/// Returns the stored ones among these artifacts. Rows may also name artifacts that a worker never uploaded, and hashes
+/// of other things.
 async fn stored(app: &App, named: Vec<ArtifactHash>) -> Result<Vec<ArtifactHash>, StoreError> {
     let mut stored = Vec::with_capacity(named.len());
     for hash in named {
         match app.store.artifact_progress(&hash).await? {
             Some(progress) if progress.complete => stored.push(hash),
-            _ => tracing::debug!(artifact.hash = %hash, "a row names what is not stored: the archive goes without it"),
+            _ => tracing::debug!(artifact.hash = %hash, "a row references a missing artifact; the archive omits it"),
         }
     }
     Ok(stored)
 }
 
-/// Why an archive was not written to its end.
+/// Why an archive was not written completely.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     #[error(transparent)]
@@ -132,13 +133,13 @@ enum WriteError {
     Spool(#[from] SpoolError),
     #[error("it could not be compressed: {0}")]
     Compress(#[from] std::io::Error),
-    #[error("its reader went away or stood still")]
+    #[error("its reader disconnected or stalled")]
     Gone,
 }
 
 type Chunks = mpsc::Sender<Result<Bytes, std::io::Error>>;
 
-/// Three frames of zstd, which readers take for one: the first lines, the rows as they were kept, and the rest.
+/// Writes three zstd frames, which readers treat as one: the first lines, the collected rows, and the rest.
 async fn write(
     app: &App,
     mut spooled: Spooled,
@@ -165,7 +166,7 @@ async fn write(
     send(packer.finish().await?, chunks).await
 }
 
-/// Compresses off the runtime's threads: a large artifact takes its time.
+/// Compresses outside of the runtime's threads, because a large artifact takes long.
 struct Packer {
     encoder: Encoder<'static, Vec<u8>>,
 }
@@ -203,8 +204,7 @@ async fn send(bytes: Vec<u8>, chunks: &Chunks) -> Result<(), WriteError> {
     }
 }
 
-/// Rebuilds a campaign from its archive. Artifacts of an archive that turns out to be bad are named by nothing and go
-/// with the next prune.
+/// Rebuilds a campaign from its archive. Artifacts of a bad archive stay unreferenced and are pruned later.
 pub(crate) async fn import(
     State(app): State<Arc<App>>,
     actor: Actor,
@@ -213,7 +213,7 @@ pub(crate) async fn import(
     let unpacked = Unpacker::<ArchiveReader>::new(&app, MAX_ARCHIVE_BYTES).unpack(body).await.map_err(not_unpacked)?;
     let archive = CampaignArchive { rows: unpacked.rows, artifacts: unpacked.artifacts };
     let result = app.store.import_campaign(archive, app.clock.now()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     let created = result?;
     app.indexing.look();
     tracing::info!(campaign.id = %created.id, existed = created.existed, by = actor.name(), "a campaign was imported");
@@ -225,17 +225,17 @@ fn unkept(error: &SpoolError) -> ApiFailure {
     ApiFailure::new(StatusCode::INSUFFICIENT_STORAGE, "archive.not_kept", error.to_string())
 }
 
-/// Why the file of a call was not taken.
+/// Returns why the file was not read.
 pub(crate) fn not_unpacked(error: UnpackError) -> ApiFailure {
     match error {
         UnpackError::File(error) => refused(&error),
         UnpackError::Store(error) => error.into(),
         UnpackError::Refused(failure) => failure,
-        UnpackError::Incomplete => ApiFailure::bad("request.incomplete", "the body did not arrive as a whole"),
+        UnpackError::Incomplete => ApiFailure::bad("request.incomplete", "the body arrived incompletely"),
     }
 }
 
-/// Why a file is not taken.
+/// Returns why a file is refused.
 pub(crate) fn refused(error: &HandoverError) -> ApiFailure {
     let status = match error {
         HandoverError::Archive(ArchiveError::TooLarge(_)) => StatusCode::PAYLOAD_TOO_LARGE,

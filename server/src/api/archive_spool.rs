@@ -1,5 +1,6 @@
-//! Rows of a campaign on their way into an archive: compressed into a file of their own, because the first line of an
-//! archive counts what follows, and because no transaction is open while a client reads.
+//! Temporary storage of a campaign's rows during an export: a compressed file.
+//!
+//! The first line of an archive counts the following ones, and no transaction stays open while a client reads.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -12,7 +13,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use serde_json::Value;
 use zstd::stream::write::Encoder;
 
-/// Why rows could not be written down.
+/// Why rows could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpoolError {
     /// A row cannot be written as JSON.
@@ -22,14 +23,14 @@ pub(crate) enum SpoolError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The file could not be written or read.
-    #[error("the rows of an archive could not be kept in the folder for temporary files: {0}")]
+    #[error("the rows of an archive could not be stored in the folder for temporary files: {0}")]
     File(#[from] std::io::Error),
-    /// Writing broke down.
-    #[error("writing the rows of an archive broke down")]
+    /// Writing failed before.
+    #[error("writing the rows of an archive failed")]
     Broken,
 }
 
-/// Takes rows and keeps them compressed in a file without a name, which ends with this value.
+/// Compresses rows into an unnamed file, which is deleted with this value.
 pub(crate) struct Spool(Arc<Mutex<Option<Writing>>>);
 
 struct Writing {
@@ -41,25 +42,25 @@ struct Writing {
 
 /// The rows of an archive.
 pub(crate) struct Spooled {
-    /// Their compressed lines: a frame of zstd.
+    /// The compressed lines: a zstd frame.
     file: File,
     /// The digest of the archive, so far.
     pub(crate) digest: ArchiveDigest,
-    /// The artifacts that they name.
+    /// The artifacts that the rows reference.
     pub(crate) artifacts: Vec<ArtifactHash>,
-    /// How many there are.
+    /// Number of rows.
     pub(crate) rows: u64,
 }
 
 impl Spool {
-    /// An empty one.
+    /// Creates an empty spool.
     pub(crate) fn new(level: i32) -> Result<Self, SpoolError> {
         let encoder = Encoder::new(BufWriter::new(tempfile::tempfile()?), level)?;
         let (digest, artifacts, rows) = (ArchiveDigest::default(), ArtifactNames::default(), 0);
         Ok(Self(Arc::new(Mutex::new(Some(Writing { encoder, digest, artifacts, rows })))))
     }
 
-    /// Returns what was taken, to be read from its beginning.
+    /// Returns the stored rows, positioned at the beginning.
     pub(crate) async fn finish(&self) -> Result<Spooled, SpoolError> {
         let writing = self.0.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or(SpoolError::Broken)?;
         off_the_runtime(move || {
@@ -95,7 +96,7 @@ impl RowSink for Spool {
 }
 
 impl Spooled {
-    /// The next part of the compressed lines, at most so many bytes; empty at their end.
+    /// Returns the next part of the compressed lines, of at most `max_bytes` bytes; empty at the end.
     pub(crate) async fn part(self, max_bytes: u64) -> Result<(Self, Vec<u8>), SpoolError> {
         off_the_runtime(move || {
             let mut part = Vec::new();
@@ -106,7 +107,7 @@ impl Spooled {
     }
 }
 
-/// Compressing and reading files take their time.
+/// Runs blocking work, such as compressing and reading files, outside of the runtime's threads.
 async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SpoolError> + Send + 'static,
 ) -> Result<T, SpoolError> {

@@ -1,5 +1,5 @@
-//! `PUT /artifacts/{hash}` for a whole blob, `PATCH` for one part after the other. Neither holds more than a part in
-//! memory, and both go on where an earlier upload ended.
+//! `PUT /artifacts/{hash}` for a whole blob, `PATCH` for parts. Neither holds more than one part in memory, and both
+//! resume an earlier upload.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::TextPath;
 
-/// How often a part is appended anew because somebody else uploads the same blob at the same time.
+/// Maximum number of tries to append a part during a concurrent upload of the same blob.
 const MAX_APPENDS: u32 = 8;
 
 /// Stores a blob under its hash, which is checked.
@@ -31,13 +31,13 @@ pub(crate) async fn put(
     body: Body,
 ) -> Result<StatusCode, ApiFailure> {
     let hash = hash_of(&text)?;
-    // A request without a body may leave the header out.
+    // A request without a body may omit the header.
     let said = number(&headers, CONTENT_LENGTH.as_str())?.or_else(|| body.size_hint().exact());
     let size = said.ok_or_else(|| {
         ApiFailure::new(
             StatusCode::LENGTH_REQUIRED,
             "artifact.no_length",
-            "an artifact that is sent as a whole needs the header `content-length`; else send it in parts with PATCH",
+            "a whole artifact needs the header `content-length`; without it, send the artifact in parts with PATCH",
         )
     })?;
     check_size(size)?;
@@ -45,14 +45,14 @@ pub(crate) async fn put(
     let mut upload = Upload::begin(&app, hash, size).await?;
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| ApiFailure::bad("request.incomplete", "the body did not arrive as a whole"))?;
+        let chunk = chunk.map_err(|_| ApiFailure::bad("request.incomplete", "the body arrived incompletely"))?;
         upload.take(&chunk).await?;
     }
     upload.finish().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Appends a part at the offset that the header says. A wrong offset is answered with the right one.
+/// Appends a part at the offset in the header. The answer to a wrong offset contains the right one.
 pub(crate) async fn append(
     State(app): State<Arc<App>>,
     TextPath(text): TextPath,
@@ -96,12 +96,12 @@ fn part_too_large() -> ApiFailure {
     )
 }
 
-/// Reads a part, never more than may be one.
+/// Reads a part, up to the maximum size.
 async fn read_part(body: Body) -> Result<Vec<u8>, ApiFailure> {
     let mut part = Vec::new();
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| ApiFailure::bad("request.incomplete", "the body did not arrive as a whole"))?;
+        let chunk = chunk.map_err(|_| ApiFailure::bad("request.incomplete", "the body arrived incompletely"))?;
         if is_too_large(part.len() + chunk.len()) {
             return Err(part_too_large());
         }
@@ -110,9 +110,9 @@ async fn read_part(body: Body) -> Result<Vec<u8>, ApiFailure> {
     Ok(part)
 }
 
-/// Code of the store for a part that does not follow what is there.
+/// Store error for a part at a wrong offset.
 const WRONG_OFFSET: &str = "artifact.wrong_offset";
-/// Code of the store for bytes that do not have the hash.
+/// Store error for bytes that do not match the hash.
 const WRONG_HASH: &str = "artifact.wrong_hash";
 
 fn answer(status: StatusCode, progress: ArtifactProgress, mut response: Response<Body>) -> Response<Body> {
@@ -127,16 +127,16 @@ fn shown(progress: ArtifactProgress) -> UploadProgress {
     UploadProgress { size_bytes: progress.size_bytes, stored_bytes: progress.stored_bytes, complete: progress.complete }
 }
 
-/// A whole blob on its way into the store, part by part.
+/// The upload of a whole blob, part by part.
 struct Upload<'a> {
     app: &'a App,
     hash: ArtifactHash,
     size: u64,
-    /// What was received and is not in the store yet, unless somebody else put it there.
+    /// Received bytes that are not stored yet, unless a concurrent upload stored them.
     part: Vec<u8>,
-    /// Where the part begins.
+    /// Offset of `part`.
     offset: u64,
-    /// What the store had when it was asked last.
+    /// Number of stored bytes at the last check.
     stored: u64,
     hasher: blake3::Hasher,
 }
@@ -149,7 +149,7 @@ impl<'a> Upload<'a> {
         Ok(upload)
     }
 
-    /// Asks the store how far the blob is.
+    /// Reads the upload progress from the store.
     async fn look(&mut self) -> Result<(), StoreError> {
         let progress = self.app.store.renew_artifact(&self.hash, self.app.clock.now()).await?;
         self.stored = progress.map_or(0, |progress| progress.stored_bytes);
@@ -164,7 +164,7 @@ impl<'a> Upload<'a> {
             let (now, later) = rest.split_at(room.min(rest.len()));
             self.part.extend_from_slice(now);
             rest = later;
-            // The last part is kept back until the hash is known.
+            // The last part is held back until the hash is known.
             if self.part.len() == MAX_UPLOAD_PART_BYTES && self.end() < self.size {
                 self.flush().await?;
             }
@@ -176,14 +176,14 @@ impl<'a> Upload<'a> {
         let actual = self.hasher.finalize().to_hex().to_string();
         if actual != self.hash.as_str() {
             if self.offset > 0 && self.stored == self.offset {
-                // The store forgets all parts of what does not have the hash.
+                // If the hash does not match, the store deletes all parts.
                 self.flush().await?;
             }
             return Err(wrong_hash(&actual));
         }
         if self.size == 0 || (self.offset == 0 && self.stored == 0) {
             let stored = self.app.store.put_artifact(&self.hash, &self.part, self.app.clock.now()).await;
-            self.app.trouble.note_error(&stored);
+            self.app.store_health.note_error(&stored);
             return stored.map_err(failed);
         }
         self.flush().await
@@ -193,7 +193,7 @@ impl<'a> Upload<'a> {
         self.offset + u64::try_from(self.part.len()).unwrap_or(u64::MAX)
     }
 
-    /// Appends what of the part is not in the store yet.
+    /// Appends the bytes of the part that are not stored yet.
     async fn flush(&mut self) -> Result<(), ApiFailure> {
         let mut appends = 0;
         while self.stored < self.end() {
@@ -204,7 +204,7 @@ impl<'a> Upload<'a> {
                 return Err(ApiFailure::new(
                     StatusCode::CONFLICT,
                     "artifact.upload_disturbed",
-                    "somebody else uploaded other bytes under this hash meanwhile: upload it again",
+                    "a concurrent upload stored other bytes under this hash: upload it again",
                 ));
             }
             match append_part(self.app, &self.hash, self.size, self.stored, new).await {
@@ -227,7 +227,7 @@ async fn append_part(
     bytes: &[u8],
 ) -> Result<ArtifactProgress, StoreError> {
     let appended = app.store.append_artifact(hash, size, offset, bytes, app.clock.now()).await;
-    app.trouble.note_error(&appended);
+    app.store_health.note_error(&appended);
     appended
 }
 
@@ -263,7 +263,7 @@ fn failed(error: StoreError) -> ApiFailure {
     }
 }
 
-/// Code of the API for bytes that do not have the hash.
+/// API error for bytes that do not match the hash.
 const HASH_MISMATCH: &str = "artifact.hash_mismatch";
 
 fn wrong_hash(actual: &str) -> ApiFailure {

@@ -1,4 +1,4 @@
-//! `GET` and `HEAD /artifacts/{hash}`: blobs, as a whole or in part, never more than one part of them in memory.
+//! `GET` and `HEAD /artifacts/{hash}`: blobs, complete or partial, with at most one part in memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,10 +20,11 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::TextPath;
 
-/// How far an artifact is: `200` and its size when it is complete, `204` and where to go on when a part of it is there.
+/// Returns the upload progress of an artifact: `200` and its size if it is complete, `204` and the next offset if a
+/// part is stored.
 pub(crate) async fn head(State(app): State<Arc<App>>, TextPath(text): TextPath) -> Result<Response<Body>, ApiFailure> {
     let hash = hash_of(&text)?;
-    // Who finds it here does not upload it, and names it next.
+    // A caller that finds the artifact does not upload it, and references it next.
     let progress = app.store.renew_artifact(&hash, app.clock.now()).await?.ok_or_else(|| missing(&hash))?;
     let answer = if progress.complete {
         blob(StatusCode::OK).header(CONTENT_LENGTH, progress.size_bytes)
@@ -33,7 +34,7 @@ pub(crate) async fn head(State(app): State<Arc<App>>, TextPath(text): TextPath) 
     finish(with_progress(answer, progress), Body::empty())
 }
 
-/// A blob, or the one range of it that was asked for. It may hold anything, so a browser must neither interpret nor run
+/// Returns a blob, or one requested range of it. Its content is untrusted, so a browser must not interpret or execute
 /// it.
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
@@ -46,13 +47,13 @@ pub(crate) async fn get(
         _ => return Err(missing(&hash)),
     };
     let asked = headers.get(RANGE).and_then(|value| value.to_str().ok());
-    let (answer, range) = match asked.map_or(Asked::Whole, |text| range_of(text, size)) {
-        Asked::Whole => (blob(StatusCode::OK), 0..size),
-        Asked::Part(range) => {
+    let (answer, range) = match asked.map_or(RequestedPart::Whole, |text| range_of(text, size)) {
+        RequestedPart::Whole => (blob(StatusCode::OK), 0..size),
+        RequestedPart::Part(range) => {
             let shown = format!("bytes {}-{}/{size}", range.start, range.end - 1);
             (blob(StatusCode::PARTIAL_CONTENT).header(CONTENT_RANGE, shown), range)
         }
-        Asked::Nothing => {
+        RequestedPart::Nothing => {
             let answer = Response::builder()
                 .status(StatusCode::RANGE_NOT_SATISFIABLE)
                 .header(CONTENT_RANGE, format!("bytes */{size}"));
@@ -63,7 +64,7 @@ pub(crate) async fn get(
     finish(answer, read(app, hash, range).await?)
 }
 
-/// The hash in the address: a text that is none names nothing.
+/// Parses the hash in the address. Another text is a missing artifact.
 fn hash_of(text: &str) -> Result<ArtifactHash, ApiFailure> {
     text.parse().map_err(|error| ApiFailure::not_found("artifact.not_found", format!("{error}")))
 }
@@ -82,7 +83,7 @@ fn blob(status: StatusCode) -> Builder {
         .header(ACCEPT_RANGES, "bytes")
 }
 
-/// Says how far an upload is.
+/// Adds the headers of the upload progress.
 pub(super) fn with_progress(answer: Builder, progress: ArtifactProgress) -> Builder {
     answer.header(UPLOAD_OFFSET_HEADER, progress.stored_bytes).header(UPLOAD_SIZE_HEADER, progress.size_bytes)
 }
@@ -91,7 +92,8 @@ pub(super) fn finish(answer: Builder, body: Body) -> Result<Response<Body>, ApiF
     answer.body(body).map_err(|error| ApiFailure::internal("internal.unwritable", error.to_string()))
 }
 
-/// The bytes, part after part. The first one is read before the answer begins, so that its error can still be told.
+/// Streams the bytes in parts. The first part is read before the answer begins, so that its error can still be
+/// reported.
 async fn read(app: Arc<App>, hash: ArtifactHash, range: Range<u64>) -> Result<Body, ApiFailure> {
     if range.is_empty() {
         return Ok(Body::empty());
@@ -116,42 +118,42 @@ async fn part(app: &App, hash: &ArtifactHash, range: &Range<u64>) -> Result<Byte
     let length = (range.end - range.start).min(u64::try_from(MAX_UPLOAD_PART_BYTES).unwrap_or(u64::MAX));
     let bytes = app.store.read_artifact(hash, range.start, length).await?;
     if bytes.is_empty() {
-        // Deleted meanwhile: an answer that is cut off says so, one that never ends would not.
+        // Deleted in the meantime: abort the answer so that the client notices.
         return Err(StoreError::NotFound { noun: "artifact", id: hash.to_string() });
     }
     Ok(Bytes::from(bytes))
 }
 
-/// What of a blob was asked for.
+/// The requested part of a blob.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
-    /// All of it; also when the header cannot be read, or names several ranges.
+enum RequestedPart {
+    /// The whole blob; also if the header is unreadable or names several ranges.
     Whole,
     /// This range, which is not empty.
     Part(Range<u64>),
-    /// A range that the blob does not have.
+    /// A range outside of the blob.
     Nothing,
 }
 
-fn range_of(text: &str, size: u64) -> Asked {
+fn range_of(text: &str, size: u64) -> RequestedPart {
     let parsed = text.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
-    let Some((first, last)) = parsed else { return Asked::Whole };
+    let Some((first, last)) = parsed else { return RequestedPart::Whole };
     let (first, last) = (first.trim(), last.trim());
     let range = if first.is_empty() {
-        let Ok(length) = last.parse::<u64>() else { return Asked::Whole };
+        let Ok(length) = last.parse::<u64>() else { return RequestedPart::Whole };
         size.saturating_sub(length)..size
     } else {
-        let Ok(first) = first.parse::<u64>() else { return Asked::Whole };
+        let Ok(first) = first.parse::<u64>() else { return RequestedPart::Whole };
         if last.is_empty() {
             first..size
         } else {
             match last.parse::<u64>() {
                 Ok(last) if last >= first => first..size.min(last.saturating_add(1)),
-                _ => return Asked::Whole,
+                _ => return RequestedPart::Whole,
             }
         }
     };
-    if range.start < range.end { Asked::Part(range) } else { Asked::Nothing }
+    if range.start < range.end { RequestedPart::Part(range) } else { RequestedPart::Nothing }
 }
 
 #[cfg(test)]
@@ -161,21 +163,21 @@ mod tests {
     #[test]
     fn one_range_of_bytes_is_understood() {
         let cases = [
-            ("bytes=0-3", Asked::Part(0..4)),
-            ("bytes=2-", Asked::Part(2..10)),
-            ("bytes=-4", Asked::Part(6..10)),
-            ("bytes=-40", Asked::Part(0..10)),
-            ("bytes=8-99", Asked::Part(8..10)),
-            ("bytes=10-", Asked::Nothing),
-            ("bytes=-0", Asked::Nothing),
-            ("bytes=3-2", Asked::Whole),
-            ("bytes=0-1,3-4", Asked::Whole),
-            ("lines=0-3", Asked::Whole),
-            ("bytes=x-", Asked::Whole),
+            ("bytes=0-3", RequestedPart::Part(0..4)),
+            ("bytes=2-", RequestedPart::Part(2..10)),
+            ("bytes=-4", RequestedPart::Part(6..10)),
+            ("bytes=-40", RequestedPart::Part(0..10)),
+            ("bytes=8-99", RequestedPart::Part(8..10)),
+            ("bytes=10-", RequestedPart::Nothing),
+            ("bytes=-0", RequestedPart::Nothing),
+            ("bytes=3-2", RequestedPart::Whole),
+            ("bytes=0-1,3-4", RequestedPart::Whole),
+            ("lines=0-3", RequestedPart::Whole),
+            ("bytes=x-", RequestedPart::Whole),
         ];
         for (text, expected) in cases {
             assert_eq!(range_of(text, 10), expected, "{text}");
         }
-        assert_eq!(range_of("bytes=0-0", 0), Asked::Nothing);
+        assert_eq!(range_of("bytes=0-0", 0), RequestedPart::Nothing);
     }
 }

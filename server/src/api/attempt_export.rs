@@ -1,4 +1,4 @@
-//! `GET /attempts/at/{run}/{number}/model-new` and `/project`: a program to be taken away.
+//! `GET /attempts/at/{run}/{number}/model-new` and `/project`: exports of a program.
 
 use std::io;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use tar::{Builder, Header};
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// What files of a project may be done with.
+/// Mode of the files of a project.
 const FILE_MODE: u32 = 0o644;
-/// What Python calls its sources.
+/// Media type of Python sources.
 pub(super) const PYTHON: &str = "text/x-python; charset=utf-8";
-/// A folder in one file.
+/// Media type of an archive.
 pub(super) const ARCHIVE: &str = "application/gzip";
 
-/// One file of Python that holds the program and calls it.
+/// Returns one Python file that contains the program and calls it.
 pub(crate) async fn model_new(
     State(app): State<Arc<App>>,
     Path((run, number)): Path<(String, String)>,
@@ -35,7 +35,7 @@ pub(crate) async fn model_new(
     Ok(file(PYTHON, "model_new.py", text.into_bytes()))
 }
 
-/// A stand-alone `CMake` project, packed.
+/// Returns a stand-alone `CMake` project as an archive.
 pub(crate) async fn project(
     State(app): State<Arc<App>>,
     Path((run, number)): Path<(String, String)>,
@@ -49,7 +49,7 @@ pub(crate) async fn project(
     Ok(file(ARCHIVE, &format!("{folder}.tar.gz"), bytes))
 }
 
-/// An attempt with what its export is made of.
+/// An attempt with the data of its export.
 struct Found {
     run: RunId,
     attempt: Attempt,
@@ -58,8 +58,8 @@ struct Found {
 }
 
 impl Found {
-    /// By the id of the run and the number of the attempt. Not by the key of a point: a link that leads to one run is held to the
-    /// ids in an address.
+    /// Loads an attempt by run id and number. Share links are checked against the ids in an address, so the key of a
+    /// point is not accepted here.
     async fn load(app: &App, run: &str, number: &str) -> Result<Self, ApiFailure> {
         let missing = || {
             let message = format!(
@@ -96,7 +96,7 @@ fn refused(error: &ExportError) -> ApiFailure {
     }
 }
 
-/// The files below a folder; the same bytes for the same files.
+/// Packs the files below a folder, deterministically.
 fn packed(folder: &str, files: &[ProjectFile]) -> io::Result<Vec<u8>> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for file in files {

@@ -1,4 +1,4 @@
-//! Attempts over all runs: lists, points, the attempt of a point.
+//! Attempts of all runs: lists, points, and the attempt of a point.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Params;
 
-/// The pairs of a query.
+/// Name-value pairs of a query.
 pub(super) type Pairs = Vec<(String, String)>;
 
-/// Longest cursor.
+/// Maximum length of a cursor.
 const MAX_CURSOR_BYTES: usize = 128;
 
-/// Attempts that fit a filter, with how many there are.
+/// Lists attempts that match a filter, with the total number.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<Pairs>,
@@ -35,14 +35,14 @@ pub(crate) async fn list(
     Ok(Json(page.map_err(refused)?))
 }
 
-/// The same attempts as points.
+/// Returns the matching attempts as points.
 pub(crate) async fn points(State(app): State<Arc<App>>, Params(query): Params<Pairs>) -> Result<Response, ApiFailure> {
     let query = PointsQuery::from_pairs(query).map_err(|error| invalid(&error))?;
     let points = app.attempt_index().await?.attempt_points(&query).await?;
     Ok(([(CONTENT_TYPE, POINTS_CONTENT_TYPE)], points.into_bytes()).into_response())
 }
 
-/// The attempt of a point.
+/// Returns the attempt of a point.
 pub(crate) async fn at(
     State(app): State<Arc<App>>,
     Path((run_key, number)): Path<(String, String)>,
@@ -54,7 +54,7 @@ pub(crate) async fn at(
     Ok(Json(app.attempt_index().await?.attempt_at(key, place).await?))
 }
 
-/// The filter of a call that takes nothing else.
+/// Parses the filter of a call without other parameters.
 pub(super) fn filter(query: Pairs) -> Result<AttemptFilter, ApiFailure> {
     AttemptFilter::from_pairs(query).map_err(|error| invalid(&error))
 }
@@ -70,7 +70,7 @@ pub(super) fn check_cursor(cursor: Option<&str>) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// A cursor of another list is the caller's mistake.
+/// Converts a store error. A cursor of another list is a client error.
 pub(super) fn refused(error: StoreError) -> ApiFailure {
     match error {
         StoreError::Refused { code: code @ "request.invalid_query", message } => ApiFailure::bad(code, message),
@@ -79,11 +79,11 @@ pub(super) fn refused(error: StoreError) -> ApiFailure {
 }
 
 impl App {
-    /// The index, up to date.
+    /// Returns the index after bringing it up to date.
     pub(crate) async fn attempt_index(&self) -> Result<&dyn AttemptIndex, ApiFailure> {
         let index = self.attempts.as_deref();
         let index =
-            index.ok_or_else(|| ApiFailure::internal("store.failed", "this server keeps no index of attempts"))?;
+            index.ok_or_else(|| ApiFailure::internal("store.failed", "this server has no index of attempts"))?;
         self.catch_up(index).await?;
         Ok(index)
     }

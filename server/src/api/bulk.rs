@@ -1,5 +1,4 @@
-//! `POST /runs/bulk`: one action on every run that fits a filter. Each run stands on its own: what one refuses does not
-//! keep the others from it.
+//! `POST /runs/bulk`: one action on every run that matches a filter. A refusal by one run does not affect the others.
 
 use std::sync::Arc;
 
@@ -17,14 +16,14 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Body;
 
-/// Runs that one call acts on.
+/// Maximum number of changed runs per call.
 pub const MAX_BULK_RUNS: usize = 500;
-/// Runs that are read at once.
+/// Runs read per page.
 const PAGE_ROWS: u32 = 500;
-/// Runs that one call looks at: those beyond are left to the next call.
+/// Maximum number of examined runs per call. Further runs are left to the next call.
 const MAX_EXAMINED: usize = 50_000;
 
-/// Acts on the runs that fit, or says which they would be.
+/// Acts on the matching runs, or only lists them.
 pub(crate) async fn act(
     State(app): State<Arc<App>>,
     actor: Actor,
@@ -52,7 +51,7 @@ pub(crate) async fn act(
         }
         match apply(&app, &run, &bulk.action, &actor, key.as_ref()).await {
             Ok(status) => answer.done.push((run.id, status)),
-            // The database as a whole does not work: the other runs would fare no better.
+            // The database as a whole fails, so the other runs would fail too.
             Err(error) if error.is_transient() && answer.done.is_empty() => return Err(error.into()),
             Err(error) => answer.refused.push((run.id, error.code().to_owned(), error.to_string())),
         }
@@ -68,10 +67,10 @@ pub(crate) async fn act(
     Ok(Json(answer))
 }
 
-/// The runs that fit, and whether there are more.
+/// Returns the matching runs, and whether there are more.
 ///
-/// A run to which the action was done already is left out, so that calling again goes on with the others. Signals and
-/// priorities leave no such trace in a run's status: who has more runs than one call takes narrows the filter.
+/// Runs in the target status are skipped, so repeating the call continues with the others. Signals and priorities do
+/// not show in a run's status: with more runs than one call handles, callers have to narrow the filter.
 async fn find(app: &App, filter: &RunFilter, action: &BulkAction) -> Result<(Vec<RunRecord>, bool), StoreError> {
     let mut found = Vec::new();
     let mut examined = 0;
@@ -100,10 +99,10 @@ async fn find(app: &App, filter: &RunFilter, action: &BulkAction) -> Result<(Vec
     }
 }
 
-/// Whether the call is about this run.
+/// Returns whether the action applies to this run.
 fn fits(run: &RunRecord, filter: &RunFilter, action: &BulkAction) -> bool {
     let concerns = match action {
-        // Failed runs begin again; all other actions are for runs that are not over.
+        // Retry is for failed runs; all other actions are for unfinished runs.
         BulkAction::Retry => run.status == RunStatus::Failed || filter.status.is_some(),
         _ => !run.status.is_final() || filter.status.is_some(),
     };
@@ -143,7 +142,7 @@ async fn apply(
         }
         BulkAction::Signal { signal } => {
             let at = app.clock.now();
-            // Each run hears it once.
+            // Each run gets the signal once.
             let key = key.map(|(key, digest)| (format!("{key}:{}", run.id), digest.clone()));
             app.store.signal_run(&run.id, signal.clone(), Some(by), key, at).await.map(|()| run.status)
         }

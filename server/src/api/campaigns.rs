@@ -23,7 +23,7 @@ use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params};
 use crate::present::{campaign_spec, campaign_summary, run_summary, with_wall_time};
 
-/// Campaigns that fit a filter, sorted, with how many there are; the newest come first where nothing else is asked for.
+/// Lists campaigns that match a filter, with the total number. Sorted newest first by default.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<Pairs>,
@@ -42,7 +42,7 @@ pub(crate) struct ResultsQuery {
     to: Option<u64>,
 }
 
-/// What came out of a campaign, over all of its attempts.
+/// Returns the results of a campaign over all of its attempts.
 pub(crate) async fn results(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
@@ -56,7 +56,7 @@ pub(crate) async fn results(
     Ok(Json(app.attempt_index().await?.campaign_results(&id, runs, places).await?))
 }
 
-/// One campaign with its runs, in the order of its tasks.
+/// Returns one campaign with its runs, in the order of its tasks.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
@@ -75,20 +75,20 @@ pub(crate) async fn show(
     }))
 }
 
-/// The priority of the runs that are not over, when it is one. It was the campaign's, until somebody changed it.
+/// Returns the priority of the unfinished runs, if they share one.
 fn common_priority(runs: &[RunRecord]) -> Option<i32> {
     let mut open = runs.iter().filter(|run| !run.status.is_final()).map(|run| run.priority);
     let first = open.next()?;
     open.all(|priority| priority == first).then_some(first)
 }
 
-/// When the last run ended; none while one goes on.
+/// Returns the end of the last run, or none while a run is unfinished.
 fn ended_at(runs: &[RunRecord]) -> Option<TimestampMs> {
     let ends: Option<Vec<TimestampMs>> = runs.iter().map(|run| run.finished_at).collect();
     ends?.into_iter().max()
 }
 
-/// Pauses, resumes or cancels every run that is not over.
+/// Pauses, resumes or cancels every unfinished run.
 pub(crate) async fn control(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
@@ -103,7 +103,7 @@ pub(crate) async fn control(
         }
         match app.control(&run.id, transition(control.action), actor.name()).await {
             Ok(status) => controlled.runs.push((run.id, status)),
-            // It ended meanwhile, or it is being cancelled and cannot be paused or resumed any more.
+            // It ended in the meantime, or it is being cancelled and cannot be paused or resumed.
             Err(StoreError::Illegal(illegal)) => {
                 if !illegal.from.is_final() {
                     controlled.runs.push((run.id, illegal.from));
@@ -115,11 +115,10 @@ pub(crate) async fn control(
     Ok(Json(controlled))
 }
 
-/// Code of the refusal to change what is over.
+/// Error code for changes of a finished run.
 const RUN_OVER: &str = "run.over";
 
-/// Changes the head start of the steps of every run that is not over. Without such a run nothing would change, which is
-/// said.
+/// Changes the priority of every unfinished run. Refuses if there is none.
 pub(crate) async fn prioritize(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
@@ -137,7 +136,7 @@ pub(crate) async fn prioritize(
         if result.as_ref().is_err_and(|error| error.code() == RUN_OVER) {
             continue;
         }
-        app.trouble.note_error(&result);
+        app.store_health.note_error(&result);
         result?;
         moved += 1;
     }

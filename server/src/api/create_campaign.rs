@@ -1,4 +1,4 @@
-//! `POST /campaigns`: what is asked for is examined as a whole before anything is stored.
+//! `POST /campaigns`: the whole request is validated before anything is stored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Body;
 
-/// Tasks of one campaign.
+/// Maximum number of tasks per campaign.
 pub const MAX_TASKS: usize = 1_000;
-/// Longest name of a campaign.
+/// Maximum length of a campaign's name.
 const MAX_CAMPAIGN_NAME_CHARS: usize = 200;
-/// Longest name of a task.
+/// Maximum length of a task's name.
 const MAX_TASK_NAME_CHARS: usize = 64;
-/// Largest bundle of a task, in bytes.
+/// Maximum size of a task bundle, in bytes.
 const MAX_BUNDLE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Creates a campaign with its runs.
@@ -69,16 +69,16 @@ pub(crate) async fn create(
         schedule: request.spec.schedule.clone(),
         priority: request.spec.priority,
         weight: request.spec.weight,
-        // Nobody has to look for them first.
-        owner: app.life.current(),
+        // The owner needs no search for runs without an owner.
+        owner: app.server_lease.current(),
         runs,
     };
     let mut result = app.store.create_campaign(new.clone()).await;
-    // This server was declared dead and has not heard of it yet: its runs belong to whoever looks first.
+    // This server was declared dead and does not know it yet. The first server that looks acquires its runs.
     if matches!(&result, Err(StoreError::NotFound { noun: "server", .. })) {
         result = app.store.create_campaign(NewCampaign { owner: None, ..new }).await;
     }
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     let created = result?;
     if !created.existed {
         tracing::info!(campaign.id = %created.id, campaign.runs = created.runs.len(), "a campaign was created");
@@ -87,7 +87,7 @@ pub(crate) async fn create(
     Ok((status, Json(CampaignCreated { campaign: created.id, runs: created.runs, existed: created.existed })))
 }
 
-/// What can be said without the tasks' bundles.
+/// Validates the request without the bundles of the tasks.
 fn examine(spec: &CampaignSpec) -> Result<(), ApiFailure> {
     let invalid = |code: &str, message: String| Err(ApiFailure::bad(code, message));
     if spec.schema != CAMPAIGN_SCHEMA {
@@ -189,7 +189,7 @@ fn examine_goal(whose: &str, goal: &TaskGoal) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// The input of a task's run. Every artifact that the run begins with is there and can be read.
+/// Returns the input of a task's run. Checks that all artifacts of the run exist and can be read.
 async fn accept_task(app: &App, spec: &CampaignSpec, task: &CampaignTask) -> Result<RunInput, ApiFailure> {
     let bytes = artifact(app, task, "bundle", &task.bundle).await?;
     if bytes.len() > MAX_BUNDLE_BYTES {

@@ -1,4 +1,4 @@
-//! Devices on which nothing may run: what workers tell of them, and what people decide.
+//! Quarantined devices: reports of workers, and decisions of people.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::actor::Actor;
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// Longest code and reason of a quarantine, in characters.
+/// Maximum length of the code and reason of a quarantine, in characters.
 const MAX_CODE_CHARS: usize = 64;
 const MAX_REASON_CHARS: usize = 1_000;
 
-/// Quarantined devices, newest first.
+/// Lists quarantined devices, newest first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<QuarantineView>>, ApiFailure> {
     let records = app.store.list_quarantine().await?;
     Ok(Json(Page { items: records.into_iter().map(view).collect(), next: None }))
 }
 
-/// Asks for a device to be tested and used again. Its worker hears of it with its next heartbeat.
+/// Requests that a device is tested and used again. Its worker gets the request with its next heartbeat.
 pub(crate) async fn release(
     State(app): State<Arc<App>>,
     Path(device): Path<String>,
     actor: Actor,
 ) -> Result<(StatusCode, Json<QuarantineView>), ApiFailure> {
     let result = app.store.release_device(&device, Some(actor.name()), app.clock.now()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     let record = result?;
     tracing::info!(worker.id = %record.worker, device, by = actor.name(), "a quarantined device is to be tested again");
     Ok((StatusCode::OK, Json(view(record))))
@@ -56,8 +56,8 @@ fn view(record: QuarantineRecord) -> QuarantineView {
 }
 
 impl App {
-    /// Takes in what a worker says of its devices; all others of its devices are well. Gives the numbers of those that
-    /// somebody released since.
+    /// Stores a worker's report about its quarantined devices. All of its other devices are healthy. Returns the
+    /// numbers of devices whose release was requested since.
     pub(crate) async fn take_in_quarantine(
         &self,
         worker: &WorkerId,
@@ -79,7 +79,7 @@ impl App {
             };
             let is_same =
                 |record: &QuarantineRecord| record.worker == *worker && record.incident == told.quarantine.incident;
-            // A worker that was started again found it as it was: nothing began anew.
+            // A restarted worker that reports the same incident does not begin a new quarantine.
             let went_on = before.filter(|record| is_same(record) || record.worker != *worker);
             if before.is_some_and(|record| is_same(record) && record.released_at.is_some()) {
                 released.push(device.index);
@@ -119,9 +119,9 @@ impl App {
             }
             let stored = serde_json::to_value(&current).map_err(|error| StoreError::Other(error.to_string()))?;
             let result = self.store.set_quarantine(worker, stored, records, well).await;
-            self.trouble.note(&result);
+            self.store_health.note(&result);
             result?;
-            self.roster.set_offers(worker, Arc::new(current));
+            self.worker_registry.set_offers(worker, Arc::new(current));
         }
         Ok(released)
     }

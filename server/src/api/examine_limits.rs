@@ -1,4 +1,4 @@
-//! Limits of a campaign, examined before they are stored.
+//! Validates the limits of a campaign before they are stored.
 
 use nightshift_engine::window::time_zone;
 use nightshift_optimizer::strategy::timeout_ms;
@@ -12,7 +12,7 @@ use crate::error::ApiFailure;
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
 
-/// Refuses a budget with which nothing could ever begin.
+/// Refuses a budget with which no step could begin.
 pub(crate) fn examine_budget(caps: &BudgetCaps) -> Result<(), ApiFailure> {
     match Resource::ALL.into_iter().find(|resource| caps.of(*resource) == Some(0)) {
         Some(resource) => Err(ApiFailure::bad(
@@ -27,7 +27,7 @@ pub(crate) fn examine_budget(caps: &BudgetCaps) -> Result<(), ApiFailure> {
 pub(crate) fn examine_schedule(schedule: &Schedule) -> Result<(), ApiFailure> {
     time_zone(&schedule.time_zone).map_err(|error| ApiFailure::bad("campaign.bad_schedule", error.to_string()))?;
     let least_ms = StepKind::ALL.into_iter().map(timeout_ms).max().unwrap_or(0);
-    // A timer fires a little late: a window that is just as long would never be open long enough.
+    // A timer fires slightly late, so a window of exactly this length would always be too short.
     if length_ms(schedule.window) <= least_ms {
         return Err(ApiFailure::bad(
             "campaign.window_too_short",
@@ -42,7 +42,7 @@ pub(crate) fn examine_schedule(schedule: &Schedule) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// Refuses a share that is none.
+/// Refuses an invalid share.
 pub(crate) fn examine_weight(weight: u32) -> Result<(), ApiFailure> {
     if !(1..=MAX_WEIGHT).contains(&weight) {
         return Err(ApiFailure::bad(
@@ -53,7 +53,7 @@ pub(crate) fn examine_weight(weight: u32) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// How long the window is open on a day on which the clocks do not change.
+/// Returns the length of the window on a day without a clock change.
 fn length_ms(window: Window) -> u64 {
     let minutes = (window.end_minute() + DAY_MINUTES - window.begin_minute()) % DAY_MINUTES;
     u64::from(minutes) * MINUTE_MS

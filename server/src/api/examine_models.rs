@@ -1,4 +1,4 @@
-//! The models that a campaign asks, examined before it is stored.
+//! Validates the models of a campaign before it is stored.
 
 use nightshift_protocol::campaign::{CampaignSpec, ModelChoice};
 use nightshift_protocol::models::{MAX_FALLBACKS, MAX_OUTPUT_TOKENS, MAX_TEMPERATURE};
@@ -6,7 +6,7 @@ use nightshift_protocol::models::{MAX_FALLBACKS, MAX_OUTPUT_TOKENS, MAX_TEMPERAT
 use crate::agents::AgentExecutor;
 use crate::error::ApiFailure;
 
-/// What can be said without knowing the endpoints.
+/// Validates without knowledge of the endpoints.
 pub(super) fn well_formed(spec: &CampaignSpec) -> Result<(), ApiFailure> {
     let invalid = |message: String| Err(ApiFailure::bad("campaign.invalid_model", message));
     let plan = &spec.models;
@@ -35,8 +35,8 @@ pub(super) fn well_formed(spec: &CampaignSpec) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// Whether every endpoint is one that this server knows: a campaign that nobody can carry out is better refused than
-/// stored. Keys are looked for when a model is asked, because another server of the fleet may hold them.
+/// Checks that this server knows every endpoint, because an unknown one could never be called. Keys are checked at the
+/// call, since another server of the fleet may hold them.
 pub(super) fn known(spec: &CampaignSpec, agents: &dyn AgentExecutor) -> Result<(), ApiFailure> {
     for choice in spec.models.every(&spec.model) {
         agents.knows(&choice).map_err(|failure| ApiFailure::bad("campaign.unknown_endpoint", failure.message))?;

@@ -1,4 +1,4 @@
-//! Hand-overs: a campaign is checked out as a file, and the results of another machine are taken in once.
+//! Hand-overs: a campaign is checked out as a file, and the results of another machine are merged once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
 
-/// Time between two looks at steps in flight.
+/// Time between two checks of steps in flight.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// Pauses the runs of a campaign, waits for steps in flight, and checks it out.
@@ -49,7 +49,7 @@ pub(crate) async fn begin(
         at: app.clock.now(),
     };
     let result = store.begin_handover(new).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     let handover = result?;
     wake_runs(&app, &handover);
     let until = Instant::now() + Duration::from_secs(wait_s.into());
@@ -58,7 +58,7 @@ pub(crate) async fn begin(
         let is_still = app.config.sole && !app.config.drives;
         let by_force = is_still || Instant::now() >= until;
         let result = store.check_out(&handover.id, by_force, app.clock.now()).await;
-        app.trouble.note_error(&result);
+        app.store_health.note_error(&result);
         let now = result?;
         if now.state != HandoverState::Leaving {
             // The hand-over may have been cancelled while this call waited for steps.
@@ -71,8 +71,10 @@ pub(crate) async fn begin(
     }
 }
 
-/// The file of the hand-over that has the campaign. Nothing moves its runs meanwhile, so that each file has the same ones;
-/// limits, notes and what a late answer of a model cost may differ.
+/// Returns the file of the hand-over of the campaign.
+///
+/// The runs do not change during a hand-over, so each file contains the same ones. Limits, notes and the cost of late
+/// model answers may differ.
 pub(crate) async fn file(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
@@ -106,21 +108,23 @@ pub(crate) async fn file(
     Ok(archive::answer(app, spooled, first, digest, &format!("{}.nightshift.zst", handover.id)))
 }
 
-/// Takes a campaign back without results.
+/// Cancels a hand-over without results.
 pub(crate) async fn cancel(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
 ) -> Result<Json<HandoverDetail>, ApiFailure> {
     let result = store(&app)?.cancel_handover(&id, actor.name(), app.clock.now()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     let handover = result?;
     wake_runs(&app, &handover);
     Ok(Json(handover.detail()))
 }
 
-/// Takes the results of another machine in. The seal and the hand-over are looked at before the first artifact is stored;
-/// artifacts of a file that is refused later are named by nothing and go with the next prune.
+/// Merges the results of another machine.
+///
+/// Seal and hand-over are checked before the first artifact is stored. Artifacts of a file that is refused later stay
+/// unreferenced and are pruned.
 pub(crate) async fn finish(
     State(app): State<Arc<App>>,
     actor: Actor,
@@ -143,7 +147,7 @@ pub(crate) async fn finish(
             at: app.clock.now(),
         })
         .await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     let finished = result?;
     app.indexing.look();
     wake_runs(&app, &finished.handover);
@@ -161,7 +165,7 @@ pub(super) async fn admit(app: &App, file: &HandoverReader) -> Result<(), ApiFai
     examine(app, header, &file.digest(), |key| file.authenticate(key)).await
 }
 
-/// Refuses results that are not those of a hand-over of this server that is out or was finished with them.
+/// Refuses results that do not belong to an open hand-over of this server or to one that they finished.
 async fn examine(
     app: &App,
     header: &HandoverHeader,
@@ -181,7 +185,7 @@ async fn examine(
 fn unknown(app: &App, header: &HandoverHeader) -> ApiFailure {
     let HandoverHeader { handover: id, server, .. } = header;
     let message = format!(
-        "this server ({}) knows no hand-over {id}: bring the file to the server that made it, which is called {server}",
+        "this server ({}) does not know the hand-over {id}: use the server that created the file, which is named {server}",
         app.config.name
     );
     conflict("handover.unknown", message)
@@ -200,6 +204,6 @@ fn wake_runs(app: &App, handover: &HandoverRecord) {
 }
 
 fn store(app: &App) -> Result<&dyn HandoverStore, ApiFailure> {
-    let missing = || ApiFailure::internal("store.failed", "this server's store knows no hand-overs");
+    let missing = || ApiFailure::internal("store.failed", "this store does not support hand-overs");
     app.store.handovers().ok_or_else(missing)
 }

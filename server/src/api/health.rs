@@ -12,10 +12,10 @@ use nightshift_protocol::api::Health;
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// How long the store may take to answer those who watch over servers: they wait for a few seconds at most.
+/// Timeout of the store for health checks, whose callers wait for a few seconds at most.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the store answers, unless it takes too long.
+/// Returns the store's answer, or an error after the timeout.
 pub(crate) async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
         let message = format!("the database did not answer within {} s", PATIENCE.as_secs());
@@ -23,9 +23,9 @@ pub(crate) async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>
     })
 }
 
-/// Whether the server and its store work. Open to everyone: it tells nothing about campaigns.
+/// Returns whether the server and its store work. Needs no token, because it reveals nothing about campaigns.
 pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiFailure> {
-    let trouble = match app.trouble.current() {
+    let trouble = match app.store_health.current() {
         Some(error) => Some(error),
         None => in_time(app.store.list_servers()).await.err(),
     };
@@ -40,7 +40,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Json<Health>, Ap
         None => Ok(Json(health)),
         Some(error) => {
             let details = serde_json::to_value(&health).unwrap_or_default();
-            // The message names a path of this machine: not for everyone where reading needs a token.
+            // The message contains a path of this machine, which must not be public if reading needs a token.
             let message = if app.config.reads_need_token {
                 "the database cannot be used: see the server's log".to_owned()
             } else {
@@ -51,21 +51,20 @@ pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Json<Health>, Ap
     }
 }
 
-/// Whether calls should be sent here: the store answers, and this server may decide. Open to everyone.
+/// Returns whether this server should get requests: the store answers, and the server lease holds. Needs no token.
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<StatusCode, ApiFailure> {
     let not_ready = |code: &str, message: &str| Err(ApiFailure::new(StatusCode::SERVICE_UNAVAILABLE, code, message));
     if app.shutdown.is_cancelled() {
-        return not_ready("server.stopping", "the server is about to end: send calls to another one");
+        return not_ready("server.stopping", "the server is stopping: send calls to another one");
     }
-    if app.config.drives && app.life.current().is_none() {
+    if app.config.drives && app.server_lease.current().is_none() {
         return not_ready(
             "server.no_life",
-            "the server's life in the database is over, because its pulse was not written: it begins anew by itself \
-             when the database answers",
+            "the server lease has expired, because a heartbeat was not written: the server registers again when the database answers",
         );
     }
     if let Err(error) = in_time(app.store.list_servers()).await {
-        // As for `/health`: the message may name a path of this machine.
+        // As for `/health`: the message may contain a path of this machine.
         return not_ready(error.code(), "the database does not answer: see the server's log");
     }
     Ok(StatusCode::NO_CONTENT)

@@ -1,7 +1,7 @@
-//! Idempotency keys: the same key with the same request is done once, and answered alike.
+//! Idempotency keys: a request is carried out once per key, and a repetition gets the same answer.
 //!
-//! The key is stored in the transaction of what it is for, with the answer. Answers may hold secrets, which the database
-//! otherwise knows as hashes alone: they are sealed with the caller's credentials and the key.
+//! The key and the answer are stored in the transaction of the request. Answers may contain secrets, which the database
+//! otherwise stores only as hashes. Therefore they are encrypted with the caller's credentials and the key.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Body;
 
-/// Longest idempotency key.
+/// Maximum length of an idempotency key.
 const MAX_IDEMPOTENCY_KEY_CHARS: usize = 128;
-/// The context in which keys of sealed answers are derived.
+/// Context for deriving the encryption keys of answers.
 const SEAL_CONTEXT: &str = "nightshift 2026-11-26 answers of creating calls";
 
-/// The key that the caller sent.
+/// Returns the caller's key.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiFailure> {
     let Some(value) = headers.get(IDEMPOTENCY_HEADER) else { return Ok(None) };
     match value.to_str() {
@@ -38,22 +38,22 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
     }
 }
 
-/// The digest of a request: of its canonical text, in which neither spaces nor the order of fields differ.
+/// Returns the digest of a request in canonical form, without differences in spaces and field order.
 pub(crate) fn digest(request: &impl Serialize) -> Result<String, ApiFailure> {
     let canonical = serde_json::to_vec(request)
         .map_err(|error| ApiFailure::bad("request.invalid", format!("the request cannot be stored: {error}")))?;
     Ok(blake3::hash(&canonical).to_hex().to_string())
 }
 
-/// The JSON body of a call that creates something, with the caller's key for it.
+/// The JSON body of a creating call, with the caller's key.
 pub(crate) struct Creating<T> {
     /// The request.
     pub(crate) wish: T,
-    /// Creates it.
+    /// Creates it, once per key.
     pub(crate) creator: Creator,
 }
 
-/// Creates one thing, once for each key.
+/// Creates one record, once per key.
 pub(crate) struct Creator(Option<Keyed>);
 
 struct Keyed {
@@ -79,7 +79,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Serialize + 'static> FromRequest<S> f
 }
 
 impl Creator {
-    /// Creates it and gives the answer; the first one where this key was used for the same request before.
+    /// Creates the record and returns the answer, or the first answer if this key was used for the same request.
     pub(crate) async fn create<T: Serialize + DeserializeOwned>(
         self,
         app: &Arc<App>,
@@ -96,7 +96,7 @@ impl Creator {
             }),
         };
         let result = app.store.create(creation, once).await;
-        app.trouble.note_error(&result);
+        app.store_health.note_error(&result);
         let answer = match (result?, self.0) {
             (Some(first), Some(keyed)) => keyed.open(&first)?,
             _ => answer,
@@ -117,7 +117,7 @@ impl Keyed {
         Ok(BASE64_STANDARD.encode(sealed))
     }
 
-    /// Opens the first answer. One of another caller stays closed: it was another request.
+    /// Decrypts the first answer. The answer of another caller cannot be decrypted and counts as another request.
     fn open<T: DeserializeOwned>(&self, first: &str) -> Result<T, ApiFailure> {
         let conflict = || ApiFailure::from(StoreError::IdempotencyConflict { key: self.key.clone() });
         let sealed = BASE64_STANDARD.decode(first).map_err(|error| unsealed(&error))?;
@@ -136,7 +136,7 @@ impl Keyed {
     }
 }
 
-/// The key that an answer is sealed with: it cannot be derived from the database without the caller's credentials.
+/// Returns the encryption key of an answer. It cannot be derived from the database without the caller's credentials.
 fn seal_of(headers: &HeaderMap, key: &str) -> [u8; 32] {
     let mut deriving = blake3::Hasher::new_derive_key(SEAL_CONTEXT);
     for shown in [headers.get(AUTHORIZATION), headers.get(COOKIE)] {

@@ -1,4 +1,4 @@
-//! `GET /ids/{text}`: from what a person types to ids.
+//! `GET /ids/{text}`: finds ids from typed text.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::TextPath;
 
-/// Most campaigns, and most runs, that are given; one is unique, more are not.
+/// Maximum number of campaigns and of runs in an answer.
 pub const MAX_ID_MATCHES: u32 = 20;
-/// Longest text: a whole id with its prefix is 36 characters.
+/// Maximum length of the text: a whole id with its prefix has 36 characters.
 const MAX_TEXT_CHARS: usize = 36;
 
-/// Campaigns and runs that the text may mean.
+/// Returns campaigns and runs that the text may refer to.
 pub(crate) async fn find(State(app): State<Arc<App>>, TextPath(text): TextPath) -> Result<Json<IdMatches>, ApiFailure> {
     let text = text.to_ascii_lowercase();
     if text.is_empty()

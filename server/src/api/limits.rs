@@ -1,4 +1,5 @@
-//! `POST /campaigns/{id}/limits`: budget, schedule and weight of a campaign that is there, examined as for a new one.
+//! `POST /campaigns/{id}/limits`: changes budget, schedule and weight of a campaign, with the validation of a new
+//! campaign.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
 
-/// Changes what is given and leaves the rest; gives the campaign as it is then.
+/// Changes the given limits and keeps the others. Returns the changed campaign.
 ///
-/// Everything is examined before anything is changed. Each of the three changes is one transaction: repeating a call
-/// that was broken off finishes it.
+/// All values are validated before the first change. Each of the three changes is one transaction: repeating an aborted
+/// call completes it.
 pub(crate) async fn set(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
@@ -40,7 +41,7 @@ pub(crate) async fn set(
         Ok(())
     }
     .await;
-    app.trouble.note_error(&changed);
+    app.store_health.note_error(&changed);
     changed?;
     app.live.campaign_touched(&id);
     tracing::info!(campaign.id = %id, by = actor.name(), "the limits of a campaign were changed");

@@ -5,12 +5,12 @@ use nightshift_protocol::api::{MAX_PAGE_ROWS, Page};
 
 use crate::error::ApiFailure;
 
-/// Rows of a page when the caller does not say.
+/// Default number of rows per page.
 pub(crate) const DEFAULT_PAGE_ROWS: u32 = 100;
-/// Longest cursor.
+/// Maximum length of a cursor.
 const MAX_CURSOR_BYTES: usize = 64;
 
-/// What to ask the store for: one row more than wanted, which tells whether there is a next page.
+/// Returns the page to request from the store: one more row than wanted, which shows whether a next page exists.
 pub(crate) fn page_request(limit: Option<u32>, before: Option<String>) -> Result<PageRequest, ApiFailure> {
     let limit = limit.unwrap_or(DEFAULT_PAGE_ROWS);
     if !(1..=MAX_PAGE_ROWS).contains(&limit) {
@@ -22,7 +22,7 @@ pub(crate) fn page_request(limit: Option<u32>, before: Option<String>) -> Result
     Ok(PageRequest { limit: limit + 1, before })
 }
 
-/// The page, from one row more than wanted.
+/// Returns the page, from one row more than wanted.
 pub(crate) fn page<T>(request: &PageRequest, mut items: Vec<T>, cursor: impl Fn(&T) -> String) -> Page<T> {
     let wanted = usize::try_from(request.limit.saturating_sub(1)).unwrap_or(usize::MAX);
     let more = items.len() > wanted;

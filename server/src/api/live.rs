@@ -1,4 +1,4 @@
-//! `GET /live`: what changes, as it changes.
+//! `GET /live`: a stream of changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::error::ApiFailure;
 use crate::extract::Params;
 use crate::live::{self, Filter, MAX_STREAMS};
 
-/// Tells a reverse proxy to pass everything on at once.
+/// Header that tells a reverse proxy to forward all data immediately.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Longest pause between events that a reader may ask for.
+/// Maximum pause between events that a client may request.
 const MAX_PAUSE_MS: u64 = 60_000;
 
 /// The query of `GET /live`.
@@ -36,8 +36,8 @@ pub(crate) struct LiveQuery {
     pause_ms: Option<u64>,
 }
 
-/// A stream of events. The header names the last event of a client that comes back by itself; the query does for one
-/// that begins with what somebody else knows.
+/// Opens a stream of events. The header names the last event of a reconnecting client; the query names it for a new
+/// client.
 pub(crate) async fn open(
     State(app): State<Arc<App>>,
     caller: Option<Extension<Caller>>,
@@ -59,7 +59,7 @@ pub(crate) async fn open(
     }
     let filter = Filter { campaign: query.campaign, run: query.run };
     let named = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
-    // Who may read until then may not listen for longer.
+    // The stream ends when the caller's permission to read ends.
     let caller = caller.map(|Extension(caller)| caller);
     let ends_at = caller.as_ref().and_then(|caller| caller.ends_at);
     let standing = Standing::of(&app, caller.as_ref(), &headers);

@@ -1,4 +1,4 @@
-//! Holding a call until there is something to say.
+//! Long polls: hold a call until there is an answer.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// How often a held call looks by itself: the truth behind the wake-ups.
+/// Polling interval of a held call, in case a wake-up was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Calls `look` until it gives something, the waiting time is over, or the server stops. The last look's result is
-/// given either way.
+/// Calls `look` until it returns a value, the waiting time is over, or the server stops. Returns the last result in any
+/// case.
 pub(crate) async fn hold<T, F, L>(app: &App, bell: &Notify, wait_ms: u64, mut look: L) -> Result<T, ApiFailure>
 where
     F: Future<Output = Result<(bool, T), ApiFailure>>,
@@ -22,7 +22,7 @@ where
     let until = Instant::now() + Duration::from_millis(wait_ms.min(MAX_WAIT_MS));
     let Ok(_permit) = app.held_polls.try_acquire() else { return Ok(look().await?.1) };
     loop {
-        // Interest is registered before looking, so that no wake-up falls between the two.
+        // Register before looking, so that no wake-up is lost in between.
         let rung = bell.notified();
         tokio::pin!(rung);
         rung.as_mut().enable();

@@ -1,4 +1,4 @@
-//! `GET /metrics`: the page for Prometheus. What the store knows is asked for once in a while, however often it is read.
+//! `GET /metrics`: metrics for Prometheus. Data of the store is cached for a short time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,31 +26,31 @@ use crate::waiting::silent_after_ms;
 
 /// Media type of the page.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// How long what the store said is good.
+/// Lifetime of cached data of the store.
 const GOOD_FOR: Duration = Duration::from_secs(5);
-/// Unfinished campaigns whose budgets are shown, the newest ones.
+/// Maximum number of unfinished campaigns whose budgets are shown, newest first.
 const MAX_CAMPAIGNS: usize = 50;
-/// Campaigns that are looked at for unfinished ones.
+/// Maximum number of campaigns that are searched for unfinished ones.
 const MAX_LOOKED_AT: u32 = 200;
 
-/// When the store was asked last.
+/// Time of the last query to the store.
 #[derive(Debug, Default)]
 pub(crate) struct GaugeCache(Mutex<Option<Instant>>);
 
-/// The page.
+/// Returns the page.
 pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiFailure> {
     let mut asked_at = app.gauges.0.lock().await;
     if asked_at.is_none_or(|at| at.elapsed() >= GOOD_FOR) {
-        // Our own impatience is no trouble of the store's.
+        // A timeout of this call is no store error.
         let result = in_time(async {
             let result = refresh(&app).await;
-            app.trouble.note_error(&result);
+            app.store_health.note_error(&result);
             result
         })
         .await;
         app.metrics.store_up.set(i64::from(result.is_ok()));
         if let Err(error) = result {
-            tracing::debug!(error.code = error.code(), "the numbers of the store stay as they were");
+            tracing::debug!(error.code = error.code(), "the store metrics could not be updated");
         }
         *asked_at = Some(Instant::now());
     }
@@ -63,7 +63,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiFai
     match app.metrics.page() {
         Ok(page) => Ok((StatusCode::OK, [(CONTENT_TYPE, MEDIA_TYPE)], page).into_response()),
         Err(error) => {
-            Err(ApiFailure::internal("internal.unwritable", format!("the numbers cannot be written: {error}")))
+            Err(ApiFailure::internal("internal.unwritable", format!("the metrics cannot be written: {error}")))
         }
     }
 }
@@ -155,7 +155,7 @@ async fn show_budgets(app: &App) -> Result<(), StoreError> {
             lines.push((labels, line));
         }
     }
-    // Campaigns that are over are not shown any more.
+    // Finished campaigns are not shown any more.
     metrics.budget_used.clear();
     metrics.budget_reserved.clear();
     metrics.budget_cap.clear();

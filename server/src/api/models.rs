@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Params;
 
-/// Models by strategy. The filter says whose attempts count.
+/// Returns models by strategy. The filter selects the attempts that count.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<Pairs>,

@@ -1,7 +1,7 @@
-//! `GET /openapi.json`: the description of every call, in the form of `OpenAPI` 3.1.
+//! `GET /openapi.json`: the `OpenAPI` 3.1 description of every call.
 //!
-//! Each call is one line or a few of a list, by its area; the types describe themselves. `docs/openapi.json` is the
-//! document as it is checked in: a test says when it is out of date.
+//! Each call is a few lines of a list, by area, and the types describe themselves. `docs/openapi.json` is the
+//! checked-in document, and a test detects when it is out of date.
 
 mod attempts;
 mod call;
@@ -33,12 +33,11 @@ use self::schemas::Schemas;
 use crate::api::PREFIX;
 use crate::error::ApiFailure;
 
-/// What the whole is about.
-const ABOUT: &str = "Everything that the command line, the workers and the pages do goes through this API. docs/api.md \
-    tells more, docs/errors.md what every code means. Each call lists the roles that may make it (x-roles) and the codes \
+/// Description of the API.
+const ABOUT: &str = "The command line, the workers and the pages use this API. docs/api.md describes it, and docs/errors.md explains every code. Each call lists the roles that may make it (x-roles) and the codes \
     of its own errors; any call may also answer the codes that docs/api.md lists for all of them.";
 
-/// Every call, by area.
+/// Returns every call, by area.
 fn calls(schemas: &mut Schemas) -> Vec<Call> {
     let mut calls = campaigns::calls(schemas);
     calls.extend(handovers::calls(schemas));
@@ -53,7 +52,7 @@ fn calls(schemas: &mut Schemas) -> Vec<Call> {
     calls
 }
 
-/// The description.
+/// Returns the document.
 fn document() -> OpenApi {
     let mut schemas = Schemas::default();
     let mut paths = PathsBuilder::new();
@@ -81,13 +80,13 @@ fn document() -> OpenApi {
         .build()
 }
 
-/// The description as it is served and checked in.
+/// Returns the document as it is served and checked in.
 pub fn openapi_json() -> Result<String, serde_json::Error> {
     let value = in_order(serde_json::to_value(document())?);
     Ok(serde_json::to_string_pretty(&value)? + "\n")
 }
 
-/// The same with all names in their order: the text must not depend on how the program was built.
+/// Sorts all names, because the text must not depend on the build.
 fn in_order(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -99,7 +98,7 @@ fn in_order(value: Value) -> Value {
     }
 }
 
-/// The description.
+/// Serves the document.
 pub(crate) async fn show() -> Result<Response, ApiFailure> {
     static WRITTEN: OnceLock<Bytes> = OnceLock::new();
     let text = if let Some(text) = WRITTEN.get() {

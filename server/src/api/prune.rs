@@ -1,4 +1,4 @@
-//! `/prune`: says what is over since long ago, and deletes it, in chunks, within the time of one call.
+//! `/prune`: lists old data, or deletes it in chunks within the time of one call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,27 +15,26 @@ use crate::error::ApiFailure;
 use crate::extract::{Body, Params};
 use crate::retention_loop::{MAX_PRUNED_CAMPAIGNS, MIN_OLDER_THAN_MS, Prunes};
 
-/// How long one call deletes: then it says that there is more.
+/// Maximum duration of the deletion in one call. The answer says whether more is left.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The query of `GET /prune`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wish {
+pub(crate) struct PruneQuery {
     older_than_ms: u64,
 }
 
-/// What [`prune`] would delete.
+/// Returns what [`prune`] would delete.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
-    Params(wish): Params<Wish>,
+    Params(wish): Params<PruneQuery>,
 ) -> Result<Json<PruneDone>, ApiFailure> {
     examine(wish.older_than_ms).map_err(|message| ApiFailure::bad("request.invalid_query", message))?;
     would_prune(&app, wish.older_than_ms).await
 }
 
-/// Deletes finished campaigns whose last run ended long ago and artifacts that nothing names, or says which campaigns
-/// it would be.
+/// Deletes finished campaigns whose last run ended long ago, and unreferenced artifacts, or only lists the campaigns.
 pub(crate) async fn prune(
     State(app): State<Arc<App>>,
     actor: Actor,
@@ -47,14 +46,14 @@ pub(crate) async fn prune(
     }
     let before = Prunes::before(app.clock.now(), request.older_than_ms);
     let result = Prunes::new(&app, before).until(Instant::now() + LONGEST).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     let done = result?;
     tracing::info!(
         campaigns = done.campaigns.len(),
         rows = done.rows,
         artifacts = done.artifacts,
         by = actor.name(),
-        "what was over since long ago was deleted"
+        "old data was deleted"
     );
     Ok(Json(done))
 }
@@ -62,8 +61,7 @@ pub(crate) async fn prune(
 fn examine(older_than_ms: u64) -> Result<(), String> {
     if older_than_ms < MIN_OLDER_THAN_MS {
         return Err(format!(
-            "`older_than_ms` must be at least {MIN_OLDER_THAN_MS}: artifacts of an upload that goes on are named by nothing \
-             yet"
+            "`older_than_ms` must be at least {MIN_OLDER_THAN_MS}: artifacts of a running upload have no references yet"
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Requests: open model calls that agents outside of Nightshift take, answer, extend and give back.
+//! Requests: open model calls that outside agents take, answer, extend and release.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params, PathId};
 
-/// Longest name of a model, in characters.
+/// Maximum length of a model name, in characters.
 const MAX_MODEL_CHARS: usize = 256;
-/// Most tokens that an agent may state for an answer.
+/// Maximum number of tokens that an agent may report for an answer.
 const MAX_STATED_TOKENS: u64 = 1_000_000_000;
-/// How often an answer is offered while its step is being carried out, and the time between two offers.
+/// Maximum number of tries to accept an answer while its step is being carried out, and the time between two tries.
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,7 +43,7 @@ impl PathId for RequestId {
 pub(crate) struct RequestsQuery {
     campaign: Option<CampaignId>,
     run: Option<RunId>,
-    /// Whether requests that wait for no answer any more are wanted, too.
+    /// Whether to include requests that do not wait for an answer any more.
     #[serde(default)]
     all: bool,
     limit: Option<u32>,
@@ -51,10 +51,10 @@ pub(crate) struct RequestsQuery {
 }
 
 fn store(app: &App) -> Result<&dyn RequestStore, ApiFailure> {
-    app.store.requests().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no requests"))
+    app.store.requests().ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support requests"))
 }
 
-/// Requests, newest first.
+/// Lists requests, newest first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<RequestsQuery>,
@@ -65,7 +65,7 @@ pub(crate) async fn list(
     Ok(Json(team::page(&page, rows)))
 }
 
-/// One request with what it asks.
+/// Returns one request with its question.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RequestId>,
@@ -73,7 +73,7 @@ pub(crate) async fn show(
     Ok(Json(store(&app)?.load_request(&id, app.clock.now()).await?))
 }
 
-/// Leases the oldest request that fits, or waits for one: 204 when there is none.
+/// Leases the oldest matching request, or waits for one: 204 when there is none.
 pub(crate) async fn next(
     State(app): State<Arc<App>>,
     actor: Actor,
@@ -97,17 +97,17 @@ pub(crate) async fn next(
         let until = at.plus_ms(u64::from(lease_s) * 1_000);
         let lease = RequestLease { token: new_request_lease(&*app.random), holder: holder.clone(), until };
         let leased = store(&app)?.lease_request(filter.clone(), lease, at).await;
-        app.trouble.note_error(&leased);
+        app.store_health.note_error(&leased);
         let leased = leased?;
         Ok((leased.is_some(), leased))
     })
     .await?;
     let Some(leased) = leased else { return Ok(StatusCode::NO_CONTENT.into_response()) };
-    tracing::info!(request.id = %leased.request.id, run.id = %leased.request.run, holder, "a request was handed out");
+    tracing::info!(request.id = %leased.request.id, run.id = %leased.request.run, holder, "a request was leased");
     Ok(Json(leased).into_response())
 }
 
-/// Accepts an answer under a lease. The same answer again is fine.
+/// Accepts an answer under a lease. Repeating the same answer succeeds.
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RequestId>,
@@ -123,7 +123,7 @@ pub(crate) async fn answer(
     }
     let store = store(&app)?;
     let asked = store.load_request(&id, app.clock.now()).await?;
-    // An answer that was accepted before is not examined again.
+    // An answer that was accepted before is not validated again.
     if asked.request.state.is_waiting() {
         examine_answer(&asked.question, &wish.text).map_err(|problem| {
             let status = match problem.code() {
@@ -146,7 +146,7 @@ pub(crate) async fn answer(
     let mut tries = 0;
     let repeated = loop {
         let accepted = store.answer_request(&id, &wish.lease, given.clone(), app.clock.now()).await;
-        app.trouble.note_error(&accepted);
+        app.store_health.note_error(&accepted);
         tries += 1;
         match accepted {
             Err(StoreError::Refused { code: "request.busy", .. }) if tries < BUSY_TRIES => {
@@ -168,18 +168,18 @@ pub(crate) async fn extend(
     let at = app.clock.now();
     let until = at.plus_ms(u64::from(lease_seconds(wish.lease_s)?) * 1_000);
     let extended = store(&app)?.extend_request(&id, &wish.lease, until, at).await;
-    app.trouble.note_error(&extended);
+    app.store_health.note_error(&extended);
     Ok(Json(extended?))
 }
 
-/// Gives a request back to other agents.
+/// Releases a request to other agents.
 pub(crate) async fn release(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RequestId>,
     Body(wish): Body<ReleaseRequest>,
 ) -> Result<StatusCode, ApiFailure> {
     let released = store(&app)?.release_request(&id, &wish.lease, app.clock.now()).await;
-    app.trouble.note_error(&released);
+    app.store_health.note_error(&released);
     released?;
     app.requests.notify_waiters();
     Ok(StatusCode::NO_CONTENT)
@@ -193,7 +193,7 @@ fn lease_seconds(lease_s: u32) -> Result<u32, ApiFailure> {
     Err(ApiFailure::bad("request.invalid", message))
 }
 
-/// A body beyond the limit of all calls is an answer that is too large.
+/// Names the error for a body beyond the limit of all calls: the answer is too large.
 fn named_size(failure: ApiFailure) -> ApiFailure {
     if failure.status() != StatusCode::PAYLOAD_TOO_LARGE {
         return failure;

@@ -1,4 +1,4 @@
-//! What the model calls of a run were given of notes and lessons.
+//! Notes and lessons that the model calls of a run received.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) struct ListQuery {
     before: Option<String>,
 }
 
-/// What steps of a run were given, by their keys.
+/// Lists what steps of a run received, by step key.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
@@ -40,7 +40,8 @@ pub(crate) async fn list(
 fn read(run: &RunId, record: RetrievalRecord) -> Result<Retrieval, ApiFailure> {
     let RetrievalRecord { step_key, items, at } = record;
     let retrieved = serde_json::from_value(items).map_err(|error| {
-        let message = format!("what step `{step_key}` of {run} was given cannot be read by this release: {error}");
+        let message =
+            format!("the notes and lessons of step `{step_key}` of {run} cannot be read by this release: {error}");
         ApiFailure::internal("run.unreadable", message)
     })?;
     Ok(Retrieval { step_key, at, retrieved })

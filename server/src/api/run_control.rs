@@ -1,4 +1,4 @@
-//! What people do to a run: control, retry, signals, priority.
+//! Control of a run: status, retry, signals, priority.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
 
-/// Longest step key of a retry.
+/// Maximum length of the step key of a retry.
 const MAX_STEP_KEY_CHARS: usize = 200;
 
 /// Pauses, resumes or cancels a run.
@@ -32,7 +32,7 @@ pub(crate) async fn control(
     Ok(Json(Controlled { runs: vec![(id, status)] }))
 }
 
-/// Begins again from failed steps.
+/// Schedules failed steps again.
 pub(crate) async fn retry(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
@@ -47,14 +47,14 @@ pub(crate) async fn retry(
         ));
     }
     let result = app.store.retry_run(&id, key, Some(actor.name()), app.clock.now()).await;
-    app.trouble.note(&result);
+    app.store_health.note(&result);
     let keys = result?;
-    tracing::info!(run.id = %id, steps = keys.len(), "a run begins again from failed steps");
+    tracing::info!(run.id = %id, steps = keys.len(), "failed steps of a run were scheduled again");
     app.wake.run_changed(&id);
     Ok(Json(Controlled { runs: vec![(id, RunStatus::Running)] }))
 }
 
-/// Tells a run something: advice, or that it may pass the gate that it waits at.
+/// Sends a signal to a run: a hint, or the approval of a gate.
 pub(crate) async fn signal(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
@@ -69,14 +69,14 @@ pub(crate) async fn signal(
         None => None,
     };
     let result = app.store.signal_run(&id, signal, Some(actor.name()), key, app.clock.now()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
-    tracing::info!(run.id = %id, by = actor.name(), "a run was told something");
+    tracing::info!(run.id = %id, by = actor.name(), "a signal was sent to a run");
     app.wake.run_changed(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Refuses a signal that no prompt would take.
+/// Refuses a signal that no prompt could contain.
 pub(crate) fn examine_signal(signal: &Signal) -> Result<(), ApiFailure> {
     let text = match signal {
         Signal::Hint { text } => text,
@@ -92,7 +92,7 @@ pub(crate) fn examine_signal(signal: &Signal) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// Changes the head start of a run's steps.
+/// Changes the priority of a run's steps.
 pub(crate) async fn prioritize(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
@@ -100,12 +100,12 @@ pub(crate) async fn prioritize(
 ) -> Result<StatusCode, ApiFailure> {
     examine_priority(priority)?;
     let result = app.store.set_priority(&id, priority, app.clock.now()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What a person's action does to a run.
+/// Returns the transition of an action.
 pub(crate) fn transition(action: ControlAction) -> RunTransition {
     match action {
         ControlAction::Pause => RunTransition::Pause,
@@ -134,10 +134,10 @@ impl App {
         by: &str,
     ) -> Result<RunStatus, StoreError> {
         let result = self.store.control_run(run, transition, Some(by), self.clock.now()).await;
-        self.trouble.note_error(&result);
+        self.store_health.note_error(&result);
         let status = result?;
         tracing::info!(run.id = %run, run.status = status.as_str(), by, "a run was controlled");
-        // The notice could be taken for the echo of a decision.
+        // The notice could be mistaken for the echo of a decision.
         self.wake.run_changed(run);
         Ok(status)
     }

@@ -23,7 +23,7 @@ use crate::extract::{IdPath, Params};
 use crate::present::{event_view, run_summary, step_view, with_wall_time};
 use crate::waiting::{Carrier, Reasons, Surroundings};
 
-/// Events of one answer.
+/// Maximum number of events per answer.
 pub const MAX_EVENTS_PER_PAGE: u32 = 500;
 
 /// The query of `GET /runs`.
@@ -36,7 +36,7 @@ pub(crate) struct ListQuery {
     before: Option<String>,
 }
 
-/// Runs, newest first; of one campaign in the order of its tasks.
+/// Lists runs, newest first, or those of one campaign in the order of its tasks.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<ListQuery>,
@@ -50,7 +50,7 @@ pub(crate) async fn list(
     Ok(Json(page(&request, items, |run| run.id.to_string())))
 }
 
-/// Everything about one run.
+/// Returns all details of one run.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
@@ -58,7 +58,7 @@ pub(crate) async fn show(
     let record = app.store.load_run(&id).await?;
     let view = match &record.state {
         Some(state) if !state.is_null() => (app.view)(state)?,
-        // Also a run that was cancelled before anybody could read it.
+        // Also a run that was cancelled before its first decision.
         _ => not_begun(&app, &record).await?,
     };
     let mut steps = app.store.list_step_heads(&id).await?;
@@ -69,7 +69,7 @@ pub(crate) async fn show(
     Ok(Json(RunDetail { summary: run_summary(record)?, view, open_steps, cost, plan_differences }))
 }
 
-/// What is known about a run before its first decision.
+/// Returns the view of a run before its first decision.
 async fn not_begun(app: &App, record: &RunRecord) -> Result<RunView, ApiFailure> {
     let first = app.store.events_after(&record.id, 0, 1).await?.into_iter().next();
     let Some(Event::RunCreated { input }) = first.map(|first| first.event) else {
@@ -88,7 +88,7 @@ async fn not_begun(app: &App, record: &RunRecord) -> Result<RunView, ApiFailure>
     })
 }
 
-/// All steps of a run, in the order they were scheduled.
+/// Lists all steps of a run in the order of their scheduling.
 pub(crate) async fn steps(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
@@ -108,14 +108,14 @@ pub(crate) struct EventsQuery {
     wait_ms: u64,
 }
 
-/// The log after a position; waits for something to be there, or for the run to be over.
+/// Returns the log after a position. Waits until there is an event or the run has ended.
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
     Params(query): Params<EventsQuery>,
 ) -> Result<Json<EventsPage>, ApiFailure> {
     let look = || async {
-        // The status first: when it says that the run is over, the log that is read afterwards is complete.
+        // Read the status first: if it says that the run has ended, the log read afterwards is complete.
         let status = app.store.run_status(&id).await?;
         let records = app.store.events_after(&id, query.after, MAX_EVENTS_PER_PAGE).await?;
         let events = records.iter().map(event_view).collect::<Result<Vec<_>, _>>()?;
@@ -131,14 +131,14 @@ impl App {
         steps: Vec<StepRecord>,
     ) -> Result<Vec<StepView>, ApiFailure> {
         let waits = run.status == RunStatus::Running && steps.iter().any(|step| step.status == StepStatus::Scheduled);
-        // Only a step that waits needs reasons.
+        // Only a waiting step needs reasons.
         let reasons = if waits { self.reasons(run, &steps).await? } else { Reasons::default() };
         let around = Surroundings {
             run: run.status,
             carrier: if waits { self.carrier(run).await? } else { Carrier::Alive },
             agent_slots: self.config.agent_slots,
             lease_ms: self.config.lease_ms,
-            own_worker_starts: self.roster.embedded_count() < self.config.own_workers,
+            own_worker_starts: self.worker_registry.embedded_count() < self.config.own_workers,
             reasons: &reasons,
             now: self.clock.now(),
         };
@@ -151,12 +151,13 @@ impl App {
             .collect()
     }
 
-    /// Who carries the run on: as the lives of servers say, which outlast their servers by some pulses.
+    /// Returns the server that carries the run on, according to the server leases. A lease outlives its server by some
+    /// heartbeats.
     async fn carrier(&self, run: &RunRecord) -> Result<Carrier, ApiFailure> {
         let Some(owner) = &run.owner else {
-            return Ok(if self.config.drives { Carrier::Alive } else { Carrier::Nobody });
+            return Ok(if self.config.drives { Carrier::Alive } else { Carrier::None });
         };
-        if self.life.current().as_ref() == Some(owner) {
+        if self.server_lease.current().as_ref() == Some(owner) {
             return Ok(Carrier::Alive);
         }
         let (now, servers) = (self.clock.now(), self.store.list_servers().await?);

@@ -1,4 +1,4 @@
-//! Scores of attempts that are computed later: by another formula, or by newer rules.
+//! Scores of attempts that are computed after the run: by another formula, or by newer rules.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
 
-/// Scores of a run, as they are stored.
+/// Lists the stored scores of a run.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
@@ -25,7 +25,7 @@ pub(crate) async fn list(
     Ok(Json(RunScores { run: id, scores }))
 }
 
-/// Scores the attempts of a run anew, from the evidence that is stored, and keeps the result.
+/// Computes the scores of a run's attempts again from the stored evidence, and stores them.
 pub(crate) async fn recompute(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
@@ -42,19 +42,19 @@ pub(crate) async fn recompute(
                 .map_err(|error| ApiFailure::internal("task.unreadable", format!("the stored task: {error}")))?;
             rescore(&bundle.spec, &view, &formulas, app.clock.now())
         }
-        // Nothing was attempted yet.
+        // The run has no attempts yet.
         _ => Vec::new(),
     };
     let records = scores.iter().map(|score| written(&id, score)).collect::<Result<Vec<_>, _>>()?;
     let stored = knowledge(&app)?.put_scores(records).await;
-    app.trouble.note(&stored);
+    app.store_health.note(&stored);
     stored?;
-    tracing::info!(run.id = %id, scores = scores.len(), by = actor.name(), "attempts were scored anew");
+    tracing::info!(run.id = %id, scores = scores.len(), by = actor.name(), "scores of a run were computed again");
     Ok(Json(RunScores { run: id, scores }))
 }
 
 pub(super) fn knowledge(app: &App) -> Result<&dyn KnowledgeStore, ApiFailure> {
-    app.store.knowledge().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no scores"))
+    app.store.knowledge().ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support scores"))
 }
 
 fn written(run: &RunId, score: &AttemptScore) -> Result<ScoreRecord, ApiFailure> {

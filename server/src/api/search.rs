@@ -11,10 +11,10 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Params;
 
-/// Hits of a page when the caller does not say.
+/// Default number of hits per page.
 const DEFAULT_HITS: u32 = 20;
 
-/// Texts with these words, the newest first.
+/// Finds texts with these words, the newest first.
 pub(crate) async fn find(
     State(app): State<Arc<App>>,
     Params(query): Params<Pairs>,

@@ -1,4 +1,4 @@
-//! `GET /servers`: the lives of servers on this database.
+//! `GET /servers`: the server leases on this database.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use nightshift_protocol::api::{Page, ServerView};
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// Servers, newest first.
+/// Lists servers, newest first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<ServerView>>, ApiFailure> {
     let now = app.clock.now();
     let items = app.store.list_servers().await?.into_iter().map(|server| ServerView {

@@ -1,4 +1,4 @@
-//! `/session`: signing a browser in and out, and who a caller is.
+//! `/session`: signs a browser in and out, and returns the caller's identity.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Body;
 
-/// How long a session lasts when nobody says, in milliseconds: a night and the morning after it.
+/// Default duration of a session, in milliseconds: twelve hours.
 const DEFAULT_VALID_FOR_MS: u64 = 12 * 60 * 60 * 1_000;
-/// Longest session, in milliseconds: thirty days.
+/// Maximum duration of a session, in milliseconds: thirty days.
 const MAX_VALID_FOR_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
-/// Shortest session, in milliseconds.
+/// Minimum duration of a session, in milliseconds.
 const MIN_VALID_FOR_MS: u64 = 1_000;
-/// Browsers that are signed in at once.
+/// Maximum number of sessions.
 const MAX_SESSIONS: u32 = 10_000;
 
-/// Signs a browser in: gives it a cookie that stands for a token.
+/// Signs a browser in: sets a cookie that stands for a token.
 pub(crate) async fn sign_in(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     Body(wish): Body<SignIn>,
 ) -> Result<Response, ApiFailure> {
-    sessions::is_not_from_elsewhere(&headers)?;
+    sessions::refuse_foreign_sign_in(&headers)?;
     let valid_for_ms = wish.valid_for_ms.unwrap_or(DEFAULT_VALID_FOR_MS);
     if !(MIN_VALID_FOR_MS..=MAX_VALID_FOR_MS).contains(&valid_for_ms) {
         return Err(ApiFailure::bad(
@@ -42,33 +42,33 @@ pub(crate) async fn sign_in(
     let expires_at = app.clock.now().plus_ms(valid_for_ms);
     let (session, caller) = app.keys.sign_in(&app, wish.token.trim(), &secret, expires_at).await?;
     let result = sessions::store(&app)?.create_session(session, MAX_SESSIONS).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     tracing::info!(by = %caller.name, "a browser was signed in");
     let cookie = sessions::set_cookie(&headers, &secret, valid_for_ms / 1_000)?;
     Ok((StatusCode::OK, [(SET_COOKIE, cookie)], Json(view(&caller))).into_response())
 }
 
-/// Signs a browser out. One that is not signed in stays so.
+/// Signs a browser out. Repeating it changes nothing.
 pub(crate) async fn sign_out(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, ApiFailure> {
-    sessions::is_not_from_elsewhere(&headers)?;
+    sessions::refuse_foreign_sign_in(&headers)?;
     if let Some(secret) = sessions::cookie(&headers) {
         let result = sessions::store(&app)?.end_session(&secret_hash(secret)).await;
-        app.trouble.note_error(&result);
+        app.store_health.note_error(&result);
         result?;
         app.keys.forget();
     }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, sessions::set_cookie(&headers, "", 0)?)]).into_response())
 }
 
-/// Who the caller is. Somebody whose session is over is nobody.
+/// Returns the caller's identity. An ended session counts as anonymous.
 pub(crate) async fn show(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Json<SessionView>, ApiFailure> {
     if let Some(caller) = app.keys.caller(&app, &Method::GET, headers.get(AUTHORIZATION)).await? {
         return Ok(Json(view(&caller)));
     }
     Ok(Json(match app.keys.visitor(&app, &headers).await? {
         Visitor::Known(caller) => view(&caller),
-        Visitor::Nobody | Visitor::Gone => SessionView {
+        Visitor::Anonymous | Visitor::Ended => SessionView {
             by: SignedInBy::Nothing,
             name: None,
             role: (!app.config.reads_need_token).then_some(Role::Viewer),

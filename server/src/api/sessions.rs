@@ -1,4 +1,4 @@
-//! `/sessions`: browsers that are signed in, for administrators to see and to sign out.
+//! `/sessions`: lets administrators list browser sessions and end them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::TextPath;
 
-/// Sessions in a list.
+/// Maximum number of sessions in a list.
 const MAX_LISTED: u32 = 1_000;
-/// Characters of a session's name: the beginning of the hash of its cookie, from which no cookie can be made.
+/// Length of a session's name: the first characters of its cookie's hash, which do not reveal the cookie.
 const ID_CHARS: usize = 16;
 
-/// Browsers that are signed in, the latest first. Those whose token or link ended are signed in no more.
+/// Lists sessions, the latest first. Sessions whose token or link has ended are omitted.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
@@ -83,13 +83,12 @@ pub(crate) async fn end(
     TextPath(id): TextPath,
     actor: Actor,
 ) -> Result<StatusCode, ApiFailure> {
-    let unknown =
-        || ApiFailure::not_found("session.not_found", format!("no browser is signed in as `{id}` (any more)"));
+    let unknown = || ApiFailure::not_found("session.not_found", format!("there is no session `{id}`"));
     if id.len() != ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(unknown());
     }
     let result = sessions::store(&app)?.end_session_named(&id).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     let was_there = result?;
     app.keys.forget();
     if !was_there {

@@ -1,7 +1,6 @@
-//! `GET /tables/{name}`: lists as whole files, in CSV, JSON or Parquet.
+//! `GET /tables/{name}`: lists as complete files, in CSV, JSON or Parquet.
 //!
-//! A table is read and written page by page while it is sent: as fast as its reader takes it, and never more than one page in
-//! memory.
+//! A table is read and written page by page, at the speed of its reader, with at most one page in memory.
 
 mod attempts;
 mod boards;
@@ -27,11 +26,11 @@ use crate::error::ApiFailure;
 use crate::extract::Params;
 use crate::table::{Column, Row, TableError, TableFile};
 
-/// Tables that are written at once; a further one waits.
+/// Maximum number of tables written at once; a further one waits.
 pub(crate) const MAX_TABLES: usize = 4;
-/// Rows that are read at a time.
+/// Rows read at a time.
 const ROWS_AT_ONCE: u32 = 500;
-/// The name of the format in a query.
+/// Name of the format parameter.
 const FORMAT: &str = "format";
 
 /// `GET /tables/campaigns`.
@@ -74,18 +73,18 @@ pub(crate) async fn events(state: State<Arc<App>>, query: Params<Pairs>) -> Resu
     answer(state, query, TableName::Events).await
 }
 
-/// Where rows come from, and how far it was read.
+/// Source of the rows, with its position.
 enum Source {
     Campaigns(campaigns::Pages),
     Runs(runs::Pages),
     Attempts(Box<attempts::Pages>),
     Events(of_run::Events),
-    /// Lists that have no pages.
+    /// A list without pages.
     Whole(Option<Vec<Row>>),
 }
 
 impl Source {
-    /// What a query asks for. Reads what has no pages.
+    /// Opens the source of a query. Reads lists without pages completely.
     async fn open(app: &App, name: TableName, query: Pairs) -> Result<(Self, &'static [Column]), ApiFailure> {
         let whole = |rows| Self::Whole(Some(rows));
         Ok(match name {
@@ -100,7 +99,7 @@ impl Source {
         })
     }
 
-    /// The next rows; nothing at the end.
+    /// Returns the next rows, or none at the end.
     async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
         match self {
             Self::Campaigns(pages) => pages.next(app).await,
@@ -112,16 +111,16 @@ impl Source {
     }
 }
 
-/// Why a table was cut. Who reads it notices that its end is missing.
+/// Why a table was cut off off. Its reader detects the missing end.
 #[derive(Debug, thiserror::Error)]
-#[error("the table was cut: {0}")]
+#[error("the table was cut off: {0}")]
 struct Cut(String);
 
-/// A table on its way.
+/// A table that is being sent.
 struct Sending {
     app: Arc<App>,
     source: Source,
-    /// None once the end was written.
+    /// None after the end was written.
     file: Option<TableFile>,
     _permit: OwnedSemaphorePermit,
 }
@@ -137,11 +136,11 @@ async fn answer(
     let (source, columns) = Source::open(&app, name, query).await?;
     let file = TableFile::new(format, columns).map_err(|error| unwritable(&error))?;
     let mut sending = Sending { app, source, file: Some(file), _permit: permit };
-    // The first page is read before the answer begins, so that its error can still be told.
+    // The first page is read before the answer begins, so that its error can still be reported.
     let first = sending.part().await?;
     let rest = stream::try_unfold(sending, async |mut sending| {
         let part = sending.part().await.map_err(|failure| {
-            tracing::warn!(error = %failure.message(), "a table was cut");
+            tracing::warn!(error = %failure.message(), "a table was cut off");
             Cut(failure.message().to_owned())
         })?;
         Ok::<_, Cut>(part.map(|part| (part, sending)))
@@ -159,11 +158,11 @@ async fn answer(
 }
 
 impl Sending {
-    /// The next bytes; nothing after the end.
+    /// Returns the next bytes, or none after the end.
     async fn part(&mut self) -> Result<Option<Bytes>, ApiFailure> {
         while let Some(file) = self.file.take() {
             let rows = self.source.next(&self.app).await?;
-            // Thousands of rows take their time to be written, and the packing of columns more.
+            // Writing thousands of rows and packing columns takes long.
             let writing = tokio::task::spawn_blocking(move || write(file, rows));
             let (bytes, file) = writing
                 .await
@@ -178,7 +177,7 @@ impl Sending {
     }
 }
 
-/// Adds the rows, or ends the file where there are none.
+/// Adds the rows, or ends the file if there are none.
 fn write(mut file: TableFile, rows: Option<Vec<Row>>) -> Result<(Vec<u8>, Option<TableFile>), TableError> {
     match rows {
         Some(rows) => Ok((file.add(&rows)?, Some(file))),
@@ -190,7 +189,7 @@ fn unwritable(error: &TableError) -> ApiFailure {
     ApiFailure::internal("internal.unwritable", error.to_string())
 }
 
-/// The format, and the rest of the query.
+/// Returns the format and the other parameters.
 fn split_format(query: Pairs) -> Result<(TableFormat, Pairs), ApiFailure> {
     let (formats, rest): (Pairs, Pairs) = query.into_iter().partition(|(name, _)| name == FORMAT);
     let mut format = TableFormat::default();
@@ -206,7 +205,7 @@ fn split_format(query: Pairs) -> Result<(TableFormat, Pairs), ApiFailure> {
     Ok((format, rest))
 }
 
-/// A name that a table's query does not have.
+/// Returns the error for an unknown parameter.
 fn unknown(name: &str, known: &[&str]) -> ApiFailure {
     let known = known.join(", ");
     ApiFailure::bad(

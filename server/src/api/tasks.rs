@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Params;
 
-/// Tasks by device, with their best attempts. The filter says whose attempts count.
+/// Returns tasks by device, with their best attempts. The filter selects the attempts that count.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<Pairs>,

@@ -1,5 +1,5 @@
-//! What people leave beside campaigns, runs and attempts: one file per noun. Here is what they have in common: the list
-//! query, and what a target has to be.
+//! Annotations of people on campaigns, runs and attempts: one file per noun. This file holds the common parts: the list
+//! query, and the validation of targets.
 
 pub(crate) mod notes;
 pub(crate) mod pins;
@@ -22,7 +22,7 @@ use crate::error::ApiFailure;
 #[serde(deny_unknown_fields)]
 pub(crate) struct AmongQuery {
     target: Option<Target>,
-    /// Whether what is about the runs and attempts of the target counts, too.
+    /// Whether annotations of the runs and attempts of the target count, too.
     #[serde(default)]
     within: bool,
     tag: Option<String>,
@@ -37,12 +37,14 @@ impl AmongQuery {
     }
 }
 
-/// The part of the store that keeps all this.
+/// Returns the annotation part of the store.
 pub(crate) fn store(app: &App) -> Result<&dyn TeamStore, ApiFailure> {
-    app.store.team().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no notes, tags or links"))
+    app.store
+        .team()
+        .ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support notes, tags and links"))
 }
 
-/// The page, from one row more than wanted.
+/// Returns the page, from one row more than wanted.
 pub(crate) fn page<T>(request: &PageRequest, mut rows: Vec<Placed<T>>) -> Page<T> {
     let wanted = usize::try_from(request.limit.saturating_sub(1)).unwrap_or(usize::MAX);
     let more = rows.len() > wanted;
@@ -51,7 +53,7 @@ pub(crate) fn page<T>(request: &PageRequest, mut rows: Vec<Placed<T>>) -> Page<T
     Page { items: rows.into_iter().map(|row| row.item).collect(), next }
 }
 
-/// Refuses an attempt that its run does not have. Campaigns and runs are looked for by the store.
+/// Refuses an attempt that its run does not have. The store checks campaigns and runs.
 async fn examine_target(app: &App, target: &Target) -> Result<(), ApiFailure> {
     let Target::Attempt(run, number) = target else { return Ok(()) };
     let Some(watch) = app.store.watch() else { return Ok(()) };
@@ -65,7 +67,7 @@ async fn examine_target(app: &App, target: &Target) -> Result<(), ApiFailure> {
     Err(StoreError::NotFound { noun: "attempt", id: target.to_string() }.into())
 }
 
-/// A label of a pin or a link, or the name of a view.
+/// Validates the label of a pin or link, or the name of a view.
 fn examine_label(label: &str, code: &str) -> Result<(), ApiFailure> {
     if label.chars().count() > MAX_LABEL_CHARS || label.chars().any(char::is_control) {
         let message = format!("a name or label has at most {MAX_LABEL_CHARS} characters and no control characters");
@@ -74,13 +76,10 @@ fn examine_label(label: &str, code: &str) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// What somebody wrote is changed by them, or by an administrator.
+/// Checks that the caller is the author or an administrator.
 fn examine_author(caller: &Caller, author: &str, what: &str) -> Result<(), ApiFailure> {
     if caller.name == author || caller.role == Role::Admin {
         return Ok(());
     }
-    Err(ApiFailure::forbidden(
-        "access.not_yours",
-        format!("this {what} is of {author}: they change it, or an administrator does"),
-    ))
+    Err(ApiFailure::forbidden("access.not_yours", format!("only {author} or an administrator can change this {what}")))
 }

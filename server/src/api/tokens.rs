@@ -1,4 +1,4 @@
-//! Tokens: create, list, revoke. A secret is shown once; only its hash is kept.
+//! Tokens: create, list, revoke. A secret is shown once; the store keeps its hash.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, PathId};
 
-/// Longest name of a token.
+/// Maximum length of a token's name.
 const MAX_TOKEN_NAME_CHARS: usize = 100;
-/// Shortest life of a token, in milliseconds: a shorter one ends before anybody has it.
+/// Minimum lifetime of a token, in milliseconds. A shorter one would end before it arrives.
 const MIN_VALID_FOR_MS: u64 = 1_000;
 
 impl PathId for TokenId {
     const NOT_FOUND: &'static str = "token.not_found";
 }
 
-/// Makes a token. The answer is the only place where its secret stands.
+/// Creates a token. Only the answer contains its secret.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     actor: Actor,
@@ -69,19 +69,19 @@ fn examine(request: &CreateToken) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// Tokens, newest first; revoked and expired ones too.
+/// Lists tokens, newest first, including revoked and expired ones.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<TokenView>>, ApiFailure> {
     Ok(Json(Page { items: app.store.list_tokens().await?, next: None }))
 }
 
-/// Ends a token: at once on this server, within five seconds on others. Revoking it again changes nothing.
+/// Revokes a token: at once on this server, within five seconds on others. Repeating it changes nothing.
 pub(crate) async fn revoke(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<TokenId>,
     actor: Actor,
 ) -> Result<Json<TokenView>, ApiFailure> {
     let result = app.store.revoke_token(&id, app.clock.now()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     app.keys.forget();
     tracing::info!(token.id = %id, by = actor.name(), "a token was revoked");

@@ -1,4 +1,4 @@
-//! Reads an archive as it arrives: decompresses a little at a time, splits lines, stores artifacts as they come.
+//! Reads an archive while it arrives: decompresses in small steps, splits lines, and stores artifacts.
 
 use axum::body::Body;
 use futures::StreamExt;
@@ -11,25 +11,25 @@ use crate::api::handovers;
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// Bytes that are decompressed at a time: a small input may stand for an endless output.
+/// Bytes decompressed at a time, because a small input may expand without limit.
 const STEP_BYTES: usize = 128 * 1024;
-/// From this size on a line is large.
+/// Size from which a line counts as large.
 const LARGE_LINE_BYTES: usize = 1024 * 1024;
 
-/// Why an archive was not read to its end.
+/// Why an archive was not read completely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnpackError {
-    /// The file is not good.
+    /// The file is invalid.
     #[error(transparent)]
     File(#[from] HandoverError),
     /// An artifact could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file is not taken here.
+    /// The file is refused here.
     #[error("{}", .0.message())]
     Refused(ApiFailure),
     /// The connection broke.
-    #[error("the body did not arrive as a whole")]
+    #[error("the body arrived incompletely")]
     Incomplete,
 }
 
@@ -39,15 +39,15 @@ impl From<ArchiveError> for UnpackError {
     }
 }
 
-/// What reads a file line by line: an archive, or a file of a hand-over.
+/// A line-based reader of an archive or of a hand-over file.
 pub(crate) trait Lines: Default + Send + 'static {
     /// The content of a complete file.
     type Content;
 
-    /// Refuses a file for what was read of it, before the first of its artifacts is stored.
+    /// Refuses a file based on the lines read so far, before the first artifact is stored.
     async fn admit(&self, app: &App) -> Result<(), UnpackError>;
 
-    /// Takes the next line; gives its artifact.
+    /// Accepts the next line, and returns its artifact.
     fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError>;
 
     /// Returns the content if the file was complete.
@@ -86,7 +86,7 @@ impl Lines for HandoverReader {
     }
 }
 
-/// Takes a file apart.
+/// Unpacks a file.
 pub(crate) struct Unpacker<'a, R> {
     app: &'a App,
     max_bytes: u64,
@@ -96,17 +96,17 @@ pub(crate) struct Unpacker<'a, R> {
 }
 
 impl<'a, R: Lines> Unpacker<'a, R> {
-    /// For a file of at most `max_bytes`, as sent.
+    /// Creates an unpacker for a file of at most `max_bytes`, as sent.
     pub(crate) fn new(app: &'a App, max_bytes: u64) -> Self {
         Self { app, max_bytes, reader: R::default(), is_admitted: false, line: Vec::new() }
     }
 
-    /// Stores the artifacts of the file and gives the rest of it.
+    /// Stores the artifacts of the file and returns its other content.
     pub(crate) async fn unpack(mut self, body: Body) -> Result<R::Content, UnpackError> {
         let mut decoder = Decoder::new().map_err(|error| unreadable(&error))?;
         let mut output = vec![0; STEP_BYTES];
         let mut taken_bytes = 0;
-        // Whether the decompressor is at the end of a frame: a file that ends within one was cut.
+        // Whether the decompressor is at the end of a frame. A file that ends within a frame is truncated.
         let mut is_whole = true;
         let mut chunks = body.into_data_stream();
         while let Some(chunk) = chunks.next().await {
@@ -121,12 +121,12 @@ impl<'a, R: Lines> Unpacker<'a, R> {
                 let mut out = OutBuffer::around(output.as_mut_slice());
                 let hint = decoder.run(&mut input, &mut out).map_err(|error| unreadable(&error))?;
                 let made = out.pos();
-                // A call that finds nothing to do says what a next frame would need.
+                // A call without input returns the needs of the next frame.
                 if made > 0 || input.pos() > before {
                     is_whole = hint == 0;
                 }
                 self.take(&output[..made]).await?;
-                // A full output may have left more behind.
+                // After a full output, more output may be pending.
                 if input.pos() == chunk.len() && made < STEP_BYTES {
                     break;
                 }
@@ -161,7 +161,7 @@ impl<'a, R: Lines> Unpacker<'a, R> {
         Ok(())
     }
 
-    /// A large line is read off the runtime's threads: decoding and hashing it takes its time.
+    /// Accepts a line. A large line is decoded and hashed outside of the runtime's threads.
     async fn accept(&mut self, line: Vec<u8>) -> Result<Option<UnpackedArtifact>, UnpackError> {
         if line.len() < LARGE_LINE_BYTES {
             return Ok(self.reader.accept(&line)?);

@@ -1,4 +1,4 @@
-//! Webhooks: who is told what, and what became of it.
+//! Webhooks and their deliveries.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params, PathId};
 use crate::webhook::is_private;
 
-/// Webhooks of one server.
+/// Maximum number of webhooks per server.
 const MAX_WEBHOOKS: u32 = 50;
-/// Longest address.
+/// Maximum length of an address.
 const MAX_URL_BYTES: usize = 2_000;
-/// How long a secret may be that somebody brings along.
+/// Permitted length of a secret that the caller provides.
 const SECRET_CHARS: std::ops::RangeInclusive<usize> = 16..=200;
 
 impl PathId for WebhookId {
@@ -44,16 +44,16 @@ pub(crate) struct DeliveriesQuery {
 }
 
 fn store(app: &App) -> Result<&dyn WebhookStore, ApiFailure> {
-    app.store.webhooks().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no webhooks"))
+    app.store.webhooks().ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support webhooks"))
 }
 
-/// Webhooks, newest first, without their secrets.
+/// Lists webhooks, newest first, without their secrets.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<Webhook>>, ApiFailure> {
     let items = store(&app)?.list_webhooks().await?.into_iter().map(|webhook| webhook.view).collect();
     Ok(Json(Page { items, next: None }))
 }
 
-/// Makes a webhook. The answer is the only place where its secret stands.
+/// Creates a webhook. Only the answer contains its secret.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     actor: Actor,
@@ -79,24 +79,24 @@ pub(crate) async fn create(
     let record = WebhookRecord { view: webhook.clone(), secret: secret.clone() };
     let creation = Creation::Webhook { webhook: record, limit: MAX_WEBHOOKS };
     let answer = creator.create(&app, creation, WebhookCreated { webhook, secret }).await?;
-    tracing::info!(webhook.id = %answer.1.webhook.id, by = actor.name(), "a webhook was made");
+    tracing::info!(webhook.id = %answer.1.webhook.id, by = actor.name(), "a webhook was created");
     Ok(answer)
 }
 
-/// Deletes a webhook with what it was and is to be told.
+/// Deletes a webhook with its deliveries.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<WebhookId>,
     actor: Actor,
 ) -> Result<StatusCode, ApiFailure> {
     let result = store(&app)?.delete_webhook(&id).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     tracing::info!(webhook.id = %id, by = actor.name(), "a webhook was deleted");
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What a webhook was and is to be told, newest first.
+/// Lists the deliveries of a webhook, newest first.
 pub(crate) async fn deliveries(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<WebhookId>,
@@ -107,20 +107,20 @@ pub(crate) async fn deliveries(
     Ok(Json(team::page(&request, rows)))
 }
 
-/// Has a delivery tried anew, from its first try.
+/// Restarts a delivery from its first attempt.
 pub(crate) async fn repeat(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<DeliveryId>,
 ) -> Result<Json<Delivery>, ApiFailure> {
     let result = store(&app)?.repeat_delivery(&id, app.clock.now()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     Ok(Json(result?))
 }
 
 fn examine(wish: &CreateWebhook) -> Result<(), ApiFailure> {
     let invalid = |message: &str| Err(ApiFailure::bad("webhook.invalid", message));
     if wish.events.is_empty() {
-        return invalid("name at least one event that the address is told of");
+        return invalid("name at least one event for the webhook");
     }
     let secret_fits = |secret: &String| SECRET_CHARS.contains(&secret.chars().count()) && !secret.contains('\0');
     if wish.secret.as_ref().is_some_and(|secret| !secret_fits(secret)) {

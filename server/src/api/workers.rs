@@ -28,28 +28,28 @@ use crate::extract::{Body, IdPath};
 use crate::present::worker_view;
 use crate::waiting::silent_after_ms;
 
-/// Workers in a list.
+/// Maximum number of workers in a list.
 pub const MAX_LISTED_WORKERS: u32 = 1_000;
-/// Longest name of a worker.
+/// Maximum length of a worker's name.
 const MAX_WORKER_NAME_CHARS: usize = 200;
-/// Longest version text of a worker.
+/// Maximum length of a worker's version.
 const MAX_VERSION_CHARS: usize = 64;
-/// Devices of a worker.
+/// Maximum number of devices of a worker.
 const MAX_DEVICES: usize = 64;
-/// Steps that a worker carries out at once, without a device or beside each other on one device.
+/// Maximum number of parallel steps of a worker, without a device or on one device.
 const MAX_SLOTS: u32 = 1_024;
-/// Labels of a worker.
+/// Maximum number of labels of a worker.
 const MAX_LABELS: usize = 64;
-/// Leases in one heartbeat.
+/// Maximum number of leases per heartbeat.
 const MAX_LEASES: usize = 4_096;
 
-/// Workers, last heard of first.
+/// Lists workers, most recently seen first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<WorkerView>>, ApiFailure> {
     Ok(Json(Page { items: app.worker_views().await?, next: None }))
 }
 
 impl App {
-    /// Workers, last heard of first.
+    /// Returns workers, most recently seen first.
     pub(super) async fn worker_views(&self) -> Result<Vec<WorkerView>, ApiFailure> {
         let records = self.store.list_workers(MAX_LISTED_WORKERS).await?;
         let stored = match self.store.watch() {
@@ -61,14 +61,14 @@ impl App {
         let (now, silent_ms) = (self.clock.now(), silent_after_ms(self.config.lease_ms));
         let view = |record: WorkerRecord| {
             let silent = now.since_ms(record.last_seen_at) > silent_ms;
-            let reading = self.roster.reading_of(&record.id, stored.remove(&record.id));
+            let reading = self.worker_registry.reading_of(&record.id, stored.remove(&record.id));
             worker_view(record, silent, reading)
         };
         records.into_iter().map(view).collect()
     }
 }
 
-/// Makes a worker known.
+/// Registers a worker.
 pub(crate) async fn register(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -95,16 +95,16 @@ pub(crate) async fn register(
         version: request.version,
         last_seen_at: app.clock.now(),
         leases: 0,
-        server: if caller.embedded { app.life.current() } else { None },
+        server: if caller.embedded { app.server_lease.current() } else { None },
         draining: false,
     };
     let registered = WorkerRegistered { worker, lease_ms: app.config.lease_ms, heartbeat_ms: app.config.heartbeat_ms };
     let answer = creator.create(&app, Creation::Worker(record.clone()), registered).await?;
     let worker = answer.1.worker.clone();
     record.id = worker.clone();
-    tracing::info!(worker.id = %worker, worker.name = %record.name, "a worker introduced itself");
+    tracing::info!(worker.id = %worker, worker.name = %record.name, "a worker registered");
     let offers = Arc::new(request.offers);
-    app.roster.registered(&record, Arc::clone(&offers));
+    app.worker_registry.registered(&record, Arc::clone(&offers));
     if offers.devices.iter().any(|device| device.uuid.is_some()) {
         let quarantined = quarantined(&offers);
         app.take_in_quarantine(&worker, &record.name, &offers, &quarantined).await?;
@@ -112,7 +112,7 @@ pub(crate) async fn register(
     Ok(answer)
 }
 
-/// Devices that are offered as ones on which nothing may run.
+/// Returns the quarantined devices among the offers.
 fn quarantined(offers: &Offers) -> Vec<QuarantinedDevice> {
     let devices = offers.devices.iter();
     devices
@@ -120,7 +120,7 @@ fn quarantined(offers: &Offers) -> Vec<QuarantinedDevice> {
         .collect()
 }
 
-/// What is offered is bounded, because a claim is made from it.
+/// Limits the size of the offers, because a claim is built from them.
 fn examine(offers: &Offers) -> Result<(), ApiFailure> {
     let invalid = |message: String| Err(ApiFailure::bad("request.invalid", message));
     if offers.devices.len() > MAX_DEVICES || offers.labels.len() > MAX_LABELS {
@@ -137,15 +137,15 @@ fn examine(offers: &Offers) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// Leases steps to a worker; waits for some to be ready.
+/// Leases steps to a worker. Waits until some are ready.
 pub(crate) async fn claim(
     State(app): State<Arc<App>>,
     IdPath(worker): IdPath<WorkerId>,
     Body(claim): Body<Claim>,
 ) -> Result<Json<Claimed>, ApiFailure> {
     let until = Instant::now() + Duration::from_millis(claim.wait_ms.min(MAX_WAIT_MS));
-    let known = app.roster.find(&*app.store, &worker).await?;
-    app.roster.heard_of(&worker);
+    let known = app.worker_registry.find(&*app.store, &worker).await?;
+    app.worker_registry.mark_seen(&worker);
     if known.draining {
         return Ok(Json(Claimed { steps: Vec::new(), draining: true, held_ms: 0 }));
     }
@@ -153,10 +153,10 @@ pub(crate) async fn claim(
     let (steps, held) = app.wait_for_steps(&worker, &taker, until).await?;
     let steps = hand_over(&app, steps).await?;
     let held_ms = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
-    Ok(Json(Claimed { draining: steps.is_empty() && app.roster.is_draining(&worker), steps, held_ms }))
+    Ok(Json(Claimed { draining: steps.is_empty() && app.worker_registry.is_draining(&worker), steps, held_ms }))
 }
 
-/// The steps as their worker gets them.
+/// Returns the steps in the form for their worker.
 async fn hand_over(app: &App, records: Vec<StepRecord>) -> Result<Vec<LeasedStep>, ApiFailure> {
     let mut steps = Vec::with_capacity(records.len());
     for mut record in records {
@@ -184,7 +184,7 @@ fn leased(record: StepRecord, input: StepInput) -> LeasedStep {
     }
 }
 
-/// A step whose input this release cannot read would come back again and again.
+/// Fails a step whose input this release cannot read. Otherwise it would be leased again and again.
 async fn refuse(app: &App, record: &StepRecord, why: &str) -> Result<(), ApiFailure> {
     let failure =
         StepFailure::fatal("step.unreadable_input", format!("this release cannot read the step's input: {why}"));
@@ -193,7 +193,7 @@ async fn refuse(app: &App, record: &StepRecord, why: &str) -> Result<(), ApiFail
     done.map(|_| ()).map_err(not_committed)
 }
 
-/// Extends all leases of a worker, and tells it what to stop.
+/// Extends all leases of a worker, and returns the steps that it must stop.
 pub(crate) async fn heartbeat(
     State(app): State<Arc<App>>,
     IdPath(worker): IdPath<WorkerId>,
@@ -202,7 +202,7 @@ pub(crate) async fn heartbeat(
     if heartbeat.leases.len() > MAX_LEASES {
         return Err(ApiFailure::bad("request.invalid", format!("a heartbeat carries at most {MAX_LEASES} leases")));
     }
-    let known = app.roster.find(&*app.store, &worker).await?;
+    let known = app.worker_registry.find(&*app.store, &worker).await?;
     if heartbeat.leaving {
         app.drain(&worker, true).await?;
     }
@@ -211,50 +211,50 @@ pub(crate) async fn heartbeat(
         devices.retain(|reading| offered.iter().any(|device| device.index == reading.device));
         devices.sort_unstable_by_key(|reading| reading.device);
         devices.dedup_by_key(|reading| reading.device);
-        app.roster.told_of_devices(ReadingRecord { worker: worker.clone(), at: app.clock.now(), devices });
+        app.worker_registry.record_reading(ReadingRecord { worker: worker.clone(), at: app.clock.now(), devices });
     }
     let released = match &heartbeat.quarantined {
         None => Vec::new(),
         Some(devices) => app.take_in_quarantine(&worker, &known.name, &known.offers, devices).await?,
     };
     if heartbeat.leases.is_empty() {
-        app.roster.heard_of(&worker);
-        app.agenda.extended(&worker, None);
+        app.worker_registry.mark_seen(&worker);
+        app.sweeper_schedule.extended(&worker, None);
         return Ok(Json(HeartbeatReply { lost: Vec::new(), cancelled: Vec::new(), released }));
     }
     let at = app.clock.now();
     let expires_at = app.lease_end(at);
     let result = app.store.heartbeat(&worker, &heartbeat.leases, at, expires_at).await;
-    app.trouble.note(&result);
+    app.store_health.note(&result);
     let outcome = result?;
-    app.agenda.extended(&worker, (outcome.lost.len() < heartbeat.leases.len()).then_some(expires_at));
+    app.sweeper_schedule.extended(&worker, (outcome.lost.len() < heartbeat.leases.len()).then_some(expires_at));
     Ok(Json(HeartbeatReply { lost: outcome.lost, cancelled: outcome.cancelled, released }))
 }
 
-/// Asks a worker to take nothing new and to end, or to go on.
+/// Asks a worker to take no new steps and to end, or to resume.
 pub(crate) async fn drain(
     State(app): State<Arc<App>>,
     IdPath(worker): IdPath<WorkerId>,
     Body(drain): Body<Drain>,
 ) -> Result<StatusCode, ApiFailure> {
     app.drain(&worker, drain.draining).await?;
-    tracing::info!(worker.id = %worker, draining = drain.draining, "a worker was asked to end, or to go on");
+    tracing::info!(worker.id = %worker, draining = drain.draining, "the draining state of a worker was changed");
     Ok(StatusCode::NO_CONTENT)
 }
 
 impl App {
-    /// Notes whether a worker takes nothing new.
+    /// Stores whether a worker takes no new steps.
     async fn drain(&self, worker: &WorkerId, draining: bool) -> Result<(), StoreError> {
         let result = self.store.drain_worker(worker, draining).await;
-        self.trouble.note_error(&result);
+        self.store_health.note_error(&result);
         result?;
-        self.roster.set_draining(worker, draining);
+        self.worker_registry.set_draining(worker, draining);
         self.dispatcher.wake_worker(worker);
         Ok(())
     }
 }
 
-/// Commits how a try ended, and gives further steps for what is free then.
+/// Commits how a try ended, and leases further steps for the free slots.
 pub(crate) async fn report(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<StepId>,
@@ -273,12 +273,12 @@ pub(crate) async fn report(
     if step.worker.as_ref() != Some(&report.worker) {
         return Ok(Json(ReportReply { result: ReportResult::LeaseLost, steps: Vec::new() }));
     }
-    app.roster.heard_of(&report.worker);
+    app.worker_registry.mark_seen(&report.worker);
     let claim = match &report.free {
         Some(free) => claim_with_report(&app, &report.worker, free).await,
         None => None,
     };
-    let reporter = Reporter::Worker { draining: app.roster.is_draining(&report.worker) };
+    let reporter = Reporter::Worker { draining: app.worker_registry.is_draining(&report.worker) };
     let done = app.commit(&step, report.epoch, report.result, reporter, claim).await.map_err(not_committed)?;
     let result = match done.reported {
         Reported::Committed => ReportResult::Committed,
@@ -290,10 +290,12 @@ pub(crate) async fn report(
     Ok(Json(ReportReply { result, steps: hand_over(&app, done.steps).await? }))
 }
 
-/// The claim that goes with a report: nothing for a worker that is asked to end or unknown, or while the server stops.
-/// The report is committed without it; the worker's next claim tells what is wrong.
+/// Returns the claim that accompanies a report.
+///
+/// Returns none for a draining or unknown worker, and while the server stops. The report is committed without it, and
+/// the worker's next claim reports the problem.
 async fn claim_with_report(app: &App, worker: &WorkerId, free: &FreeSlots) -> Option<ClaimRequest> {
-    let known = app.roster.find(&*app.store, worker).await.ok()?;
+    let known = app.worker_registry.find(&*app.store, worker).await.ok()?;
     if known.draining || app.shutdown.is_cancelled() {
         return None;
     }

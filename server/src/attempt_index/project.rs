@@ -1,4 +1,4 @@
-//! From what is known about a run to its attempts as lists show them. Pure.
+//! Derives the listed attempts from the state of a run. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,29 @@ use nightshift_protocol::rubric::JudgeOpinion;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::IndexedAttempt;
 
-/// The form of the index. Whoever changes what is written here or in `texts.rs` raises it: everything is written anew.
+/// The format of the index. Increment it after changing the output of this file or of `texts.rs`: all runs are written
+/// again then.
 pub const FORM: u32 = 4;
-/// Longest issue, in characters.
+/// Maximum length of an issue, in characters.
 const MAX_ISSUE_CHARS: usize = 300;
-/// Longest name of a device, in characters.
+/// Maximum length of a device name, in characters.
 const MAX_DEVICE_CHARS: usize = 120;
 
-/// When the steps of an attempt were scheduled first and ended last.
+/// Time span of an attempt's steps.
 #[derive(Debug, Clone, Copy)]
 pub struct AttemptSpan {
-    /// When the first one was scheduled.
+    /// Scheduling time of the first step.
     pub began: TimestampMs,
-    /// When the last one ended; none while one is open.
+    /// End of the last step; none while a step is open.
     pub ended: Option<TimestampMs>,
-    /// For how long those that need a device were carried out, in milliseconds.
+    /// Total duration of the steps that need a device, in milliseconds.
     pub device_ms: u64,
 }
 
-/// All attempts of a run as the index has them. `spans` are by the number of the attempt; `created_at` is the moment of the
-/// run, for attempts whose steps nobody knows any more.
+/// Returns all attempts of a run for the index.
+///
+/// `spans` are by the number of the attempt. `created_at` is the creation time of the run, for attempts whose steps are
+/// unknown.
 #[must_use]
 pub fn indexed_attempts(
     view: &RunView,
@@ -71,7 +74,7 @@ pub fn indexed_attempts(
                 device_ms: span.map_or(0, |span| span.device_ms),
                 source: attempt.source.clone(),
                 created_at: span.map_or(created_at, |span| span.began),
-                // A route follows when everything about it is known; a run that is over has nothing more to say.
+                // An attempt has finished when all data about it is known. A finished run gets no more data.
                 finished_at: span
                     .and_then(|span| span.ended)
                     .filter(|_| attempt.reward.is_some() || attempt.route.is_some() || is_over),
@@ -80,7 +83,7 @@ pub fn indexed_attempts(
         .collect()
 }
 
-/// By the number of the attempt, from keys like `subtask1/attempt3/build`.
+/// Returns the spans by the number of the attempt, from keys like `subtask1/attempt3/build`.
 pub(super) fn spans(steps: &[StepRecord]) -> BTreeMap<u32, AttemptSpan> {
     let mut spans: BTreeMap<u32, AttemptSpan> = BTreeMap::new();
     for step in steps {
@@ -100,14 +103,15 @@ pub(super) fn spans(steps: &[StepRecord]) -> BTreeMap<u32, AttemptSpan> {
     spans
 }
 
-/// For how long a step that needs a device was carried out, the last time that it was.
+/// Returns the duration of the last try of a step that needs a device.
 fn device_ms(step: &StepRecord) -> u64 {
     let is_on_a_device = Needs::parse_route(&step.route).is_ok_and(|needs| needs.device != DeviceUse::None);
     let span = step.started_at.zip(step.finished_at).filter(|_| is_on_a_device && step.status.is_final());
     span.map_or(0, |(began, ended)| ended.since_ms(began))
 }
 
-/// Tokens and price of its model calls. What is not known counts as nothing in the one and makes the other unknown.
+/// Returns tokens and price of the attempt's model calls. An unknown value counts as zero tokens, and makes the price
+/// unknown.
 fn used(attempt: &Attempt) -> (u64, Option<u64>) {
     let mut tokens: u64 = 0;
     let mut cost: Option<u64> = Some(0);
@@ -119,13 +123,13 @@ fn used(attempt: &Attempt) -> (u64, Option<u64>) {
     (tokens, cost)
 }
 
-/// The model that wrote it: calls from before roles were known began with the author's.
+/// Returns the model of the attempt. In old records without roles, the author's call is the first.
 fn author(attempt: &Attempt) -> Option<&str> {
     let of_coder = attempt.calls.iter().find(|call| call.role == Some(AgentRole::Coder));
     of_coder.or_else(|| attempt.calls.first()).map(|call| call.model.as_str())
 }
 
-/// The GPU that it was timed on, or the processor.
+/// Returns the GPU of the measurements, or the processor.
 fn device(machine: &MachineFacts) -> String {
     one_line(machine.device_name(), MAX_DEVICE_CHARS)
 }
@@ -135,7 +139,7 @@ fn issue(attempt: &Attempt) -> Option<&str> {
     of_diagnosis.or_else(|| attempt.correction.as_ref().map(|correction| correction.critical_issue.as_str()))
 }
 
-/// In one line, without what controls a terminal, cut to a length.
+/// Returns the text as one line without terminal control characters, cut to a maximum length.
 fn one_line(text: &str, max_chars: usize) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let line = words.collect::<Vec<_>>().join(" ");
@@ -187,7 +191,7 @@ mod tests {
         }
     }
 
-    /// A run that an earlier release recorded, folded.
+    /// Returns the folded state of a run that an earlier release recorded.
     fn recorded() -> (RunView, RunInput) {
         let text = include_str!("../../../optimizer/tests/corpus/history/repaired_to_the_target.json");
         let recorded: Value = serde_json::from_str(text).unwrap();
@@ -262,7 +266,7 @@ mod tests {
         let steps = [step("subtask1/attempt1/write_code", 5, Some(6)), step("subtask1/attempt1/build", 6, None)];
         let rows = indexed_attempts(&view, &input, &spans(&steps), TimestampMs(1), false);
         assert_eq!((rows[0].created_at, rows[0].finished_at), (TimestampMs(5), None));
-        assert_eq!((rows[1].created_at, rows[1].finished_at), (TimestampMs(1), None), "nobody knows its steps");
+        assert_eq!((rows[1].created_at, rows[1].finished_at), (TimestampMs(1), None), "its steps are unknown");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The texts of a run that are searched: sources, replies, diagnoses, errors and findings.
+//! The searched texts of a run: sources, replies, diagnoses, errors and findings.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -11,26 +11,26 @@ use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_store::{Document, DocumentKey, IndexedAttempt, MAX_DOCUMENT_BYTES};
 
-/// Bytes of texts that are written at once; the rest comes with the next write.
+/// Maximum size of the texts in one write, in bytes. The next write contains the rest.
 const MAX_BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
-/// Texts that have to be written.
+/// Texts to write.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub(super) documents: Vec<Document>,
-    /// Whether there are others.
+    /// Whether more texts are left.
     pub(super) more: bool,
 }
 
-/// Where a text comes from.
+/// Source of a text.
 enum From<'v> {
-    /// It is stored under its hash.
+    /// An artifact.
     Artifact(&'v ArtifactHash),
-    /// It is here.
+    /// The text itself.
     Text(String),
 }
 
-/// The texts that are not there yet.
+/// Returns the texts that are not stored yet.
 pub(super) async fn gather(
     store: &dyn Store,
     view: &RunView,
@@ -67,7 +67,7 @@ pub(super) async fn gather(
     Ok(gathered)
 }
 
-/// The beginning of an artifact; none when it is not there: what is searched can do without it.
+/// Returns the beginning of an artifact, or none if it is missing. The search works without it.
 async fn read(store: &dyn Store, hash: &ArtifactHash) -> Result<Option<String>, StoreError> {
     let length = u64::try_from(MAX_DOCUMENT_BYTES).unwrap_or(u64::MAX);
     match store.read_artifact(hash, 0, length).await {
@@ -77,7 +77,7 @@ async fn read(store: &dyn Store, hash: &ArtifactHash) -> Result<Option<String>, 
     }
 }
 
-/// Every text with its attempt (0 for the run as a whole), what it is, and which of several.
+/// Returns every text with its attempt (0 for the run as a whole), kind, and number.
 fn texts(view: &RunView) -> Vec<(u32, SearchKind, u32, From<'_>)> {
     let mut texts = Vec::new();
     let of_run = view.plans.iter().flat_map(|plan| &plan.calls).chain(&view.failed_calls);
@@ -119,7 +119,8 @@ fn diagnosis(attempt: &Attempt) -> String {
     lines.join("\n")
 }
 
-/// Collects the compiler's output of every version, the end of the program and its output. Writing into a string cannot fail.
+/// Collects the compiler output of every version, the program's exit status and its output. Writing into a string
+/// cannot fail.
 fn errors(attempt: &Attempt) -> String {
     let mut text = String::new();
     let earlier = attempt.earlier_versions.iter().filter_map(|version| version.build.as_ref());

@@ -1,29 +1,29 @@
-//! What this process wrote last into the index, so that it writes only the rows that differ.
+//! Cache of the rows that this process wrote last into the index, so that it writes only differences.
 
 use std::collections::HashMap;
 
 use nightshift_protocol::id::RunId;
 use nightshift_store::IndexedAttempt;
 
-/// Runs whose rows are kept; one more, and all are forgotten.
+/// Maximum number of cached runs. Beyond it, the cache is cleared.
 const MAX_RUNS: usize = 1_000;
 
-/// The rows of runs that are not over. A run that is over is forgotten, so that it is written as a whole should it be pruned
-/// and imported again.
+/// The rows of unfinished runs. A finished run is removed, so that it is written completely if it is pruned and
+/// imported again.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     runs: HashMap<RunId, Vec<IndexedAttempt>>,
 }
 
 impl Written {
-    /// Returns the rows that differ from those that were written last.
+    /// Returns the rows that differ from the last written ones.
     pub(super) fn changed(&self, run: &RunId, rows: &[IndexedAttempt]) -> Vec<IndexedAttempt> {
         let known = self.runs.get(run).map_or(&[][..], Vec::as_slice);
         let is_new = |(place, row): &(usize, &IndexedAttempt)| known.get(*place) != Some(*row);
         rows.iter().enumerate().filter(is_new).map(|(_, row)| row.clone()).collect()
     }
 
-    /// Keeps what was written.
+    /// Stores the written rows.
     pub(super) fn keep(&mut self, run: &RunId, rows: Vec<IndexedAttempt>) {
         if self.runs.len() >= MAX_RUNS && !self.runs.contains_key(run) {
             self.runs.clear();

@@ -1,4 +1,5 @@
-//! Who waits for steps, by kind: all workers of one kind can take the same, so one look answers for all of them.
+//! The queue of waiting workers, grouped by kind. All workers of a kind can take the same steps, so one look at the
+//! store answers for all of them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,15 +11,15 @@ use tokio::sync::Notify;
 
 use super::reach::{Reach, Taker};
 
-/// Kinds that are remembered while nobody of them waits.
+/// Maximum number of kinds without waiting workers.
 const MAX_IDLE_KINDS: usize = 1_024;
-/// Routes that are remembered: those whose first ready step ranks first.
+/// Maximum number of known routes, those with the lowest ranks.
 pub(super) const MAX_ROUTES: u32 = 10_000;
-/// A route without ready steps is forgotten after so many refreshes, one each pulse while steps are ready. Until then a
-/// claim that goes with a report names it, and gets the step that this very report makes ready.
+/// Number of refreshes after which a route without ready steps is removed. Until then, a claim with a report names the
+/// route and gets the step that this report makes ready.
 const KEPT_REFRESHES: u64 = 150;
 
-/// Somebody who waits.
+/// A waiting worker.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) worker: WorkerId,
@@ -31,7 +32,7 @@ impl Waiter {
         Self { worker, bell: Notify::new(), woken: AtomicBool::new(false) }
     }
 
-    /// Whether it was woken since it looked last.
+    /// Returns whether it was woken since its last look, and resets the flag.
     pub(super) fn take_woken(&self) -> bool {
         self.woken.swap(false, Ordering::SeqCst)
     }
@@ -42,27 +43,27 @@ impl Waiter {
     }
 }
 
-/// A look into the store that is worth it.
+/// A look into the store that may find steps.
 pub(super) struct Look {
     pub(super) reach: Arc<Reach>,
-    /// What was known when it began.
+    /// Version at its start.
     pub(super) version: u64,
 }
 
 struct Kind {
     taker: Taker,
     reach: Arc<Reach>,
-    /// Counts what may have made a step ready for this kind.
+    /// Counts changes that may have made a step ready for this kind.
     version: u64,
-    /// The version at which nothing was there.
+    /// The version at which no step was ready.
     empty_at: Option<u64>,
     waiting: BTreeMap<u64, Arc<Waiter>>,
 }
 
-/// What is known of a route.
+/// Facts about a route.
 struct Route {
     needs: Needs,
-    /// The refresh at which, or after which, steps of it were ready last.
+    /// The last refresh at which, or after which, steps of it were ready.
     heard_at: u64,
     /// Its place among the routes of ready steps at the last refresh.
     place: usize,
@@ -78,8 +79,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Takes in the routes of all ready steps, the lowest rank first, and forgets what was not heard of for long. Routes
-    /// that cannot be read are skipped.
+    /// Updates the routes of all ready steps, lowest rank first, and removes stale ones. Unreadable routes are skipped.
     pub(super) fn refresh(&mut self, ready: &[String]) {
         self.refreshes += 1;
         for route in self.routes.values_mut() {
@@ -107,7 +107,7 @@ impl Queue {
         }
     }
 
-    /// Learns of one route. When too many are known, the next refresh does.
+    /// Adds one route. If too many are known, the next refresh adds it.
     fn learn(&mut self, text: &str) {
         if let Some(route) = self.routes.get_mut(text) {
             route.heard_at = self.refreshes;
@@ -127,7 +127,7 @@ impl Queue {
         self.routes.len() >= usize::try_from(MAX_ROUTES).unwrap_or(usize::MAX)
     }
 
-    /// Queues up behind the others, and gives the ticket.
+    /// Appends a waiter to the queue. Returns its ticket.
     pub(super) fn join(&mut self, key: &str, taker: &Taker, waiter: &Arc<Waiter>) -> u64 {
         self.last_ticket += 1;
         if !self.kinds.contains_key(key) {
@@ -152,21 +152,21 @@ impl Queue {
         self.kinds.get(key).is_some_and(|kind| kind.waiting.contains_key(&ticket))
     }
 
-    /// The look that somebody of this kind should take: none when it is known that nothing is there.
+    /// Returns the look that a waiter of this kind should take, or none if no step is known to be ready.
     pub(super) fn look(&self, key: &str, woken: bool) -> Option<Look> {
         let kind = self.kinds.get(key)?;
         let known_empty = kind.empty_at == Some(kind.version) && !woken;
         (!known_empty && !kind.reach.is_empty()).then(|| Look { reach: kind.reach.clone(), version: kind.version })
     }
 
-    /// A look that began at this version found nothing.
+    /// Records that a look from this version found nothing.
     pub(super) fn found_nothing(&mut self, key: &str, version: u64) {
         if let Some(kind) = self.kinds.get_mut(key) {
             kind.empty_at = Some(version);
         }
     }
 
-    /// Steps of this route became ready: wakes whoever waits longest for one of them.
+    /// Wakes the longest waiting worker after steps of this route became ready.
     pub(super) fn ready(&mut self, route: &str) {
         self.learn(route);
         for kind in self.kinds.values_mut().filter(|kind| kind.reach.contains(route)) {
@@ -175,7 +175,7 @@ impl Queue {
         self.wake_one(route);
     }
 
-    /// Wakes whoever waits longest among those who can take a step of this route.
+    /// Wakes the longest waiting worker that can take a step of this route.
     pub(super) fn wake_one(&mut self, route: &str) -> bool {
         let fitting = self.kinds.values_mut().filter(|kind| kind.reach.contains(route));
         let longest = fitting
@@ -188,7 +188,7 @@ impl Queue {
         true
     }
 
-    /// Something may be ready, it is not known what: one of each kind looks, and wakes others when it finds something.
+    /// Wakes one worker of each kind because unknown steps may be ready. It wakes others when it finds a step.
     pub(super) fn probe(&mut self) {
         for kind in self.kinds.values_mut() {
             kind.version += 1;
@@ -198,7 +198,7 @@ impl Queue {
         }
     }
 
-    /// Somebody of this kind was woken and went away without looking: the next one looks.
+    /// Wakes the next waiter of this kind, because a woken one left without a look.
     pub(super) fn pass_on(&mut self, key: &str) {
         if let Some(kind) = self.kinds.get_mut(key)
             && let Some((_, waiter)) = kind.waiting.pop_first()
@@ -207,7 +207,7 @@ impl Queue {
         }
     }
 
-    /// Wakes this worker, so that it hears what it was told.
+    /// Wakes this worker, which then reads its message.
     pub(super) fn wake_worker(&mut self, worker: &WorkerId) {
         for kind in self.kinds.values_mut() {
             kind.waiting.retain(|_, waiter| {
@@ -220,7 +220,7 @@ impl Queue {
         }
     }
 
-    /// Everybody who waits.
+    /// Returns all waiting workers.
     pub(super) fn waiting(&self) -> HashSet<WorkerId> {
         self.kinds.values().flat_map(|kind| kind.waiting.values().map(|waiter| waiter.worker.clone())).collect()
     }
@@ -232,7 +232,7 @@ impl Queue {
     }
 }
 
-/// Routes in the order in which they fill a reach.
+/// Returns the routes in the order in which they fill a reach.
 fn in_order(routes: &HashMap<String, Route>) -> Vec<(&str, &Needs)> {
     let mut order: Vec<_> = routes.iter().collect();
     order.sort_unstable_by_key(|(_, route)| route.place);
@@ -248,12 +248,12 @@ mod tests {
     use super::super::reach::MAX_REACH;
     use super::*;
 
-    /// An agent's route for each number; the label tells them apart.
+    /// Returns an agent's route per number, distinguished by the label.
     fn routes(numbers: std::ops::Range<usize>) -> Vec<String> {
         numbers.map(|number| format!("agent/-/none?labels=n{number}")).collect()
     }
 
-    /// A queue in which agents wait.
+    /// Returns a queue in which agents wait.
     fn queue() -> (Queue, Arc<Waiter>) {
         let mut queue = Queue::default();
         let waiter = Arc::new(Waiter::new(WorkerId::from_uuid(Uuid::nil())));
@@ -271,7 +271,7 @@ mod tests {
         let all = routes(0..MAX_REACH * 3);
         queue.refresh(&all);
         assert!(all.iter().enumerate().all(|(n, route)| reaches(&queue, route) == (n < MAX_REACH)));
-        // Once the steps that rank first are gone, the next ones follow.
+        // After the steps with the lowest ranks are taken, the next ones follow.
         queue.refresh(&all[MAX_REACH * 2..]);
         assert!(all.iter().enumerate().all(|(n, route)| reaches(&queue, route) == (n >= MAX_REACH * 2)));
     }

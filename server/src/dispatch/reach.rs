@@ -1,4 +1,4 @@
-//! What can begin in somebody's hands: the routes that fit, in the lanes of a claim.
+//! The steps that a worker can begin: matching routes, in the lanes of a claim.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::machine::{DeviceOffer, DeviceUse, Executor, Needs, Offers};
 use nightshift_protocol::time::TimestampMs;
 
-/// Routes of one claim. Where more of them fit, those whose first ready step ranks first.
+/// Maximum number of routes per claim. If more match, the ones with the lowest ranks are named.
 pub(super) const MAX_REACH: usize = 256;
 
-/// Somebody who takes steps.
+/// A taker of steps.
 #[derive(Debug, Clone)]
 pub(crate) enum Taker {
     /// The agents of this server.
     Agents {
-        /// Steps that they can begin.
+        /// Free slots for steps.
         slots: u32,
     },
     /// A worker.
     Machine {
-        /// What it offers.
+        /// Its offers.
         offers: Arc<Offers>,
-        /// What is free on it now.
+        /// Its free slots.
         free: FreeSlots,
     },
 }
 
 impl Taker {
-    /// A worker with what is free on it, as far as it offered that.
+    /// Creates the taker of a worker, with its free slots limited to its offers.
     pub(crate) fn machine(offers: &Arc<Offers>, free: &FreeSlots) -> Self {
         let mut seen = BTreeSet::new();
         let devices = free.devices.iter().filter_map(|device| {
@@ -41,7 +41,7 @@ impl Taker {
         Self::Machine { offers: offers.clone(), free }
     }
 
-    /// Everything that decides what can begin, as one text: those with equal texts are of one kind.
+    /// Returns a text of everything that decides what can begin. Takers with equal texts are of one kind.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::Agents { slots } => format!("agents {slots}"),
@@ -66,7 +66,7 @@ fn offer_of(offers: &Offers, index: u32) -> Option<&DeviceOffer> {
     offers.devices.iter().find(|device| device.index == index)
 }
 
-/// The routes that fit, as a claim names them.
+/// The matching routes, as a claim names them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reach {
     routes: Vec<String>,
@@ -76,7 +76,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// What of these routes fits.
+    /// Returns the matching ones of these routes.
     pub(crate) fn new<'a>(taker: &Taker, routes: impl Iterator<Item = (&'a str, &'a Needs)>) -> Self {
         let mut reach = match taker {
             Taker::Agents { slots } => Self { cpu_slots: *slots, ..Self::default() },
@@ -104,19 +104,19 @@ impl Reach {
         reach
     }
 
-    /// Adds a new route where it fits, unless there are enough.
+    /// Adds a new route if it matches, unless the limit is reached.
     pub(super) fn add(&mut self, taker: &Taker, route: &str, needs: &Needs) {
         if !self.is_full() && self.add_to_lanes(taker, route, needs) {
             self.all.insert(route.to_owned());
         }
     }
 
-    /// Whether it holds as many routes as a claim names.
+    /// Returns whether it holds the maximum number of routes.
     pub(super) fn is_full(&self) -> bool {
         self.all.len() >= MAX_REACH
     }
 
-    /// Adds a route where it fits; whether it does anywhere.
+    /// Adds a route where it matches. Returns whether it matches any lane.
     fn add_to_lanes(&mut self, taker: &Taker, route: &str, needs: &Needs) -> bool {
         let (offers, free) = match taker {
             Taker::Agents { .. } => {
@@ -153,17 +153,17 @@ impl Reach {
         fits
     }
 
-    /// Whether a step of this route can begin.
+    /// Returns whether a step of this route can begin.
     pub(crate) fn contains(&self, route: &str) -> bool {
         self.all.contains(route)
     }
 
-    /// Whether no step of any known route can begin.
+    /// Returns whether no step of any known route can begin.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The claim for everything that can begin.
+    /// Returns the claim for all matching routes.
     pub(crate) fn request(&self, worker: &WorkerId, at: TimestampMs, expires_at: TimestampMs) -> ClaimRequest {
         ClaimRequest {
             worker: worker.clone(),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_claims_more_than_was_offered() {
+    fn a_claim_is_limited_to_the_offers() {
         let devices = vec![device(0, false, 1_000), device(0, true, 1), device(7, true, 1)];
         let request = claim(&FreeSlots { cpu: u32::MAX, devices }, &["worker/cuda/none", "worker/cuda/shared"]);
         assert_eq!(request.cpu_slots, 4);

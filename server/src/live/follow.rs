@@ -1,5 +1,4 @@
-//! Writes the journal: hears which runs changed, looks at them, and takes down how they stand. Idle while nobody
-//! listens.
+//! Writes the journal: receives notices of changed runs, reads them, and records their state. Idle without listeners.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,27 +18,25 @@ use crate::app::App;
 use crate::backoff::Backoff;
 use crate::waiting::{silent_after_ms, waits_at};
 
-/// Least time between two looks: what changes meanwhile is looked at together, so that a run that moves fast is read once.
-/// A change after a quiet time is looked at immediately.
+/// Minimum time between two reads, which batches changes of a busy run. A change after a pause is read immediately.
 const GATHER: Duration = Duration::from_millis(20);
-/// Runs that are looked at together.
+/// Maximum number of runs per read.
 const MAX_TOGETHER: usize = 500;
-/// How often workers are looked at: nothing says that one of them claimed a step.
+/// Polling interval for workers: no notice says that a worker claimed a step.
 const LOOK_AT_WORKERS: Duration = Duration::from_secs(1);
-/// How often runs are looked at that nobody said anything about, where other servers write to the database. What they
-/// say can be lost on the way.
+/// Polling interval for runs without a notice, where other servers write to the database. Their notices may be lost.
 const LOOK_AT_RUNS: Duration = Duration::from_secs(2);
-/// Unfinished runs that such a look compares, the newest ones; others are left to the notices.
+/// Maximum number of unfinished runs that a poll compares, newest first. Others depend on notices.
 const MAX_STAMPS: u32 = 10_000;
-/// Runs that changed and were not looked at yet.
+/// Maximum number of changed runs that wait for a read.
 const MAX_WAITING: usize = 20_000;
-/// How long the journal is written after the last listener is gone: who only changes the page comes back.
+/// Time for which the journal is written after the last listener left, because a page change reconnects.
 const LINGER: Duration = Duration::from_mins(2);
 
-/// This loop in complaints.
-const WATCHING: &str = "looking at what changed";
+/// Name of this loop in error logs.
+const WATCHING: &str = "reading changes";
 
-/// The loop. Ends with the server.
+/// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
     let mut listeners = app.live.listeners.subscribe();
     loop {
@@ -78,12 +75,12 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Until the server stops, or nobody has listened for a while.
+    /// Writes the journal until the server stops or there was no listener for a while.
     async fn follow(&mut self) {
         let app = self.app;
         let mut notices = app.store.notices();
         let mut listeners = app.live.listeners.subscribe();
-        app.live.begin_anew();
+        app.live.restart();
         app.live.follows.send_replace(true);
         let mut look_at_runs = tokio::time::interval(LOOK_AT_RUNS);
         let mut look_at_workers = tokio::time::interval(LOOK_AT_WORKERS);
@@ -109,9 +106,9 @@ impl<'a> Follower<'a> {
                 }
                 notice = notices.next() => match notice {
                     Some(Notice::RunChanged(run)) => self.heard(run),
-                    Some(Notice::Unknown) => self.lost_track(),
+                    Some(Notice::Unknown) => self.restart_journal(),
                     Some(Notice::Ready(_) | Notice::TimerSet) => {}
-                    None => return self.lost_track(),
+                    None => return self.restart_journal(),
                 },
                 () = app.live.touch.notified() => self.campaigns.extend(app.live.take_touched()),
                 _ = look_at_workers.tick() => {
@@ -128,16 +125,16 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// How long to wait before it is tried again, when it failed.
+    /// Returns the delay before the next try, after a failure.
     fn after(&mut self, done: Result<(), StoreError>) -> Option<Duration> {
         match done {
             Ok(()) => {
                 self.backoff.succeeded();
-                self.app.complaints.worked(WATCHING);
+                self.app.error_log.worked(WATCHING);
                 None
             }
             Err(error) => {
-                self.app.complaints.failed(WATCHING, &error);
+                self.app.error_log.failed(WATCHING, &error);
                 Some(self.backoff.failed())
             }
         }
@@ -148,13 +145,13 @@ impl<'a> Follower<'a> {
         if self.runs.len() > MAX_WAITING {
             // The store has not answered for long.
             self.runs.clear();
-            self.lost_track();
+            self.restart_journal();
         }
     }
 
-    /// Something happened that is not known: everybody reads again.
-    fn lost_track(&mut self) {
-        self.app.live.begin_anew();
+    /// Restarts the journal after unknown events, so that all clients read again.
+    fn restart_journal(&mut self) {
+        self.app.live.restart();
     }
 
     async fn look_at_changed(&mut self) -> Result<(), StoreError> {
@@ -200,7 +197,7 @@ impl<'a> Follower<'a> {
         let digest: RunDigest = match serde_json::from_value(mark.digest) {
             Ok(digest) => digest,
             Err(error) => {
-                tracing::debug!(run.id = %mark.run, error = %error, "a run that changed is told to nobody");
+                tracing::debug!(run.id = %mark.run, error = %error, "a changed run could not be published");
                 return;
             }
         };
@@ -234,7 +231,7 @@ impl<'a> Follower<'a> {
                 (record.id, change)
             })
             .collect();
-        // The first look only learns how things stand: whoever listens reads that by itself.
+        // The first look only records the workers. Listeners read the initial state themselves.
         if let Some(before) = &self.workers {
             for (id, change) in &found {
                 if before.get(id) != Some(change) {

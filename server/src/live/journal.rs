@@ -1,4 +1,4 @@
-//! The latest event about each thing, in the order they happened.
+//! The journal: the latest event about each object, in order of time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use nightshift_protocol::api::LiveEvent;
 use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
 
-/// Things that the journal knows something about; beyond that the oldest event is let go.
+/// Maximum number of objects. Beyond it, the oldest event is dropped.
 pub(super) const MAX_KEPT: usize = 8_192;
 
-/// What an event is about. There is one event in the journal about each.
+/// The object of an event. The journal has one event per object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum About {
     /// A run of a campaign.
@@ -20,7 +20,7 @@ pub(crate) enum About {
     Worker(WorkerId),
 }
 
-/// What a stream is about: everything where it names nothing.
+/// The filter of a stream. An empty filter matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
     /// Only this campaign and its runs.
@@ -42,7 +42,7 @@ impl Filter {
     }
 }
 
-/// An event as it is sent.
+/// A serialized event.
 #[derive(Debug)]
 pub(super) struct Entry {
     about: About,
@@ -55,18 +55,18 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     last: u64,
-    /// What came after this position, or after a later one, is all there.
+    /// The journal is complete after this position.
     floor: u64,
     entries: BTreeMap<u64, Arc<Entry>>,
     latest: HashMap<About, u64>,
 }
 
-/// What there is after a position.
+/// Result of a read after a position.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// Events with their positions, and up to where was looked.
+    /// Events with their positions, and the position up to which the journal was read.
     Found(Vec<(u64, Arc<Entry>)>, u64),
-    /// Some of it is gone.
+    /// Some of the events were dropped.
     Gone,
 }
 
@@ -75,9 +75,9 @@ impl Journal {
         self.last
     }
 
-    /// Takes an event down; what was known about the same thing is out of date.
+    /// Adds an event, which replaces the earlier one about the same object.
     pub(super) fn add(&mut self, about: About, event: &LiveEvent) -> u64 {
-        // An event always has a JSON form; were there none, an empty one would be sent, which no client understands.
+        // An event always serializes. Clients would reject the empty text.
         let data = serde_json::to_string(event).unwrap_or_default();
         self.last += 1;
         if let Some(old) = self.latest.insert(about.clone(), self.last) {
@@ -93,8 +93,8 @@ impl Journal {
         self.last
     }
 
-    /// Forgets everything: whoever read up to now may have missed something.
-    pub(super) fn begin_anew(&mut self) -> u64 {
+    /// Drops everything and returns the new position. Readers may have missed events.
+    pub(super) fn restart(&mut self) -> u64 {
         self.last += 1;
         self.floor = self.last;
         self.entries.clear();
@@ -102,7 +102,7 @@ impl Journal {
         self.last
     }
 
-    /// At most `limit` events after a position that fit.
+    /// Returns at most `limit` matching events after a position.
     pub(super) fn after(&self, position: u64, filter: &Filter, limit: usize) -> Read {
         if position < self.floor || position > self.last {
             return Read::Gone;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_let_go_and_said_to_be_gone() {
+    fn events_beyond_the_limit_are_dropped_and_reported_as_gone() {
         let mut journal = Journal::default();
         for number in 0..=MAX_KEPT {
             journal.add(run(number), &event(number));
@@ -169,17 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_begins_anew_resumes_nobody_who_read_before() {
+    fn a_restarted_journal_resumes_no_earlier_reader() {
         let mut journal = Journal::default();
         let before = journal.add(run(1), &event(1));
-        let begun = journal.begin_anew();
+        let begun = journal.restart();
         assert_eq!(positions(journal.after(before, &Filter::default(), 10)), None);
         assert_eq!(positions(journal.after(begun, &Filter::default(), 10)), Some(vec![]));
-        assert_eq!(positions(journal.after(begun + 1, &Filter::default(), 10)), None, "nobody read that far");
+        assert_eq!(positions(journal.after(begun + 1, &Filter::default(), 10)), None, "the position is in the future");
     }
 
     #[test]
-    fn a_stream_of_one_campaign_or_run_hears_of_nothing_else() {
+    fn a_stream_of_one_campaign_or_run_gets_no_other_events() {
         let mut journal = Journal::default();
         let (one, two) = (run(1), run(2));
         let (About::Run(campaign, id), About::Run(other, _)) = (one.clone(), two.clone()) else { return };

@@ -1,5 +1,5 @@
-//! One stream: a position in the journal, and the frames that lead to the next one. Nothing is made before the reader
-//! takes it, so that nothing piles up behind one that does not.
+//! One stream: a position in the journal, and the frames after it. Frames are created on demand, so nothing accumulates
+//! for a slow reader.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -17,49 +17,49 @@ use super::{Cursor, Live};
 use crate::access::Standing;
 use crate::app::App;
 
-/// Events of one piece.
+/// Maximum number of events per chunk.
 const MAX_EVENTS_PER_PIECE: usize = 64;
-/// Events of one piece that comes after a pause.
+/// Maximum number of events per chunk after a pause.
 const MAX_EVENTS_AFTER_PAUSE: usize = 1_024;
-/// How long a browser waits before it comes back, in milliseconds.
+/// Delay before a browser reconnects, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// How long a stream lasts: whoever comes back shows again who they are.
+/// Maximum duration of a stream. A reconnecting client has to authenticate again.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// A stream on its way.
+/// An open stream.
 struct Reader {
     app: Arc<App>,
     filter: Filter,
     position: u64,
     news: watch::Receiver<u64>,
-    /// What is said before anything else.
+    /// The first message.
     first: Option<String>,
     heartbeat: Instant,
-    /// Least time between one burst of events and the next: what happens meanwhile comes together.
+    /// Minimum time between two bursts of events. Events in between are batched.
     pause: Duration,
-    /// Before this moment nothing more is told.
+    /// No event is sent before this time.
     rests_until: Option<Instant>,
-    /// When it ends by itself.
+    /// End of the stream.
     end: Instant,
-    /// What whoever reads has shown: with it the stream ends.
+    /// The reader's credentials. The stream ends with them.
     standing: Option<Standing>,
     over: bool,
 }
 
-/// Why a stream that had nothing to tell goes on.
-enum Woken {
-    /// To look at the journal again.
+/// Why an idle stream continues.
+enum WakeReason {
+    /// New events in the journal.
     News,
-    /// To say that it lives.
+    /// A heartbeat is due.
     Heartbeat,
-    /// To look whether its reader may still read.
+    /// A check of the reader's credentials is due.
     Standing,
-    /// To end.
+    /// The stream has to end.
     End,
 }
 
-/// Counts as a listener as long as it lives.
+/// Counts as a listener while it lives.
 struct Place(Arc<App>);
 
 impl Drop for Place {
@@ -68,7 +68,7 @@ impl Drop for Place {
     }
 }
 
-/// The stream from there on; none when there are too many.
+/// Opens a stream at the cursor. Returns none if there are too many.
 pub(crate) fn stream(
     app: Arc<App>,
     filter: Filter,
@@ -84,8 +84,8 @@ pub(crate) fn stream(
     let after = after.map(str::to_owned);
     let end = Instant::now() + valid_for.map_or(LONGEST, |valid_for| valid_for.min(LONGEST));
     let begun = async move {
-        // What happens from here on is taken down.
-        app.live.until_followed().await;
+        // Events are recorded from here on.
+        app.live.wait_until_followed().await;
         let reader = Reader { pause, ..Reader::new(app, filter, after.as_deref(), end, standing) };
         futures::stream::unfold((reader, place), async |(mut reader, place)| {
             let piece = reader.next().await?;
@@ -98,7 +98,7 @@ pub(crate) fn stream(
 impl Reader {
     fn new(app: Arc<App>, filter: Filter, after: Option<&str>, end: Instant, standing: Option<Standing>) -> Self {
         let live = &app.live;
-        // Before the look at the journal: what comes in between is news.
+        // Before reading the journal, so that no event in between is missed.
         let news = live.news.subscribe();
         let last = live.last();
         let (position, event) = match live.cursor(after) {
@@ -126,7 +126,7 @@ impl Reader {
         }
     }
 
-    /// The next piece; none at the end.
+    /// Returns the next chunk, or none at the end.
     async fn next(&mut self) -> Option<String> {
         if self.over {
             return None;
@@ -167,20 +167,21 @@ impl Reader {
                     }
                 }
             }
-            match self.woken().await {
-                Woken::News => {}
-                Woken::End => return None,
-                Woken::Standing => {
+            match self.wait_for_wake_up().await {
+                WakeReason::News => {}
+                WakeReason::End => return None,
+                WakeReason::Standing => {
                     if let Some(standing) = &mut self.standing
                         && !standing.holds(&self.app).await
                     {
                         return None;
                     }
                 }
-                Woken::Heartbeat => {
+                WakeReason::Heartbeat => {
                     self.heartbeat = next_heartbeat();
                     let mut text = String::new();
-                    // It says how far was looked: a stream that hears of little can be resumed for as long as any other.
+                    // The id contains the current position, so a stream with few events can be resumed as long as any
+                    // other.
                     let heartbeat = LiveEvent::Heartbeat { at: self.app.clock.now() };
                     frame(&mut text, &self.app.live, Some(self.position), &heartbeat);
                     return Some(text);
@@ -189,17 +190,17 @@ impl Reader {
         }
     }
 
-    /// Until when nothing is told, while that is so.
+    /// Returns the time before which nothing is sent, if it is in the future.
     fn resting(&self) -> Option<Instant> {
         self.rests_until.filter(|until| Instant::now() < *until)
     }
 
-    /// Events of the next piece.
+    /// Returns the maximum number of events of the next chunk.
     fn most(&self) -> usize {
         if self.pause.is_zero() { MAX_EVENTS_PER_PIECE } else { MAX_EVENTS_AFTER_PAUSE }
     }
 
-    async fn woken(&mut self) -> Woken {
+    async fn wait_for_wake_up(&mut self) -> WakeReason {
         let resting = self.resting();
         let rested = async {
             match resting {
@@ -214,13 +215,13 @@ impl Reader {
             }
         };
         tokio::select! {
-            () = self.app.shutdown.cancelled() => Woken::News,
-            () = tokio::time::sleep_until(self.end) => Woken::End,
+            () = self.app.shutdown.cancelled() => WakeReason::News,
+            () = tokio::time::sleep_until(self.end) => WakeReason::End,
             // The sender lives as long as the server.
-            _ = self.news.changed(), if resting.is_none() => Woken::News,
-            () = rested => Woken::News,
-            () = tokio::time::sleep_until(self.heartbeat) => Woken::Heartbeat,
-            () = standing => Woken::Standing,
+            _ = self.news.changed(), if resting.is_none() => WakeReason::News,
+            () = rested => WakeReason::News,
+            () = tokio::time::sleep_until(self.heartbeat) => WakeReason::Heartbeat,
+            () = standing => WakeReason::Standing,
         }
     }
 }
@@ -239,7 +240,7 @@ fn frame(text: &mut String, live: &Live, position: Option<u64>, event: &LiveEven
 }
 
 fn raw_frame(text: &mut String, id: Option<&str>, name: &str, data: &str) {
-    // Writing to a text does not fail. JSON has no line breaks.
+    // Writing to a string does not fail, and the JSON has no line breaks.
     if let Some(id) = id {
         let _ = writeln!(text, "id: {id}");
     }

@@ -1,4 +1,4 @@
-//! What is remembered of runs, to tell what is news.
+//! The last seen state of runs, to detect changes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,15 +6,14 @@ use nightshift_engine::store::{RunMark, RunStamp};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
 
-/// Runs of which is remembered how they stood. Where there are more, all are forgotten, and told once more when they
-/// change.
+/// Maximum number of known runs. Beyond it, all are removed, and each is reported once more when it changes.
 const MAX_KNOWN: usize = 20_000;
 
-/// How runs stood when they were looked at last.
+/// The last seen state of runs.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     known: HashMap<RunId, Known>,
-    /// Whether what is not known is news: the runs that were there before were looked at.
+    /// Whether an unknown run is new, because all existing runs were read.
     is_complete: bool,
 }
 
@@ -22,7 +21,7 @@ pub(super) struct Survey {
 struct Known {
     revision: u64,
     last_seq: u64,
-    /// None: only its stamp was seen.
+    /// None if only its stamp was seen.
     status: Option<RunStatus>,
 }
 
@@ -32,19 +31,19 @@ impl Known {
     }
 }
 
-/// What a look at a run found.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It stands as it did.
+    /// The run is unchanged.
     Nothing,
-    /// It changed, and stands in the same status.
+    /// The run changed, but not its status.
     Change,
-    /// Its status changed, or it is new: the numbers of its campaign changed, too.
+    /// The status changed or the run is new, so the counts of its campaign changed too.
     Status,
 }
 
 impl Survey {
-    /// Takes in how a run stands.
+    /// Records the state of a run.
     pub(super) fn note(&mut self, mark: &RunMark) -> Found {
         let known = self.known.get(&mark.run);
         if known.is_some_and(|known| {
@@ -62,12 +61,12 @@ impl Survey {
         if is_same_status { Found::Change } else { Found::Status }
     }
 
-    /// A run that does not exist any more.
+    /// Removes a deleted run.
     pub(super) fn forget(&mut self, run: &RunId) {
         self.known.remove(run);
     }
 
-    /// Takes in the stamps of all open runs: gives those that have to be looked at. The first time that is none.
+    /// Compares the stamps of all unfinished runs. Returns the runs to read, which are none the first time.
     pub(super) fn compare(&mut self, stamps: Vec<RunStamp>) -> HashSet<RunId> {
         let mut changed = HashSet::new();
         let mut there = HashSet::with_capacity(stamps.len());
@@ -83,7 +82,7 @@ impl Survey {
             }
             there.insert(stamp.run);
         }
-        // Those that were open and are not there any more: how they ended is to be told.
+        // Runs that are no longer unfinished: their end has to be reported.
         let ended = self.known.iter().filter(|(run, known)| known.may_be_open() && !there.contains(*run));
         changed.extend(ended.map(|(run, _)| run.clone()));
         self.is_complete = true;
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_nobody_told_of_is_found_by_the_next_look() {
+    fn a_change_without_a_notice_is_found_by_the_next_look() {
         let mut survey = Survey::default();
         assert!(survey.compare(vec![stamp(1, 1), stamp(2, 1)]).is_empty(), "how things are is no news");
         assert!(survey.compare(vec![stamp(1, 1), stamp(2, 1)]).is_empty());

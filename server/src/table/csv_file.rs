@@ -1,15 +1,15 @@
-//! CSV as RFC 4180 has it: quoted where it must be, with a line of names, lines ending in CR and LF.
+//! CSV by RFC 4180: quoted where necessary, with a header line, and lines that end in CR and LF.
 
 use csv::{Terminator, WriterBuilder};
 
 use super::{Cell, Column, Row, TableError, moment};
 
-/// What a spreadsheet takes for the beginning of a formula, also in the forms that stand for the same in East Asian texts.
+/// Characters that begin a formula in a spreadsheet, including their full-width forms.
 const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 
-/// A CSV file in the making.
+/// A CSV file that is being written.
 pub(crate) struct CsvFile {
-    /// The line of names, until it is written.
+    /// The header line, until it is written.
     names: Option<&'static [Column]>,
 }
 
@@ -45,7 +45,7 @@ fn text(cell: &Cell) -> String {
     }
 }
 
-/// The text, with an apostrophe before it where a spreadsheet would calculate it. Names, models and errors come from anybody.
+/// Returns the text, with an apostrophe before a formula. Names, models and errors are untrusted.
 fn harmless(text: &str) -> String {
     let begins = text.trim_start().starts_with(FORMULA) || text.starts_with(['\t', '\r', '\n']);
     if begins { format!("'{text}") } else { text.to_owned() }

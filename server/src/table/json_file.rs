@@ -1,10 +1,10 @@
-//! JSON: a list of objects, one a line, each with every column.
+//! JSON: a list of objects, one per line, each with every column.
 
 use serde_json::{Map, Value};
 
 use super::{Cell, Column, Row, TableError, moment};
 
-/// A JSON file in the making.
+/// A JSON file that is being written.
 pub(crate) struct JsonFile {
     columns: &'static [Column],
     is_begun: bool,

@@ -1,4 +1,4 @@
-//! Parquet: the rows of each addition are a row group, so that no more than those are in memory.
+//! Parquet: each addition is a row group, so that memory holds only its rows.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use parquet::schema::parser::parse_message_type;
 
 use super::{Cell, Column, Kind, Row, TableError};
 
-/// A Parquet file in the making.
+/// A Parquet file that is being written.
 pub(crate) struct ParquetFile {
     columns: &'static [Column],
     writer: SerializedFileWriter<Vec<u8>>,
@@ -33,7 +33,7 @@ impl ParquetFile {
             }
             group.close()?;
         }
-        // The writer counts by itself where it is: bytes that it handed over may go.
+        // The writer tracks its own position, so returned bytes can be dropped.
         self.writer.flush().map_err(ParquetError::from)?;
         Ok(std::mem::take(self.writer.inner_mut()))
     }
@@ -43,7 +43,7 @@ impl ParquetFile {
     }
 }
 
-/// The columns in the words of the format. Every value may be missing.
+/// Returns the schema of the columns. Every value is optional.
 fn schema(columns: &[Column]) -> String {
     let mut text = String::from("message row {\n");
     for column in columns {
@@ -54,7 +54,7 @@ fn schema(columns: &[Column]) -> String {
             Kind::Flag => ("boolean", ""),
             Kind::Time => ("int64", " (TIMESTAMP(MILLIS,true))"),
         };
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "optional {kind} {}{meaning};", column.name);
     }
     text.push('}');

@@ -15,7 +15,7 @@ const COLUMNS: [Column; 5] = [
     Column::time("created_at"),
 ];
 
-/// Texts that a reader, a spreadsheet or a terminal might stumble over.
+/// Texts that may confuse a reader, a spreadsheet or a terminal.
 const HOSTILE: [&str; 12] = [
     "=HYPERLINK(\"http://a\", \"b\")",
     "+1",
@@ -41,7 +41,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The file, from several additions of which one is empty.
+/// Returns a file from several additions, one of them empty.
 fn file(format: TableFormat, rows: &[Row]) -> Vec<u8> {
     let mut file = TableFile::new(format, &COLUMNS).unwrap();
     let mut bytes = Vec::new();

@@ -1,8 +1,8 @@
 //! Sends spans by OTLP/HTTP in JSON.
 //!
-//! Written here instead of taken from the OpenTelemetry SDK: spans are made from durable records after the fact, with ids
-//! that are computed, which the SDK's tracer does not do; what remains is one request whose body is a page of JSON, for
-//! which the SDK would bring protocol buffers and a second HTTP client.
+//! The OpenTelemetry SDK is not used. Spans are created from durable records afterwards, with computed ids, which the
+//! SDK's tracer does not support. One request with a JSON body remains, for which the SDK would add protocol buffers
+//! and a second HTTP client.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,22 +16,22 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::error::ServerError;
 
-/// Spans that wait to be sent; further ones are dropped and counted.
+/// Maximum number of queued spans. Further ones are dropped and counted.
 pub const MAX_QUEUED_SPANS: usize = 8_192;
-/// Spans of one request.
+/// Maximum number of spans per request.
 const MAX_SPANS_PER_REQUEST: usize = 512;
-/// How long spans are collected before a request is sent.
+/// Time to collect spans before a request.
 const COLLECT_FOR: Duration = Duration::from_millis(500);
-/// Longest time that a request may take.
+/// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the same spans are sent before they are dropped.
+/// Maximum number of tries before spans are dropped.
 const MAX_TRIES: u32 = 5;
-/// Longest time that the last spans may take when the process ends.
+/// Timeout of the last spans when the process ends.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Path of the traces below an endpoint.
 const TRACES_PATH: &str = "/v1/traces";
 
-/// Where finished spans are put. Cheap to clone.
+/// The queue of finished spans. Cheap to clone.
 #[derive(Clone)]
 pub struct SpanExporter(Arc<Queue>);
 
@@ -50,7 +50,7 @@ pub(crate) struct SpanExport {
     process: Process,
 }
 
-/// The process whose spans they are.
+/// The process that created the spans.
 struct Process {
     service: String,
     version: String,
@@ -58,8 +58,10 @@ struct Process {
 }
 
 impl SpanExporter {
-    /// Sends the spans of a process (`service` and `version` name its program, `instance` the process) to a collector,
-    /// for example `http://127.0.0.1:4318`, until `shutdown`. For processes beside the server, a worker for example.
+    /// Sends the spans of a process to a collector, for example `http://127.0.0.1:4318`, until `shutdown`.
+    ///
+    /// `service` and `version` name its program, `instance` the process. Also for other processes than the server, for
+    /// example a worker.
     pub fn start(
         endpoint: &str,
         service: &str,
@@ -93,7 +95,7 @@ impl SpanExporter {
         Ok((Self(queue.clone()), SpanExport { queue, http, url, process }))
     }
 
-    /// Spans that were sent, and those that were dropped because nobody took them.
+    /// Returns the number of sent spans, and of spans that were dropped.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.0.sent.load(Ordering::Relaxed), self.0.dropped.load(Ordering::Relaxed))
@@ -132,7 +134,7 @@ impl Queue {
 }
 
 impl SpanExport {
-    /// Sends until the end, and then what is left.
+    /// Sends until the shutdown, and then the remaining spans.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         loop {
             tokio::select! {
@@ -154,7 +156,7 @@ impl SpanExport {
             }
         }
         if tokio::time::timeout(LAST_WORDS, self.send_all()).await.is_err() {
-            tracing::warn!("the last spans were not taken in time and are dropped");
+            tracing::warn!("the last spans were not sent in time and are dropped");
         }
     }
 
@@ -179,7 +181,7 @@ impl SpanExport {
                     self.queue.sent.fetch_add(count, Ordering::Relaxed);
                     return;
                 }
-                // The collector understood and does not want them: asking again would not help.
+                // The collector has rejected them, so a retry would not help.
                 Ok(answer) if answer.status().is_client_error() && answer.status().as_u16() != 429 => {
                     tracing::warn!(
                         http.status = answer.status().as_u16(),
@@ -192,7 +194,7 @@ impl SpanExport {
                     tracing::debug!(
                         http.status = answer.status().as_u16(),
                         attempt,
-                        "the collector does not take spans"
+                        "the collector does not accept spans"
                     );
                 }
                 Err(error) => tracing::debug!(error = %error, attempt, "the collector does not answer"),
@@ -200,14 +202,14 @@ impl SpanExport {
             if attempt < MAX_TRIES {
                 tokio::time::sleep(backoff.failed()).await;
             } else {
-                tracing::warn!(spans = count, "the collector did not take spans: they are dropped");
+                tracing::warn!(spans = count, "the collector did not accept spans; they are dropped");
             }
         }
         self.queue.dropped.fetch_add(count, Ordering::Relaxed);
     }
 }
 
-/// The address of the traces: endpoints are named without or with it.
+/// Returns the address of the traces. An endpoint may include the path or not.
 fn traces_url(endpoint: &str) -> Result<String, ServerError> {
     let endpoint = endpoint.trim().trim_end_matches('/');
     if !(endpoint.starts_with("http://") || endpoint.starts_with("https://")) {
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_dropped_and_counted() {
+    fn spans_beyond_the_queue_are_dropped_and_counted() {
         let (exporter, _export) = SpanExporter::new("http://127.0.0.1:9", "a", "b", "c").unwrap();
         let run = RunId::from_uuid(Uuid::from_u128(1));
         for _ in 0..MAX_QUEUED_SPANS + 3 {

@@ -1,4 +1,4 @@
-//! The numbers of this server, in the form that Prometheus reads. `docs/operations.md` lists them.
+//! The metrics of this server in the format of Prometheus. `docs/operations.md` lists them.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::held::{HeldTry, kind_name};
+use super::running_tries::{RunningTry, kind_name};
 
-/// Bounds of short times, in seconds: of a commit or a claim.
+/// Bucket bounds for short durations, in seconds: of a commit or a claim.
 const SHORT_S: [f64; 13] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 25.0];
-/// Bounds of long times, in seconds: of a step.
+/// Bucket bounds for long durations, in seconds: of a step.
 const LONG_S: [f64; 13] = [0.01, 0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1_800.0, 7_200.0];
 /// Milliseconds of a second.
 const SECOND_MS: f64 = 1_000.0;
@@ -26,11 +26,11 @@ const SECOND_MS: f64 = 1_000.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Completed,
-    /// It failed and comes again.
+    /// It failed and is tried again.
     Retried,
     Failed,
     Cancelled,
-    /// Nobody reported before its lease ran out.
+    /// Its lease expired without a report.
     Lost,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct UseLabels {
 }
 
 impl UseLabels {
-    /// How a step of this route uses its device.
+    /// Returns how a step of this route uses its device.
     fn of(route: &str) -> Option<Self> {
         let needs = Needs::parse_route(route).ok()?;
         let usage = match needs.device {
@@ -143,7 +143,7 @@ fn long() -> Histogram {
     Histogram::new(LONG_S)
 }
 
-/// All of them.
+/// All metrics.
 pub(crate) struct Metrics {
     registry: Registry,
     step_duration: Histograms<StepLabels>,
@@ -208,7 +208,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "claim_duration",
-            "Time of a claim in the store, the waiting for work left aside",
+            "Time of a claim in the store, without waiting for work",
             s,
             claim_duration.clone(),
         );
@@ -254,8 +254,8 @@ impl Metrics {
 
     fn register_counters(&mut self) {
         let r = &mut self.registry;
-        r.register("step_retries", "Tries that failed and come again", self.step_retries.clone());
-        r.register("leases_lost", "Leases that ran out before a report", self.leases_lost.clone());
+        r.register("step_retries", "Tries that failed and are repeated", self.step_retries.clone());
+        r.register("leases_lost", "Leases that expired before a report", self.leases_lost.clone());
         r.register("reports", "Reports of tries, committed or too late", self.reports.clone());
         r.register("claims", "Claims in the store, with and without steps", self.claims.clone());
         r.register("claimed_steps", "Steps that were leased", self.claimed_steps.clone());
@@ -276,11 +276,11 @@ impl Metrics {
         r.register_with_unit("oldest_lease_age", "Age of the oldest lease", Unit::Seconds, oldest);
         r.register("waiting_steps", "Steps that wait for a moment", self.timers.clone());
         r.register("blocked_steps", "Steps that wait for a budget", self.blocked_steps.clone());
-        r.register("leases", "Steps in somebody's hands", self.leases.clone());
-        r.register("devices_in_use", "Devices that a step has alone, or steps share", self.devices_in_use.clone());
+        r.register("leases", "Leased steps", self.leases.clone());
+        r.register("devices_in_use", "Devices in exclusive or shared use", self.devices_in_use.clone());
         r.register("runs", "Runs", self.runs.clone());
-        r.register("workers", "Workers that are known", self.workers.clone());
-        r.register("devices", "Devices of workers that are there", self.devices.clone());
+        r.register("workers", "Known workers", self.workers.clone());
+        r.register("devices", "Devices of live workers", self.devices.clone());
         let quarantined = self.quarantined.clone();
         r.register_with_unit(
             "device_quarantined",
@@ -288,15 +288,15 @@ impl Metrics {
             Unit::Seconds,
             quarantined,
         );
-        r.register("budget_used", "Used up, in the unit of the resource", self.budget_used.clone());
-        r.register("budget_reserved", "Set aside, in the unit of the resource", self.budget_reserved.clone());
+        r.register("budget_used", "Used, in the unit of the resource", self.budget_used.clone());
+        r.register("budget_reserved", "Reserved, in the unit of the resource", self.budget_reserved.clone());
         r.register("budget_cap", "Limit, in the unit of the resource", self.budget_cap.clone());
         r.register("store_up", "Whether the database answers", self.store_up.clone());
-        r.register("spans_sent", "Spans that the collector took", self.spans_sent.clone());
-        r.register("spans_dropped", "Spans that nobody took", self.spans_dropped.clone());
+        r.register("spans_sent", "Spans that the collector accepted", self.spans_sent.clone());
+        r.register("spans_dropped", "Dropped spans", self.spans_dropped.clone());
     }
 
-    /// The page for Prometheus.
+    /// Returns the page for Prometheus.
     pub(crate) fn page(&self) -> Result<String, std::fmt::Error> {
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &self.registry)?;
@@ -320,11 +320,11 @@ impl Metrics {
     }
 
     pub(super) fn began(&self, step: &StepRecord) {
-        // When a later try became ready is not in its record any more.
+        // The record does not contain the time at which a later try became ready.
         if step.tries > 1 {
             return;
         }
-        let Some(held) = HeldTry::of(step) else { return };
+        let Some(held) = RunningTry::of(step) else { return };
         let labels = KindLabels { kind: kind_name(&step.kind) };
         self.step_wait.get_or_create(&labels).observe(seconds(held.started_at.since_ms(held.ready_at)));
     }
@@ -337,7 +337,7 @@ impl Metrics {
         self.reports.get_or_create(&ResultLabels { result }).inc();
     }
 
-    pub(super) fn ended(&self, held: &HeldTry, outcome: Outcome, at: TimestampMs) {
+    pub(super) fn ended(&self, held: &RunningTry, outcome: Outcome, at: TimestampMs) {
         let took_s = seconds(at.since_ms(held.started_at));
         let kind = KindLabels { kind: held.kind };
         let labels = StepLabels { kind: held.kind, outcome: outcome.as_str() };
@@ -372,7 +372,7 @@ impl Metrics {
     }
 }
 
-/// Seconds of a duration.
+/// Returns the seconds of a duration.
 pub(crate) fn seconds(duration_ms: u64) -> f64 {
     ratio(duration_ms, SECOND_MS)
 }

@@ -1,4 +1,4 @@
-//! What is noted about a commit: who began and ended what, how long it took, and the spans of it.
+//! Records metrics and spans of a commit: begun and ended tries with their durations.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::metrics::Outcome;
 use super::observed_store::ObservedStore;
 use super::try_span::{model_span, run_span, try_span, wait_span};
 
-/// What was asked of the store, as far as it is noted.
-pub(super) enum Asked {
+/// The observed part of a change.
+pub(super) enum ObservedChange {
     Report { step: StepId, epoch: u64, outcome: Outcome, error: Option<String>, at: TimestampMs },
     Advance { run: RunId, ends_at: Option<TimestampMs> },
     Claim,
 }
 
-impl Asked {
+impl ObservedChange {
     pub(super) fn of(change: &Change) -> Self {
         match change {
             Change::Report(report) => {
@@ -42,34 +42,35 @@ impl Asked {
 }
 
 impl ObservedStore {
-    pub(super) async fn note(&self, asked: Asked, changed: &Changed, took: Duration) {
+    pub(super) async fn note(&self, asked: ObservedChange, changed: &Changed, took: Duration) {
         match (asked, changed) {
-            (Asked::Report { step, epoch, outcome, error, at }, Changed::Reported(reported)) => {
+            (ObservedChange::Report { step, epoch, outcome, error, at }, Changed::Reported(reported)) => {
                 self.metrics.reported(*reported);
                 if *reported == Reported::Committed {
                     self.try_ended(&step, epoch, outcome, error, at);
                 }
             }
-            (Asked::Claim, Changed::Claimed(steps)) => {
+            (ObservedChange::Claim, Changed::Claimed(steps)) => {
                 self.metrics.claimed(took, steps.len());
                 for step in steps {
                     self.held.keep(step);
                     self.metrics.began(step);
                 }
             }
-            (Asked::Advance { run, ends_at: Some(at) }, Changed::Advanced(Advanced::Committed { .. })) => {
+            (ObservedChange::Advance { run, ends_at: Some(at) }, Changed::Advanced(Advanced::Committed { .. })) => {
                 self.run_ended(&run, at).await;
             }
             _ => {}
         }
     }
 
-    /// A lease ran out, and its try with it.
+    /// Records that a lease expired, and its try with it.
     pub(super) fn lease_ran_out(&self, step: &StepId, epoch: u64, at: TimestampMs) {
         self.try_ended(step, epoch, Outcome::Lost, Some("lease lost".to_owned()), at);
     }
 
-    /// A second copy of a report is committed, too, but its try is over already: it is not counted twice.
+    /// Records the end of a try. A second copy of a report is committed too, but its try has ended already and is not
+    /// counted again.
     fn try_ended(&self, step: &StepId, epoch: u64, outcome: Outcome, error: Option<String>, at: TimestampMs) {
         let Some(held) = self.held.end(step, epoch) else { return };
         self.metrics.ended(&held, outcome, at);
@@ -80,13 +81,13 @@ impl ObservedStore {
     }
 
     pub(super) fn model_called(&self, call: &ModelCallRecord) {
-        // The summary was written by this release, a moment ago.
+        // This release has just written the summary.
         let Ok(summary) = serde_json::from_value::<ModelCallSummary>(call.summary.clone()) else { return };
         self.metrics.model_called(&summary);
         self.take_span(|| model_span(call, &summary, self.held.find(&call.run, &call.step_key).as_ref()));
     }
 
-    /// The span of the whole run, which its others are part of.
+    /// Creates the span of the whole run, which is the parent of its other spans.
     async fn run_ended(&self, run: &RunId, at: TimestampMs) {
         let Some(spans) = &self.spans else { return };
         match nightshift_engine::store::Store::load_run(self, run).await {

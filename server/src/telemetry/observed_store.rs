@@ -1,4 +1,4 @@
-//! The store, observed: everything is passed on, and what happened is noted on the way.
+//! An observed store: it forwards every call and records metrics and spans.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,30 +23,30 @@ use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::trace::SpanSink;
 
-use super::held::Held;
 use super::metrics::Metrics;
-use super::observe::Asked;
+use super::observe::ObservedChange;
+use super::running_tries::RunningTries;
 
-/// A store that tells what happens in it.
+/// A store that records metrics and spans.
 pub(crate) struct ObservedStore {
     pub(super) inner: Arc<dyn Store>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) spans: Option<Arc<dyn SpanSink>>,
-    pub(super) held: Held,
+    pub(super) held: RunningTries,
 }
 
 impl ObservedStore {
-    /// This store, observed. Without `spans`, none are made.
+    /// Wraps a store. Without `spans`, no spans are created.
     pub(crate) fn new(inner: Arc<dyn Store>, metrics: Arc<Metrics>, spans: Option<Arc<dyn SpanSink>>) -> Self {
-        Self { inner, metrics, spans, held: Held::default() }
+        Self { inner, metrics, spans, held: RunningTries::default() }
     }
 }
 
-/// Claims, decisions and reports are those of `commit`, as the port has them.
+/// Claims, decisions and reports use the default implementations of the port, which call `commit`.
 #[async_trait]
 impl Store for ObservedStore {
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError> {
-        let asked: Vec<Asked> = changes.iter().map(Asked::of).collect();
+        let asked: Vec<ObservedChange> = changes.iter().map(ObservedChange::of).collect();
         let began = Instant::now();
         let result = self.inner.commit(changes).await;
         self.metrics.committed(began.elapsed(), result.is_ok());
@@ -60,7 +60,7 @@ impl Store for ObservedStore {
 
     async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError> {
         let step = self.inner.load_step(id).await?;
-        // Another server leased it; its report comes here.
+        // Another server leased it, but its report arrives here.
         if step.status == StepStatus::Leased {
             self.held.keep(&step);
         }

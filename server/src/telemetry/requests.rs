@@ -1,4 +1,4 @@
-//! Requests as they are answered: counted by route, and a span for each that names its place in a trace.
+//! Records answered requests: metrics by route, and a span for each request with a trace context.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use nightshift_protocol::trace::{Span, SpanId, SpanKind, SpanSink, TRACEPARENT_H
 use super::metrics::RequestLabels;
 use crate::app::App;
 
-/// The route of a request that fits none.
+/// Route label of a request without a matching route.
 const NO_ROUTE: &str = "-";
 
-/// Counts a request, and makes its span.
+/// Counts a request, and creates its span.
 pub(crate) async fn observe_request(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
     let method = method_name(request.method());
@@ -47,7 +47,7 @@ fn place_of(request: &Request) -> Option<TraceParent> {
     TraceParent::parse(request.headers().get(TRACEPARENT_HEADER)?.to_str().ok()?)
 }
 
-/// The method as a label with few values.
+/// Returns the method as a label with few values.
 fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

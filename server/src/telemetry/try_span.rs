@@ -1,14 +1,14 @@
-//! The spans of a run: the run as a whole, the waiting and the carrying out of each try, each model call.
+//! The spans of a run: the run as a whole, the waiting time and execution of each try, and each model call.
 
 use nightshift_engine::store::{ModelCallRecord, RunRecord};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::trace::{Span, SpanId, SpanKind, SpanValue, TraceId};
 
-use super::held::HeldTry;
 use super::metrics::Outcome;
+use super::running_tries::RunningTry;
 
-/// The run from its creation to its end. A run that begins again gets a span for each end, with the same id.
+/// Creates the span of a run from its creation to its end. A retried run gets a span per end, with the same id.
 pub(super) fn run_span(run: &RunRecord, at: TimestampMs) -> Span {
     Span {
         trace: TraceId::of_run(&run.id),
@@ -27,8 +27,8 @@ pub(super) fn run_span(run: &RunRecord, at: TimestampMs) -> Span {
     }
 }
 
-/// From the moment at which the try could begin to the moment at which it was claimed.
-pub(super) fn wait_span(held: &HeldTry) -> Span {
+/// Creates the span from readiness to the claim.
+pub(super) fn wait_span(held: &RunningTry) -> Span {
     Span {
         id: SpanId::derived(&[held.step.as_str(), &held.epoch.to_string(), "wait"]),
         name: format!("wait for {}", held.kind),
@@ -39,8 +39,8 @@ pub(super) fn wait_span(held: &HeldTry) -> Span {
     }
 }
 
-/// From claim to report.
-pub(super) fn try_span(held: &HeldTry, outcome: Outcome, error: Option<String>, at: TimestampMs) -> Span {
+/// Creates the span from claim to report.
+pub(super) fn try_span(held: &RunningTry, outcome: Outcome, error: Option<String>, at: TimestampMs) -> Span {
     let mut attributes: Vec<(&'static str, SpanValue)> = vec![
         ("run.id", held.run.as_str().into()),
         ("step.id", held.step.as_str().into()),
@@ -65,8 +65,8 @@ pub(super) fn try_span(held: &HeldTry, outcome: Outcome, error: Option<String>, 
     }
 }
 
-/// A model call, within the try that made it.
-pub(super) fn model_span(call: &ModelCallRecord, summary: &ModelCallSummary, held: Option<&HeldTry>) -> Span {
+/// Creates the span of a model call, within the try that made it.
+pub(super) fn model_span(call: &ModelCallRecord, summary: &ModelCallSummary, held: Option<&RunningTry>) -> Span {
     let latency_ms = i64::try_from(summary.latency_ms).unwrap_or(i64::MAX);
     let mut attributes: Vec<(&'static str, SpanValue)> = vec![
         ("run.id", call.run.as_str().into()),

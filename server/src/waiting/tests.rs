@@ -102,7 +102,7 @@ fn among(workers: Vec<WorkerRecord>, route: &str) -> String {
 }
 
 #[test]
-fn a_step_that_nobody_can_take_says_what_is_missing() {
+fn a_step_without_a_matching_worker_names_the_missing_capabilities() {
     let route = "worker/cuda/exclusive?cc=9.0&tools=ncu";
     assert_eq!(among(Vec::new(), route), format!("no worker offers {route}: no worker is alive; {START_ONE}"));
     let cuda = || worker(Target::Cuda, 0, NOW);
@@ -132,7 +132,7 @@ fn the_worker_of_the_server_is_waited_for_while_it_starts() {
 }
 
 #[test]
-fn a_worker_that_was_not_heard_of_for_long_offers_nothing() {
+fn a_worker_without_recent_contact_offers_nothing() {
     let gone = worker(Target::Cpu, 0, TimestampMs(NOW.0 - 60_000));
     assert_eq!(
         among(vec![gone], "worker/cpu/none"),
@@ -141,7 +141,7 @@ fn a_worker_that_was_not_heard_of_for_long_offers_nothing() {
 }
 
 #[test]
-fn busy_workers_are_told_from_free_ones_and_from_those_that_end() {
+fn busy_free_and_draining_workers_are_distinguished() {
     let busy = worker(Target::Cpu, 1, NOW);
     assert_eq!(
         among(vec![busy.clone()], "worker/cpu/exclusive"),
@@ -187,7 +187,7 @@ fn an_open_request_is_no_retry() {
 }
 
 #[test]
-fn a_window_that_is_closed_is_told_from_a_retry() {
+fn a_closed_window_is_distinguished_from_a_retry() {
     let schedule = Schedule { window: "20:00-23:00".parse().unwrap(), time_zone: "UTC".to_owned() };
     let reasons = Reasons { schedule: Some(schedule), ..Reasons::default() };
     let mut waiting = step("worker/cpu/none");
@@ -207,7 +207,7 @@ fn a_budget_says_how_much_of_it_is_left() {
     let mut waiting = step("agent/-/none");
     waiting.blocked_on = Some(Resource::Tokens);
     let text = waits(RunStatus::Running, &reasons, &waiting).unwrap();
-    assert_eq!(text, "the campaign's budget of tokens: 60 used and 30 set aside of 100");
+    assert_eq!(text, "the campaign's budget of tokens: 60 used and 30 reserved of 100");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_gate_says_how_it_is_opened() {
 }
 
 #[test]
-fn a_step_in_somebodys_hands_waits_for_nothing() {
+fn a_leased_step_has_no_reason_for_waiting() {
     let mut leased = step("worker/cpu/none");
     leased.status = StepStatus::Leased;
     assert_eq!(waits(RunStatus::Running, &Reasons::default(), &leased), None);
@@ -229,11 +229,11 @@ fn a_run_whose_server_is_gone_says_who_takes_it_over() {
     let carried =
         |carrier| carried_by(carrier, RunStatus::Running, &Reasons::default(), &step("agent/-/none")).unwrap();
     assert_eq!(carried(Carrier::Alive), "one of the 2 slots of the agents");
-    assert_eq!(carried(Carrier::Nobody), "this server only reads: no server carries the run on");
+    assert_eq!(carried(Carrier::None), "this server only reads: no server carries the run on");
     let gone = |another| Carrier::Gone { server: "alpha".to_owned(), another };
     assert_eq!(
         carried(gone(true)),
         "one of the 2 slots of the agents; its server alpha is gone, another one takes the run over within seconds"
     );
-    assert!(carried(gone(false)).contains("no other lives"));
+    assert!(carried(gone(false)).contains("no other is alive"));
 }

@@ -1,17 +1,17 @@
-//! Addresses that nobody outside should have this server call: of this machine, of its network, and those where clouds
-//! tell machines their secrets.
+//! Detects addresses that this server must not call for callers from outside: of this machine, of its network, and of
+//! cloud metadata services.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Finds addresses of names, but for private ones.
+/// Resolves names, without private addresses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PublicAddresses;
 
-/// A name that leads to private addresses alone.
+/// A name that resolves only to private addresses.
 #[derive(Debug, thiserror::Error)]
-#[error("the name leads to a private address, which this webhook may not call")]
+#[error("the name resolves to a private address, which this webhook may not call")]
 struct PrivateName;
 
 impl Resolve for PublicAddresses {
@@ -27,7 +27,7 @@ impl Resolve for PublicAddresses {
     }
 }
 
-/// Whether an address is not of the public internet.
+/// Returns whether an address is not in the public internet.
 pub(crate) fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),
@@ -47,7 +47,7 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
         || address.is_broadcast()
         || address.is_documentation()
         || first == 0
-        // Shared by customers of a provider, and the tests of networks.
+        // Shared by customers of a provider (RFC 6598), and benchmark networks.
         || (first == 100 && (64..128).contains(&second))
         || (first == 198 && (18..20).contains(&second))
         || first >= 240
@@ -61,7 +61,7 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         || address.is_multicast()
         || address.is_unique_local()
         || address.is_unicast_link_local()
-        // Written for an address of version 4: 64:ff9b::/96 and 2002::/16.
+        // Embedded IPv4 addresses: 64:ff9b::/96 and 2002::/16.
         || (first == 0x64
             && second == 0xff9b
             && is_private_v4(Ipv4Addr::new(translated[12], translated[13], translated[14], translated[15])))

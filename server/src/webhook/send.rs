@@ -1,4 +1,4 @@
-//! Sending what is due: signed, within a time, and again later when it was not taken.
+//! Sends due deliveries: signed, with a timeout, and again later after a failure.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,37 +15,37 @@ use sha2::Sha256;
 use super::address::{PublicAddresses, is_private};
 use crate::app::App;
 
-/// Deliveries of one webhook that are tried at once.
+/// Maximum number of parallel deliveries per webhook.
 const MAX_AT_ONCE: u32 = 8;
-/// Longest time of one try.
+/// Timeout of one attempt.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a delivery that is being tried is kept from other servers, in milliseconds: several times the try.
+/// Lease duration of a delivery, in milliseconds: several times the timeout.
 const KEPT_FROM_OTHERS_MS: u64 = 60_000;
-/// Tries before a delivery is given up.
+/// Number of attempts before a delivery is given up.
 pub(super) const MAX_TRIES: u32 = 8;
-/// The delay after the first try, in milliseconds; each later one is four times as long.
+/// Delay after the first attempt, in milliseconds. Each later one is four times as long.
 const FIRST_DELAY_MS: u64 = 10_000;
-/// Longest delay, in milliseconds: six hours.
+/// Maximum delay, in milliseconds: six hours.
 const MAX_DELAY_MS: u64 = 6 * 60 * 60 * 1_000;
-/// Most characters of a problem that are kept.
+/// Maximum length of a stored problem, in characters.
 const MAX_PROBLEM_CHARS: usize = 300;
 
-/// Sends.
+/// Sends deliveries.
 pub(super) struct Sender {
-    /// Calls no private address, whatever a name leads to.
+    /// A client that never calls a private address, whatever a name resolves to.
     public: reqwest::Client,
     any: reqwest::Client,
 }
 
 impl Sender {
     pub(super) fn new() -> Result<Self, reqwest::Error> {
-        // A proxy would look names up by itself, and a redirect could lead anywhere.
+        // A proxy would resolve names by itself, and a redirect could lead anywhere.
         let builder =
             || reqwest::Client::builder().timeout(TRY_TIMEOUT).redirect(reqwest::redirect::Policy::none()).no_proxy();
         Ok(Self { public: builder().dns_resolver(Arc::new(PublicAddresses)).build()?, any: builder().build()? })
     }
 
-    /// Tries deliveries of a webhook that are due.
+    /// Sends the due deliveries of a webhook.
     pub(super) async fn send_due(
         &self,
         app: &App,
@@ -59,14 +59,14 @@ impl Sender {
         for (delivery, problem) in due.iter().zip(tried) {
             let end = end_of(delivery.tries, problem, app.clock.now());
             if let DeliveryEnd::GivenUp { problem } = &end {
-                tracing::warn!(delivery.id = %delivery.id, webhook.id = %delivery.webhook, problem, "a webhook is not told");
+                tracing::warn!(delivery.id = %delivery.id, webhook.id = %delivery.webhook, problem, "a webhook delivery failed");
             }
             store.end_delivery(&delivery.id, delivery.tries, end).await?;
         }
         Ok(())
     }
 
-    /// One try; what went wrong, if anything did.
+    /// Makes one attempt. Returns the problem, if any.
     async fn attempt(&self, delivery: &Delivery, webhook: &WebhookRecord, now: TimestampMs) -> Option<String> {
         self.post(webhook, delivery, now).await.err().map(|problem| problem.chars().take(MAX_PROBLEM_CHARS).collect())
     }
@@ -90,12 +90,12 @@ impl Sender {
             .header(SIGNATURE_HEADER, signature(&webhook.secret, now, &body))
             .body(body);
         let answer = request.send().await.map_err(|error| innermost(&error.without_url()))?;
-        // What it answers is of no interest, and not read.
+        // The body of the answer is not read.
         if answer.status().is_success() { Ok(()) } else { Err(format!("it answered {}", answer.status())) }
     }
 }
 
-/// What comes after a try.
+/// Returns what follows an attempt.
 fn end_of(tries: u32, problem: Option<String>, now: TimestampMs) -> DeliveryEnd {
     match problem {
         None => DeliveryEnd::Delivered,
@@ -108,7 +108,7 @@ fn delay_ms(tries: u32) -> u64 {
     FIRST_DELAY_MS.saturating_mul(4_u64.saturating_pow(tries.saturating_sub(1))).min(MAX_DELAY_MS)
 }
 
-/// `t=SECONDS,v1=HEX`: whoever knows the secret can tell that it was us, and that it is not an old copy.
+/// Returns `t=SECONDS,v1=HEX`. With the secret, a receiver verifies the sender and detects replays.
 fn signature(secret: &str, now: TimestampMs, body: &[u8]) -> String {
     let seconds = now.0 / 1_000;
     let mut text = format!("t={seconds},v1=");
@@ -117,7 +117,7 @@ fn signature(secret: &str, now: TimestampMs, body: &[u8]) -> String {
         mac.update(format!("{seconds}.").as_bytes());
         mac.update(body);
         for byte in mac.finalize().into_bytes() {
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             let _ = write!(text, "{byte:02x}");
         }
     }

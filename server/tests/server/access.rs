@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Tests of permissions.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -49,7 +49,7 @@ async fn reading_needs_the_operators_token_when_the_server_says_so() {
     let pages = Router::new().route("/", get(|| async { "a page" }));
     let wish = Wish { reads_need_token: true, extra: pages, ..Wish::default() };
     let (server, _folder) = TestServer::start(wish).await;
-    // Pages guard themselves: they call the API with the rights of whoever looks at them.
+    // Pages call the API with the visitor's permissions.
     let page = server.bare(Method::GET, "/").send().await.unwrap();
     assert_eq!(page.text().await.unwrap(), "a page");
     let hash = server.put_artifact(b"bytes").await;
@@ -60,22 +60,22 @@ async fn reading_needs_the_operators_token_when_the_server_says_so() {
         let answer = server.bare(Method::GET, path).bearer_auth(OPERATOR).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK, "{path}");
     }
-    // A worker needs artifacts, and nothing else.
+    // A worker has access only to artifacts.
     let artifact = server.call(Method::GET, &format!("/artifacts/{hash}"), WORKER).send().await.unwrap();
     assert_eq!(artifact.bytes().await.unwrap().as_ref(), b"bytes");
     let campaigns = server.call(Method::GET, "/campaigns", WORKER).send().await.unwrap();
     assert_eq!(refused(campaigns).await, refusal(403, "access.role_needed"));
-    // A person's browser asks for the token as a password.
+    // A browser sends the token as a password.
     let listed = server.bare(Method::GET, "/api/v1/campaigns").basic_auth("me", Some(OPERATOR)).send().await.unwrap();
     assert_eq!(listed.status(), StatusCode::OK);
-    // Whether the server lives is nobody's secret.
+    // The health of the server is public.
     let health: Health = ok(server.bare(Method::GET, "/api/v1/health").send().await.unwrap()).await;
     assert_eq!((health.status.as_str(), health.database.as_str()), ("ok", "sqlite"));
     server.stop().await;
 }
 
 #[tokio::test]
-async fn what_a_browser_sends_by_itself_changes_nothing() {
+async fn automatic_browser_credentials_change_nothing() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (created, _) = server.campaign().await;
     let path = format!("/api/v1/campaigns/{}/control", created.campaign);
@@ -157,7 +157,7 @@ async fn a_short_token_is_no_token() {
 }
 
 #[tokio::test]
-async fn a_caller_who_calls_too_often_is_told_when_to_come_back() {
+async fn a_rate_limited_caller_gets_the_time_of_its_next_call() {
     let slow = Rate { burst: NonZeroU32::new(3).unwrap(), every: Duration::from_hours(1) };
     let wish = Wish { rates: Rates { people: slow, ..Rates::default() }, ..Wish::default() };
     let (server, _folder) = TestServer::start(wish).await;
@@ -171,7 +171,7 @@ async fn a_caller_who_calls_too_often_is_told_when_to_come_back() {
     let wait_s: u64 = refused_call.headers()["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=3_600).contains(&wait_s), "{wait_s}");
     assert_eq!(refused(refused_call).await, refusal(429, "request.too_many"));
-    // Each caller is counted apart, also the one without a token.
+    // Callers are counted separately, also the one without a token.
     assert_eq!(server.bare(Method::GET, "/api/v1/runs").send().await.unwrap().status(), StatusCode::OK);
     for _ in 0..9 {
         assert_eq!(server.get("/runs").send().await.unwrap().status(), StatusCode::OK, "an administrator's script");

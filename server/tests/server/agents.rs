@@ -1,4 +1,4 @@
-//! The agents of the server: a worker inside the process.
+//! Tests of the server's agents: a worker inside the process.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use nightshift_protocol::run::RunStatus;
 use crate::setup::{TestServer, Wish, open_store, until};
 use crate::toy::{Behaviour, FakeAgents, PLAN, prepared_output};
 
-/// A campaign whose worker's step is done.
+/// Returns a run of a campaign whose worker's step has ended.
 async fn up_to_the_agent(server: &TestServer) -> RunId {
     let (_, run) = server.campaign().await;
     let worker = server.register().await;
@@ -105,11 +105,11 @@ async fn a_step_that_outlives_its_lease_keeps_it_by_heartbeats() {
 }
 
 #[tokio::test]
-async fn a_new_life_of_the_server_goes_on_at_once_with_what_the_old_one_held() {
+async fn a_restarted_server_continues_at_once_with_its_previous_leases() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
     let hanging = FakeAgents::new(Behaviour::Hangs);
-    // The lease is long: waiting for its end would be longer than the test's patience.
+    // The lease is longer than the timeout of the test.
     let wish = Wish { agents: hanging.clone(), lease_ms: 300_000, ..Wish::default() };
     let server = TestServer::on(store.clone(), wish).await;
     let run = up_to_the_agent(&server).await;

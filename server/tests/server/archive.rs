@@ -1,4 +1,4 @@
-//! A campaign leaves as one file and comes back elsewhere.
+//! Tests of the export and import of a campaign.
 
 use std::io::{Read, Write};
 
@@ -66,7 +66,7 @@ async fn a_campaign_is_rebuilt_elsewhere_with_its_log_and_artifacts() {
     let bundle = &before.spec.tasks[0].bundle;
     assert!(other.get(&format!("/artifacts/{bundle}")).send().await.unwrap().status().is_success());
 
-    // The same file again changes nothing, and what was rebuilt leaves as the same file.
+    // Importing the same file again changes nothing, and exporting the rebuilt campaign gives the same file.
     let again: CampaignCreated = ok(other.import(archive.clone()).await).await;
     assert!(again.existed);
     let lines = |archive: &[u8]| text(archive).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
@@ -109,7 +109,7 @@ async fn a_damaged_archive_is_refused_with_the_reason_and_leaves_nothing_behind(
     }
     let campaigns: Value = other.read("/campaigns").await;
     assert_eq!(campaigns["items"].as_array().unwrap().len(), 0);
-    // The good one is still taken.
+    // The valid file is still accepted.
     let created: CampaignCreated = ok(other.import(archive).await).await;
     assert_eq!(created.campaign, campaign);
     other.stop().await;

@@ -1,4 +1,4 @@
-//! Blobs under their hashes.
+//! Tests of artifacts.
 
 use nightshift_protocol::api::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER, UploadProgress};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
@@ -51,7 +51,7 @@ async fn an_artifact_above_the_limit_is_refused() {
     server.stop().await;
 }
 
-/// Bytes that no compression and no mistake makes alike.
+/// Returns incompressible bytes.
 fn noise(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
@@ -113,7 +113,7 @@ async fn a_large_artifact_comes_in_parts_and_a_part_of_it_when_that_is_asked_for
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let bytes = noise(2 * MAX_UPLOAD_PART_BYTES + 5);
     let hash = ArtifactHash::of(&bytes);
-    // A part is there already: the upload of the whole goes on behind it.
+    // A part is stored already: the upload of the whole blob continues after it.
     let _: UploadProgress = ok(patch(&server, &hash, bytes.len(), 0, &bytes[..1_000]).await).await;
     assert_eq!(server.put_artifact(&bytes).await, hash);
     let path = format!("/artifacts/{hash}");
@@ -138,7 +138,7 @@ async fn a_part_that_is_too_large_is_refused_before_it_is_read() {
         "PATCH /api/v1/artifacts/{hash} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {WORKER}\r\n\
          {UPLOAD_SIZE_HEADER}: 60000000\r\n{UPLOAD_OFFSET_HEADER}: 0\r\ncontent-length: 60000000\r\n\r\n"
     );
-    // The body never comes.
+    // The body never arrives.
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = [0; 12];
     tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer)).await.unwrap().unwrap();

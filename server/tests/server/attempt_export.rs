@@ -1,4 +1,4 @@
-//! Programs that are taken away: as a file with `ModelNew`, and as a project.
+//! Tests of exported programs: a file with `ModelNew`, and a project.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ use crate::setup::{TestServer, Wish, open_store, refusal, refused, until};
 /// The program of the best attempt.
 const SOURCE: &str = "#include \"nightshift.h\"\n// a program\n";
 
-/// The recorded run: the first attempt has no program, that of the second is not stored.
+/// Returns the recorded run. The first attempt has no program, and the program of the second is not stored.
 fn view(state: &Value) -> Result<RunView, WorkflowError> {
     let mut view = attempts::view(state)?;
     view.attempts[0].source = None;
@@ -72,16 +72,16 @@ async fn a_program_is_given_as_a_model_new_and_as_a_project() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_taken_away_says_why() {
+async fn a_failed_export_gives_its_reason() {
     let (server, run, _folder) = start().await;
-    let nobody = format!("run_{}", "0".repeat(32));
+    let unknown = format!("run_{}", "0".repeat(32));
     for (place, status, code) in [
         (format!("{run}/1"), 409, "attempt.no_source"),
         (format!("{run}/2"), 404, "artifact.not_found"),
         (format!("{run}/9"), 404, "attempt.not_found"),
         (format!("{run}/x"), 404, "attempt.not_found"),
         ("1/3".to_owned(), 404, "attempt.not_found"),
-        (format!("{nobody}/3"), 404, "run.not_found"),
+        (format!("{unknown}/3"), 404, "run.not_found"),
     ] {
         for form in ["model-new", "project"] {
             let answer = server.get(&format!("/attempts/at/{place}/{form}")).send().await.unwrap();

@@ -1,4 +1,4 @@
-//! Attempts over all runs: their index follows the commits, and lists, points, boards and searches answer from it.
+//! Tests of attempts over all runs: the index follows the commits, and lists, points, boards and searches use it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,10 +23,10 @@ use tempfile::TempDir;
 use crate::setup::{TestServer, Wish, ok, open_store, until};
 use crate::toy;
 
-/// Attempts of the recorded run.
+/// Number of attempts of the recorded run.
 const RECORDED: u64 = 3;
 
-/// What the toy says of its run, with the attempts of a run that was recorded once, and a baseline 1.25 times as fast as the
+/// Returns the toy's view of its run, with the attempts of a recorded run and a baseline 1.25 times as fast as the
 /// reference.
 pub(crate) fn view(state: &Value) -> Result<RunView, WorkflowError> {
     let text = include_str!("../../../optimizer/tests/corpus/history/repaired_to_the_target.json");
@@ -50,13 +50,13 @@ pub(crate) async fn start() -> (TestServer, Arc<SqlStore>, TempDir) {
     (server, store, folder)
 }
 
-/// Status and error of a refusal.
+/// Returns status and error of a refusal.
 async fn error_of(response: Response) -> (StatusCode, ApiError) {
     let status = response.status();
     (status, response.json::<ApiErrorBody>().await.unwrap().error)
 }
 
-/// A run that began, whose attempts are in the index.
+/// Returns a run whose attempts are in the index.
 pub(crate) async fn indexed_run(server: &TestServer) -> RunId {
     let (_, run) = server.campaign().await;
     let path = format!("/attempts?run={run}");
@@ -71,7 +71,7 @@ pub(crate) async fn indexed_run(server: &TestServer) -> RunId {
 #[tokio::test]
 async fn attempts_are_listed_a_moment_after_the_decision_that_made_them() {
     let (server, store, _folder) = start().await;
-    // The first run finds the loops at work.
+    // After the first run, the loops are running.
     indexed_run(&server).await;
     let (_, run) = server.campaign().await;
     until("a decision", async || {
@@ -86,7 +86,7 @@ async fn attempts_are_listed_a_moment_after_the_decision_that_made_them() {
         (page.total == RECORDED).then_some(page)
     })
     .await;
-    // With much room for a busy machine; the measured delay is in the evidence.
+    // The bound is generous for a busy machine. The evidence contains the measured delay.
     assert!(began.elapsed().as_millis() < 2_000, "{:?}", began.elapsed());
     assert_eq!(page.items.iter().map(|row| row.number).collect::<Vec<_>>(), [1, 2, 3]);
     let best = &page.items[2];
@@ -197,7 +197,7 @@ async fn boards_and_searches_answer_from_the_same_index() {
 async fn a_server_that_only_reads_catches_up_before_it_answers() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
-    // Without an index, as a release before it was.
+    // Without an index, like an earlier release.
     let server = TestServer::on(store.clone(), Wish { view, ..Wish::default() }).await;
     let (_, run) = server.campaign().await;
     until("a decision", async || (store.load_run(&run).await.unwrap().folded_seq > 0).then_some(())).await;

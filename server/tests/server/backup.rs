@@ -1,4 +1,4 @@
-//! The ways to back up that `docs/operations.md` names, while a server writes: what was restored goes on.
+//! Tests of the backup methods in `docs/operations.md` while a server writes. The restored campaign continues.
 
 use std::path::Path;
 use std::process::Output;
@@ -15,7 +15,7 @@ use crate::toy::prepared_output;
 /// Name of the database in a data folder.
 const DATABASE_FILE: &str = "nightshift.db";
 
-/// Runs a program that operators have; one that is missing fails the test, because nothing was proven then.
+/// Runs a program of operators. A missing program fails the test, because the backup could not be tested.
 fn run(program: &str, arguments: &[&str]) -> Output {
     #[expect(clippy::disallowed_methods, reason = "what is documented for operators is tried out as they would")]
     let output = std::process::Command::new(program).args(arguments).output();
@@ -24,7 +24,7 @@ fn run(program: &str, arguments: &[&str]) -> Output {
     output
 }
 
-/// Starts a campaign with a step in somebody's hands, and keeps writing until the backup is done.
+/// Starts a campaign with a leased step, and keeps writing until the backup is done.
 async fn back_up_under_load(server: &TestServer, backup: impl FnOnce() + Send + 'static) -> CampaignDetail {
     let (created, _) = server.campaign().await;
     let worker = server.register().await;
@@ -39,7 +39,7 @@ async fn back_up_under_load(server: &TestServer, backup: impl FnOnce() + Send + 
     server.read(&format!("/campaigns/{}", created.campaign)).await
 }
 
-/// The restored server knows the campaign, and carries it on to its end.
+/// Checks that the restored server continues the campaign to its end.
 async fn goes_on(store: Arc<SqlStore>, before: &CampaignDetail) {
     assert_eq!(store.find_violations().await.unwrap(), Vec::<String>::new());
     let wish = Wish { lease_ms: 1_000, ..Wish::default() };
@@ -48,7 +48,7 @@ async fn goes_on(store: Arc<SqlStore>, before: &CampaignDetail) {
     assert_eq!(after.spec, before.spec);
     let bundle = &before.spec.tasks[0].bundle;
     assert!(server.get(&format!("/artifacts/{bundle}")).send().await.unwrap().status().is_success());
-    // The lease of the backup's moment runs out, and the step is leased anew.
+    // The lease from the time of the backup expires, and the step is leased again.
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;
     server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;

@@ -1,4 +1,4 @@
-//! One action on many runs.
+//! Tests of one action on many runs.
 
 use nightshift_protocol::api::{Bulk, BulkAction, BulkDone, CampaignCreated, RunFilter};
 use nightshift_protocol::run::RunStatus;
@@ -35,7 +35,7 @@ async fn a_filter_says_which_runs_are_meant() {
     assert!(paused.done.iter().all(|(run, status)| first.runs.contains(run) && *status == RunStatus::Paused));
     assert_eq!(paused.done.len(), 3);
     assert_eq!(server.run(&second.runs[0]).await.summary.status, RunStatus::Running);
-    // What was done already is not done again: calling again goes on with what is left.
+    // An action is not repeated on the same run. Another call continues with the others.
     assert!(server.bulk(of(&first), BulkAction::Pause, false).await.done.is_empty());
 
     let task = RunFilter { task: Some("a".to_owned()), ..RunFilter::default() };
@@ -59,7 +59,7 @@ async fn a_run_that_refuses_does_not_keep_the_others_from_it() {
     let one = RunFilter { task: Some("a".to_owned()), ..RunFilter::default() };
     server.bulk(one, BulkAction::Cancel, false).await;
     server.until_status(&created.runs[0], RunStatus::Cancelled).await;
-    // Named by its status, a finished run is meant, too, and says why it cannot.
+    // A filter by its status includes a finished run, which reports why it cannot be changed.
     let over = RunFilter { status: Some(RunStatus::Cancelled), ..RunFilter::default() };
     let refused = server.bulk(over, BulkAction::Pause, false).await;
     assert!(refused.done.is_empty());
@@ -73,7 +73,7 @@ async fn a_run_that_refuses_does_not_keep_the_others_from_it() {
 
 #[tokio::test]
 async fn one_call_acts_on_a_bounded_number_of_runs_and_says_that_there_are_more() {
-    // Nothing else happens to these runs while they are cancelled.
+    // No agent changes these runs while they are cancelled.
     let (server, _folder) = TestServer::start(Wish { agent_slots: 0, ..Wish::default() }).await;
     let names: Vec<String> = (0..=MAX_BULK_RUNS).map(|number| format!("task{number}")).collect();
     server.tasks(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;

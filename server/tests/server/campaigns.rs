@@ -1,4 +1,4 @@
-//! Creating, listing and controlling campaigns.
+//! Tests of creating, listing and controlling campaigns.
 
 use nightshift_protocol::api::{
     CampaignCreated, CampaignDetail, CampaignPage, CampaignSummary, Control, ControlAction, Controlled, CreateCampaign,
@@ -175,15 +175,15 @@ async fn pages_follow_each_other_without_gaps() {
 #[tokio::test]
 async fn an_id_that_names_nothing_is_not_found() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
-    let nobody = "0".repeat(32);
+    let unknown = "0".repeat(32);
     let calls = [
-        (format!("/campaigns/cmp_{nobody}"), "campaign.not_found"),
+        (format!("/campaigns/cmp_{unknown}"), "campaign.not_found"),
         ("/campaigns/xyz".to_owned(), "campaign.not_found"),
-        (format!("/runs?campaign=cmp_{nobody}"), "campaign.not_found"),
-        (format!("/runs/run_{nobody}"), "run.not_found"),
-        (format!("/runs/cmp_{nobody}"), "run.not_found"),
-        (format!("/runs/run_{nobody}/events"), "run.not_found"),
-        (format!("/runs/run_{nobody}/steps"), "run.not_found"),
+        (format!("/runs?campaign=cmp_{unknown}"), "campaign.not_found"),
+        (format!("/runs/run_{unknown}"), "run.not_found"),
+        (format!("/runs/cmp_{unknown}"), "run.not_found"),
+        (format!("/runs/run_{unknown}/events"), "run.not_found"),
+        (format!("/runs/run_{unknown}/steps"), "run.not_found"),
     ];
     for (path, code) in calls {
         assert_eq!(refused(server.get(&path).send().await.unwrap()).await, refusal(404, code), "{path}");
@@ -243,7 +243,7 @@ async fn a_campaign_is_paused_resumed_and_cancelled_as_a_whole() {
     let cancelled: Controlled = ok(server.post(&alone).json(&cancel).send().await.unwrap()).await;
     assert_eq!(cancelled.runs, [(created.runs[0].clone(), RunStatus::Cancelling)]);
     server.until_status(&created.runs[0], RunStatus::Cancelled).await;
-    // The run that is over is left out; alone, it cannot be paused any more.
+    // The finished run is skipped; on its own, it cannot be paused any more.
     assert_eq!(control(ControlAction::Pause).await, [(created.runs[1].clone(), RunStatus::Paused)]);
     let pause = Control { action: ControlAction::Pause };
     let answer = server.post(&alone).json(&pause).send().await.unwrap();

@@ -1,4 +1,4 @@
-//! What people tell runs and campaigns: signals, priorities, limits.
+//! Tests of the control of runs and campaigns: signals, priorities, limits.
 
 use nightshift_protocol::api::{
     CampaignCreated, CampaignDetail, CreateCampaign, EventsPage, IDEMPOTENCY_HEADER, SetPriority, TryOutcome,
@@ -23,7 +23,7 @@ async fn log(server: &TestServer, run: &RunId) -> EventsPage {
 }
 
 #[tokio::test]
-async fn a_signal_is_heard_once_and_the_log_says_who_gave_it() {
+async fn a_signal_is_appended_once_and_the_log_names_its_sender() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (_, run) = server.campaign().await;
     let path = format!("/runs/{run}/signals");
@@ -55,8 +55,8 @@ async fn a_signal_that_no_prompt_would_take_is_refused() {
         let answer = server.post(&path).json(&signal).send().await.unwrap();
         assert_eq!(refused(answer).await, refusal(400, "signal.invalid_text"));
     }
-    let nobody = format!("/runs/run_{}/signals", "0".repeat(32));
-    let answer = server.post(&nobody).json(&hint("x")).send().await.unwrap();
+    let unknown = format!("/runs/run_{}/signals", "0".repeat(32));
+    let answer = server.post(&unknown).json(&hint("x")).send().await.unwrap();
     assert_eq!(refused(answer).await, refusal(404, "run.not_found"));
     let worker = server.call(Method::POST, &path, WORKER).json(&hint("x")).send().await.unwrap();
     assert_eq!(refused(worker).await, refusal(403, "access.role_needed"));
@@ -131,7 +131,8 @@ async fn model_calls_are_paid_from_the_budget_and_not_beyond_it() {
         let step = server.claim_one(&worker).await;
         server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
     }
-    // One call fits; the toy's other run cannot go on without its own, and fails for that reason.
+    // The budget suffices for one call. The toy's other run cannot continue without its own call, and fails for that
+    // reason.
     let mut ended = Vec::new();
     for run in &created.runs {
         let status = until("the end", || async {
@@ -168,8 +169,8 @@ async fn a_step_that_waits_for_a_budget_says_so() {
         None
     })
     .await;
-    assert_eq!(reason, "the campaign's budget of device_ms: 0 used and 60000 set aside of 100000");
-    // What the first one did not need is free for the second.
+    assert_eq!(reason, "the campaign's budget of device_ms: 0 used and 60000 reserved of 100000");
+    // The unused part of the first reservation is available for the second.
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;
     server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;

@@ -1,4 +1,4 @@
-//! Who gets a step that becomes ready, and what that costs.
+//! Tests of the dispatch of ready steps, and of its cost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,16 +14,16 @@ use tokio::task::JoinSet;
 use crate::setup::{TestServer, WORKER, Wish, ok, open_store, until};
 use crate::toy::{Behaviour, FakeAgents, free, prepared_output};
 
-/// Idle workers of the herd.
+/// Number of idle workers.
 const HERD: usize = 1_000;
-/// Commits that one step may cost while they wait: of the driver, and a few claims.
+/// Maximum number of commits per step while they wait: of the driver, and a few claims.
 const MAX_COMMITS: u64 = 12;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_step_wakes_no_herd_of_idle_workers() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(FaultyStore::counting(open_store(&folder).await));
-    // The agents would write, too; and a pulse may look once.
+    // The agents would write, too. The heartbeat may look once.
     let wish = Wish { agent_slots: 0, pulse_ms: 30_000, ..Wish::default() };
     let server = Arc::new(TestServer::on(store.clone(), wish).await);
     let worker = server.register().await;
@@ -33,7 +33,7 @@ async fn one_step_wakes_no_herd_of_idle_workers() {
         herd.spawn(async move { server.claim(&worker, 20_000).await });
     }
     let request = server.request(&["softmax"]).await;
-    // They wait by now, or come while the others do: nobody else would answer before the waiting time is over.
+    // Other waiting workers get no answer before their waiting time is over.
     let _: Page<WorkerView> = server.read("/workers").await;
     let before = store.writes();
     let created = server.create(&request, None).await;
@@ -61,7 +61,7 @@ async fn steps_that_become_ready_together_go_to_all_who_wait() {
     let claims = futures::future::join_all(workers.iter().map(|worker| server.claim(worker, 20_000)));
     let began = Instant::now();
     let (claimed, _) = tokio::join!(claims, server.create(&request, None));
-    assert!(claimed.iter().all(|steps| steps.len() == 1), "somebody waited in vain");
+    assert!(claimed.iter().all(|steps| steps.len() == 1), "a worker got no step");
     assert!(began.elapsed() < Duration::from_secs(10));
     server.stop().await;
 }
@@ -106,7 +106,7 @@ async fn a_worker_gets_nothing_for_what_is_not_free() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_asked_to_end_hears_it_at_once_and_gives_back_what_it_holds() {
+async fn a_draining_worker_learns_it_at_once_and_releases_its_steps() {
     let agents = FakeAgents::new(Behaviour::Hangs);
     let (server, _folder) = TestServer::start(Wish { agents, ..Wish::default() }).await;
     let (_, run) = server.campaign().await;
@@ -129,7 +129,7 @@ async fn a_worker_that_is_asked_to_end_hears_it_at_once_and_gives_back_what_it_h
     assert!(listed.items.iter().any(|worker| worker.id == ending && worker.draining));
     assert_eq!(server.run(&run).await.summary.status, RunStatus::Running);
 
-    // The request can be taken back.
+    // Draining can be revoked.
     drain(false).await;
     assert_eq!(server.report(&other, &again, TryOutcome::Cancelled).await, ReportResult::Committed);
     assert_eq!(server.claim_one(&ending).await.step, step.step);

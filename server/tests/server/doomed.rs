@@ -1,4 +1,4 @@
-//! A server that dies without goodbye: it lives on a thread and a runtime of its own, which are taken away from it.
+//! A server that dies without a shutdown. It runs on a thread and a runtime of its own, which are stopped.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -18,7 +18,7 @@ pub(crate) struct Doomed {
 }
 
 impl Doomed {
-    /// Starts it. All of it shares one thread: what blocks one task blocks the whole server.
+    /// Starts the server on a single thread, so a blocked task blocks the whole server.
     pub(crate) fn start<F, S>(start: F) -> Self
     where
         F: FnOnce() -> S + Send + 'static,
@@ -35,7 +35,7 @@ impl Doomed {
                     say.send(server.clone()).unwrap();
                     end.notified().await;
                 });
-                // Every task is dropped where it stands: nothing is drained, nothing is retired.
+                // Every task is dropped immediately: nothing is drained or retired.
                 runtime.shutdown_background();
             }
         });
@@ -43,17 +43,17 @@ impl Doomed {
         Self { server, end, thread: Some(thread) }
     }
 
-    /// A campaign with one task.
+    /// Creates a campaign with one task.
     pub(crate) fn campaign(&self) -> (CampaignCreated, RunId) {
         self.with(async |server: &TestServer| server.campaign().await)
     }
 
-    /// Calls it as a client does, on the test's own runtime.
+    /// Calls the server like a client, on the test's own runtime.
     pub(crate) fn with<T>(&self, call: impl AsyncFnOnce(&TestServer) -> T) -> T {
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(call(&self.server)))
     }
 
-    /// Kills it.
+    /// Kills the server.
     pub(crate) fn kill(mut self) {
         self.end.notify_one();
         if let Some(thread) = self.thread.take() {

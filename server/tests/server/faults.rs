@@ -1,5 +1,5 @@
-//! A store that fails: every single write of a campaign may fail once, before it was done or after, and the run ends
-//! as if nothing had happened.
+//! Tests with a failing store: every single write of a campaign fails once, before or after its commit, and the run
+//! ends as if nothing had happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use tokio::task::JoinSet;
 use crate::setup::{TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
 use crate::toy::{free, prepared_output};
 
-/// Methods of which each campaign calls at least one: their first calls fail for certain.
+/// Methods that each campaign calls at least once, so that a fault in their first call always occurs.
 const METHODS: [&str; 5] = ["create_campaign", "commit", "register_server", "register_worker", "record_model_call"];
-/// Servers at once.
+/// Number of servers at once.
 const AT_ONCE: usize = 12;
 
-/// What happened under one fault.
+/// Outcome under one fault.
 struct Outcome {
     writes: BTreeMap<&'static str, u64>,
     fired: bool,
 }
 
-/// A client that repeats what did not succeed, as the real ones do.
+/// Runs a campaign with a client that repeats failed calls, as the real clients do.
 async fn campaign_under(fault: Option<Fault>) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let inner = open_store(&folder).await;
@@ -40,7 +40,7 @@ async fn campaign_under(fault: Option<Fault>) -> Outcome {
     };
     let store = Arc::new(FaultyStore::with(inner.clone(), fault));
     let wish = Wish { lease_ms: 1_000, heartbeat_ms: 200, ..Wish::default() };
-    // The first write makes the server known: a start that fails is repeated by whoever starts the server.
+    // The first write registers the server. A failed start is repeated.
     let server = until("the start", || async { TestServer::try_on(store.clone(), &wish).await.ok() }).await;
 
     let created: CampaignCreated = until("the campaign", || async {
@@ -64,7 +64,7 @@ async fn campaign_under(fault: Option<Fault>) -> Outcome {
             if answer.status().is_success() { Some(ok(answer).await) } else { None }
         })
         .await;
-        // On a busy machine the lease may have run out before the report came: then the step is given out again.
+        // On a busy machine the lease may have expired before the report arrived. Then the step is leased again.
         (reply.result == ReportResult::Committed).then_some(())
     })
     .await;
@@ -87,7 +87,7 @@ async fn any_single_write_may_fail_before_or_after_it_was_done() {
     assert!(!undisturbed.fired);
     let faults = Fault::at_each(&undisturbed.writes);
     let fired = fail_each(&faults).await;
-    // Heartbeats come with time, so the last of them may be missing; what happens once in any case is not.
+    // The number of heartbeats depends on time, so the last ones may be missing. Other first calls always occur.
     for fault in faults.iter().filter(|fault| fault.nth == 1 && METHODS.contains(&fault.method)) {
         assert!(fired.contains(fault), "{fault:?} never happened");
     }
@@ -95,7 +95,7 @@ async fn any_single_write_may_fail_before_or_after_it_was_done() {
     assert!(METHODS.iter().all(|method| writes.contains_key(method)), "not each of {METHODS:?}: {writes:?}");
 }
 
-/// Runs a campaign under each of these faults; those that happened.
+/// Runs a campaign under each of these faults. Returns the faults that occurred.
 async fn fail_each(faults: &[Fault]) -> BTreeSet<Fault> {
     let mut waiting = faults.iter().copied();
     let mut running = JoinSet::new();
@@ -129,7 +129,7 @@ async fn a_campaign_goes_on_by_itself_when_a_full_disk_has_space_again() {
     store.set_full(true);
     let refused_report = server.try_report(&worker, &step, done()).await;
     assert_eq!(refused(refused_report).await, refusal(507, "store.full"));
-    // The loops notice too, and the lease runs out meanwhile.
+    // The loops notice the failure too, and the lease expires in the meantime.
     until("the trouble", || async {
         let answer = server.bare(Method::GET, "/api/v1/health").send().await.unwrap();
         (refused(answer).await == refusal(503, "store.full")).then_some(())
@@ -138,7 +138,7 @@ async fn a_campaign_goes_on_by_itself_when_a_full_disk_has_space_again() {
     store.set_full(false);
 
     until("the repeated report", || async {
-        // Either the old lease still holds, or the step is given out again.
+        // Either the old lease still holds, or the step is leased again.
         if server.try_report(&worker, &step, done()).await.status().is_success() {
             for step in server.claim(&worker, 100).await {
                 server.report(&worker, &step, done()).await;

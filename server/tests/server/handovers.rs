@@ -1,4 +1,4 @@
-//! A campaign is handed over to another server and comes back, over HTTP.
+//! Tests of a hand-over to another server and back, over HTTP.
 
 use std::io::{Read, Write};
 
@@ -48,7 +48,7 @@ impl TestServer {
     }
 }
 
-/// A result with these rows, sealed with this key.
+/// Returns a result with these rows, sealed with this key.
 fn result(header: &HandoverHeader, rows: &[Value], key: &str) -> Vec<u8> {
     result_with(header, rows, &[], key)
 }
@@ -114,14 +114,14 @@ async fn a_campaign_is_carried_on_elsewhere_and_its_results_are_taken_in_once() 
         file.archive.rows,
         "the content is always the same"
     );
-    // What this server does not have is not left out: it would not come back.
+    // An artifact that this server does not have must be included, because it would not be returned otherwise.
     let unknown = ArtifactHash::of(b"made elsewhere");
     let without: Vec<&ArtifactHash> = file.archive.artifacts.iter().chain([&unknown]).collect();
     let lean = server.unpacked(&campaign, json!({ "without": without })).await;
     assert!(!file.archive.artifacts.is_empty());
     assert_eq!((lean.header.left_out, lean.archive.artifacts), (file.archive.artifacts.clone(), Vec::new()));
 
-    // Elsewhere.
+    // The other server.
     let far_folder = tempfile::tempdir().unwrap();
     let store = open_store(&far_folder).await;
     for hash in &file.archive.artifacts {
@@ -140,7 +140,7 @@ async fn a_campaign_is_carried_on_elsewhere_and_its_results_are_taken_in_once() 
     far.stop().await;
     let rows = store.export_campaign(&campaign).await.unwrap().rows;
 
-    // The worker that held the step is late, and changes nothing.
+    // The worker with the step reports late, and changes nothing.
     let before = server.unpacked(&campaign, json!({})).await.archive.rows;
     let late = server.try_report(&worker, &held, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
     assert!(late.status().is_success());

@@ -1,4 +1,4 @@
-//! Idempotency keys: repeating a call creates nothing more and is answered alike, for every call that creates something.
+//! Tests of idempotency keys: repeating a creating call creates nothing more and gets the same answer.
 
 use nightshift_protocol::api::{IDEMPOTENCY_HEADER, Page};
 use nightshift_protocol::id::{CampaignId, RunId};
@@ -9,7 +9,7 @@ use crate::replicas::{on_both, replica};
 use crate::setup::{OPERATOR, TestServer, WORKER, ok, refusal, refused};
 use crate::toy::offers;
 
-/// Calls that create one thing each: their path, token, body, and another body.
+/// Returns the creating calls: path, token, body, and another body.
 fn creating(campaign: &CampaignId) -> Vec<(&'static str, &'static str, Value, Value)> {
     let share = |valid_for_ms: u64| json!({"target": campaign, "label": "", "valid_for_ms": valid_for_ms});
     let view = |name: &str| json!({"name": name, "page": "attempts", "query": "", "shared": false});
@@ -45,7 +45,7 @@ async fn every_call_that_creates_something_is_done_once() {
             assert_eq!(again.status(), StatusCode::CREATED, "{path}");
             assert_eq!(first, again.json::<Value>().await.unwrap(), "{path}: the same answer, secrets too");
             let listed: Page<Value> = server.read(path).await;
-            // Agents of the server are workers, too.
+            // The server's agents are workers, too.
             let made = listed.items.iter().filter(|item| path != "/workers" || item["name"] == "a").count();
             assert_eq!(made, 1, "{path}: nothing more was created");
             let conflict = refusal(409, "request.idempotency_conflict");
@@ -101,7 +101,7 @@ async fn hints(server: &TestServer, run: &RunId) -> usize {
 #[test]
 fn every_creating_call_takes_a_key_according_to_the_description() {
     let document: Value = serde_json::from_str(&nightshift_server::openapi_json().unwrap()).unwrap();
-    // An archive is known by its campaign's id, and importing it again finds that.
+    // An archive is identified by its campaign's id, and importing it again finds that.
     let exempt = ["/import"];
     let mut creating = 0;
     for (path, calls) in document["paths"].as_object().unwrap() {

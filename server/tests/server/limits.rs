@@ -1,4 +1,4 @@
-//! Limits of a campaign that is there.
+//! Tests of the limits of an existing campaign.
 
 use nightshift_protocol::api::{CampaignDetail, SetLimits};
 use nightshift_protocol::budget::{BudgetCaps, Resource};
@@ -12,7 +12,7 @@ fn schedule(window: &str, time_zone: &str) -> Schedule {
 }
 
 #[tokio::test]
-async fn what_is_given_is_changed_and_the_rest_stays() {
+async fn only_the_given_limits_are_changed() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (created, _) = server.campaign().await;
     let path = format!("/campaigns/{}/limits", created.campaign);

@@ -1,4 +1,4 @@
-//! Live events: what arrives, how fast, and what a client that was away is told.
+//! Tests of live events: content, delay, and reconnecting clients.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,12 @@ use serde_json::json;
 use crate::replicas::{Shared, on_both, replica};
 use crate::setup::{PATIENCE, TestServer, Wish, ok, refusal, refused};
 
-/// The longest that an event may take on its way, of several tries the fastest: the machine may be busy.
+/// Maximum delay of an event, for the fastest of several tries, because the machine may be busy.
 const FAST: Duration = Duration::from_millis(200);
-/// Streams that one server holds.
+/// Maximum number of streams of a server.
 const MAX_STREAMS: usize = 256;
 
-/// A client that listens.
+/// A listening client.
 struct Tail {
     bytes: BoxStream<'static, reqwest::Result<bytes::Bytes>>,
     buffer: String,
@@ -40,7 +40,7 @@ impl Tail {
         Self { bytes: answer.bytes_stream().boxed(), buffer: String::new(), last_id: None }
     }
 
-    /// The next event; none at the end of the stream.
+    /// Returns the next event; none at the end of the stream.
     async fn next(&mut self) -> Option<LiveMessage> {
         loop {
             if let Some((frame, rest)) = self.buffer.split_once("\n\n") {
@@ -139,7 +139,7 @@ async fn a_client_that_comes_back_misses_nothing() {
     tail.until_status(&run, RunStatus::Paused).await;
     let seen = tail.last_id();
     drop(tail);
-    // While nobody listens.
+    // Without a listener.
     control(&server, &run, ControlAction::Resume).await;
     control(&server, &run, ControlAction::Cancel).await;
     server.until_status(&run, RunStatus::Cancelled).await;
@@ -153,7 +153,7 @@ async fn a_client_that_comes_back_misses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_whose_place_is_not_known_is_told_to_read_again() {
+async fn a_client_with_an_unknown_position_gets_a_resync() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let mut tail = Tail::open(&server, "", None).await;
     tail.until(opened(false)).await;
@@ -175,7 +175,7 @@ async fn a_client_whose_place_is_not_known_is_told_to_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_server_commits_is_heard_here() {
+async fn commits_of_another_server_are_received() {
     on_both(async |shared: Shared| {
         let (here, there) = (shared.server(replica()).await, shared.server(replica()).await);
         let mut tail = Tail::open(&here, "", None).await;
@@ -184,7 +184,7 @@ async fn what_another_server_commits_is_heard_here() {
         tail.until_status(&run, RunStatus::Running).await;
         control(&there, &run, ControlAction::Cancel).await;
         tail.until_status(&run, RunStatus::Cancelled).await;
-        // A place in the stream of one server means nothing to another one.
+        // A position in the stream of one server is unknown to another server.
         let mut other = Tail::open(&there, "", Some(&tail.last_id())).await;
         let first = other.next().await.unwrap().event;
         assert_eq!(first, LiveEvent::Resync { reason: ResyncReason::OtherServer });
@@ -232,12 +232,12 @@ async fn a_stream_of_one_campaign_or_run_is_about_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_that_come_and_new_limits_are_told() {
+async fn new_workers_and_changed_limits_are_published() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (created, _) = server.campaign().await;
     let mut tail = Tail::open(&server, "", None).await;
     tail.until(opened(false)).await;
-    // The first look only learns which workers there are.
+    // The first look only records the existing workers.
     let mut worker = server.register().await;
     let mut tries = 0;
     while tries < 10 {
@@ -315,7 +315,7 @@ async fn a_stream_lasts_no_longer_than_what_it_was_opened_with() {
 }
 
 #[tokio::test]
-async fn who_may_not_read_may_not_listen() {
+async fn a_caller_without_read_permission_may_not_listen() {
     let wish = Wish { reads_need_token: true, ..Wish::default() };
     let (server, _folder) = TestServer::start(wish).await;
     let answer = server.bare(reqwest::Method::GET, "/api/v1/live").send().await.unwrap();
@@ -340,7 +340,7 @@ async fn a_stream_ends_when_what_it_was_opened_with_is_ended() {
     let revoked = server.post(&format!("/tokens/{token}/revoke")).send().await.unwrap();
     assert_eq!(revoked.status(), StatusCode::OK);
     while ends.next().await.is_some() {}
-    // Far below the five minutes that a stream may last, with much room for a busy machine.
+    // Far below the maximum duration of a stream of five minutes, with a margin for a busy machine.
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     let (_, run) = server.campaign().await;
     stays.until_status(&run, RunStatus::Running).await;
@@ -363,19 +363,19 @@ async fn a_stream_of_a_browser_ends_when_it_signs_out() {
     tail.until(opened(false)).await;
     let out = page(reqwest::Method::DELETE, "/api/v1/session").send().await.unwrap();
     assert_eq!(out.status(), StatusCode::NO_CONTENT);
-    // Reading is free here: somebody who never signed in may listen, this browser has to ask anew.
+    // Reading is public here. An anonymous caller may listen, but this browser has to authenticate again.
     while tail.next().await.is_some() {}
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_happens_within_the_pause_that_was_asked_for_comes_after_it() {
+async fn events_within_the_requested_pause_follow_it() {
     const PAUSE_MS: u64 = 1_500;
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (_, run) = server.campaign().await;
     let mut tail = Tail::open(&server, &format!("?pause_ms={PAUSE_MS}"), None).await;
     tail.until(opened(false)).await;
-    // Before the first event: the pause begins later.
+    // Before the first event, because the pause begins later.
     let began = Instant::now();
     control(&server, &run, ControlAction::Pause).await;
     tail.until_status(&run, RunStatus::Paused).await;

@@ -1,4 +1,4 @@
-//! Starting, stopping, and servers that only read.
+//! Tests of starting, stopping, and read-only servers.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ async fn a_server_that_only_reads_moves_nothing() {
     assert_eq!(log.events.len(), 1);
     server.stop().await;
 
-    // A server that drives finds what the other one left.
+    // A driving server finds the runs of the other one.
     let server = TestServer::on(store, Wish::default()).await;
     server.until_event(&run, "step_scheduled").await;
     let steps: Page<StepView> = server.read(&format!("/runs/{run}/steps")).await;
@@ -95,7 +95,7 @@ async fn stopping_answers_what_is_held() {
     let began = std::time::Instant::now();
     let claim = nightshift_protocol::api::Claim { free: crate::toy::free(), wait_ms: 20_000 };
     let held = tokio::spawn(server.call(Method::POST, &format!("/workers/{worker}/claim"), WORKER).json(&claim).send());
-    // One call after the other on this runtime: the claim is on its way when this one is answered.
+    // This runtime handles calls in order: the claim was sent when this call is answered.
     let _: Health = server.read("/health").await;
     server.stop().await;
     let answer = held.await.unwrap();

@@ -1,5 +1,4 @@
-//! The server as its clients see it: over HTTP, with the real store in a temporary folder, a small workflow and agents
-//! that do what a test tells them.
+//! Tests of the server over HTTP, with the real store in a temporary folder, a small workflow and scripted agents.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The page for Prometheus.
+//! Tests of the page for Prometheus.
 
 #![expect(clippy::float_cmp, reason = "counts are whole numbers, which are exact")]
 
@@ -14,7 +14,7 @@ use crate::setup::{OPERATOR, TestServer, WORKER, Wish, ok, refusal, refused, unt
 use crate::toy::prepared_output;
 
 impl TestServer {
-    /// Every sample of the page by name and labels.
+    /// Returns every sample of the page by name and labels.
     async fn samples(&self) -> HashMap<String, f64> {
         let answer = self.bare(Method::GET, "/metrics").bearer_auth(OPERATOR).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
@@ -39,7 +39,7 @@ async fn a_run_leaves_its_numbers() {
     let created: nightshift_protocol::api::CampaignCreated = ok(server.create(&request, None).await).await;
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;
-    // While it is under way. What the store knows may be some seconds old.
+    // During the run. Data of the store may be some seconds old.
     let samples = server.samples().await;
     assert_eq!(samples["nightshift_leases"], 1.0);
     assert_eq!(samples["nightshift_runs{status=\"running\"}"], 1.0);
@@ -56,7 +56,7 @@ async fn a_run_leaves_its_numbers() {
     let step = server.claim_one(&worker).await;
     let done = || TryOutcome::Completed { output: Box::new(prepared_output()) };
     server.report(&worker, &step, done()).await;
-    // A second copy is no second try, and one under another fence comes too late.
+    // A second copy is not a second try, and a report under another fence is too late.
     server.report(&worker, &step, done()).await;
     let late = nightshift_protocol::api::LeasedStep { epoch: step.epoch + 7, ..step.clone() };
     server.report(&worker, &late, done()).await;

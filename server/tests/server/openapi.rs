@@ -1,4 +1,4 @@
-//! The document says what the router has, and is checked in as it is.
+//! Tests that the document matches the router, and that the checked-in file is up to date.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,23 +6,23 @@ use std::path::Path;
 use nightshift_server::openapi_json;
 use serde_json::Value;
 
-/// Set it to write the document anew.
+/// Set it to write the document again.
 const UPDATE: &str = "UPDATE_OPENAPI";
-/// How that is done.
+/// The command for that.
 const COMMAND: &str = "UPDATE_OPENAPI=1 cargo test -p nightshift-server --test server openapi";
 
 fn document() -> Value {
     serde_json::from_str(&openapi_json().unwrap()).unwrap()
 }
 
-/// Methods by path, as the document has them.
+/// Returns the methods by path in the document.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let document = document();
     let paths = document["paths"].as_object().unwrap();
     paths.iter().map(|(path, item)| (path.clone(), item.as_object().unwrap().keys().cloned().collect())).collect()
 }
 
-/// Methods by path, as the source of the router has them: a router does not tell its routes.
+/// Returns the methods by path in the source of the router, because a router cannot list its routes.
 fn routed() -> BTreeMap<String, BTreeSet<String>> {
     let source: String = include_str!("../../src/api.rs").split_whitespace().collect();
     let mut routes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What is over since long ago is deleted, and nothing else.
+//! Tests that only old data is deleted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,7 +73,7 @@ async fn a_finished_campaign_goes_with_its_artifacts_and_an_unfinished_one_stays
 }
 
 #[tokio::test]
-async fn what_is_on_its_way_is_not_deleted() {
+async fn an_artifact_in_upload_is_not_deleted() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let answer = server.post("/prune").json(&Prune { older_than_ms: 0, dry_run: false }).send().await.unwrap();
     assert_eq!(refused(answer).await, refusal(400, "request.invalid"));
@@ -92,7 +92,7 @@ async fn a_server_that_keeps_for_a_day_deletes_by_itself() {
     server.until_status(&run, RunStatus::Cancelled).await;
     server.stop().await;
 
-    // A server looks when it starts, and every hour from then on.
+    // A server prunes at its start, and every hour after that.
     clock.0.store(2 * DAY_MS, Ordering::SeqCst);
     let keeps = Wish { clock: clock.clone(), retention: Some(std::time::Duration::from_hours(24)), ..Wish::default() };
     let server = TestServer::on(store, keeps).await;

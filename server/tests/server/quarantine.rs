@@ -1,4 +1,4 @@
-//! Devices on which nothing may run, from the worker that says so to the operator who releases them.
+//! Tests of quarantined devices, from the worker's report to the release by an operator.
 
 use nightshift_protocol::access::{CreateToken, Role, TokenCreated};
 use nightshift_protocol::api::{
@@ -102,7 +102,7 @@ async fn a_worker_tells_of_a_quarantined_device_and_everybody_sees_it() {
 }
 
 #[tokio::test]
-async fn an_operator_releases_a_device_and_its_worker_hears_of_it() {
+async fn an_operator_releases_a_device_and_its_worker_learns_it() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let worker = server.introduce(with_gpus(2)).await;
     assert!(server.tell(&worker, &[(1, 1)]).await.released.is_empty());
@@ -111,17 +111,17 @@ async fn an_operator_releases_a_device_and_its_worker_hears_of_it() {
     let view = ok::<QuarantineView>(server.released("GPU-1", &operator).await).await;
     assert!(view.released_at.is_some() && view.released_by.is_some(), "{view:?}");
     assert_eq!(server.tell(&worker, &[(1, 1)]).await.released, [1]);
-    // It failed its test again: that is another incident, which nobody released.
+    // Its test failed again: that is another incident without a release.
     assert!(server.tell(&worker, &[(1, 2)]).await.released.is_empty());
     assert_eq!(server.quarantined().await[0].released_at, None);
-    let nobody = server.released("GPU-9", &operator).await;
-    assert_eq!(refused(nobody).await, (404, "device.not_found".to_owned()));
+    let unknown = server.released("GPU-9", &operator).await;
+    assert_eq!(refused(unknown).await, (404, "device.not_found".to_owned()));
     assert_eq!(server.released("GPU-1", WORKER).await.status(), StatusCode::FORBIDDEN);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_new_life_of_a_worker_lifts_what_passed_its_test_and_keeps_the_rest() {
+async fn a_restarted_worker_lifts_passed_quarantines_and_keeps_the_others() {
     let clock = ManualClock::new();
     let (server, _folder) = TestServer::start(Wish { clock: clock.clone(), ..Wish::default() }).await;
     let old = server.introduce(with_gpus(2)).await;

@@ -1,4 +1,5 @@
-//! Several servers on one database: a run belongs to one at a time, and nobody's death stops it.
+//! Tests of several servers on one database: a run has one owner at a time, and continues after the death of any
+//! server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,12 +19,12 @@ use crate::doomed::Doomed;
 use crate::setup::{PATIENCE, TestServer, Wish, open_postgres, open_store, until};
 use crate::toy::{Behaviour, FakeAgents, PLAN, PREPARE, Stall, prepared_output};
 
-/// A pulse that tests wait for.
+/// Heartbeat interval of the tests.
 const PULSE_MS: u64 = 300;
 
 /// A database that several servers share.
 pub(crate) enum Shared {
-    /// One process may open it: all servers use one store.
+    /// Only one process may open it, so all servers share one store.
     Sqlite { store: Arc<dyn Store>, _folder: TempDir },
     /// Each server has a store of its own.
     Postgres(Box<Database>),
@@ -51,7 +52,7 @@ impl Shared {
         TestServer::on(self.store().await, wish).await
     }
 
-    /// A server that can be killed.
+    /// Starts a server that can be killed.
     fn doomed(&self, wish: Wish) -> Doomed {
         match self {
             Self::Sqlite { store, .. } => {
@@ -75,7 +76,7 @@ pub(crate) async fn on_both(test: impl AsyncFn(Shared)) {
     test(Shared::postgres().await).await;
 }
 
-/// Takes the worker's step and reports it.
+/// Claims the worker's step and reports it.
 async fn do_the_work(server: &TestServer) {
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;
@@ -116,14 +117,14 @@ async fn a_server_whose_clock_is_wrong_neither_ends_others_nor_is_ended_by_them(
     };
     let at_first = ids(&servers[0]).await;
     assert_eq!(at_first.len(), 3);
-    // Each of them does some work, which takes a few pulses of all.
+    // Each of them does some work, which takes some heartbeats of all.
     for server in &servers {
         let (_, other) = server.campaign().await;
         do_the_work(server).await;
         server.until_status(&other, RunStatus::Completed).await;
     }
     assert_eq!(ids(&servers[0]).await, at_first, "no server had to begin anew");
-    // The lease that was given by the first clock holds by all of them.
+    // The lease of the first clock is valid by all of them.
     let done = TryOutcome::Completed { output: Box::new(prepared_output()) };
     assert_eq!(servers[1].report(&worker, &held, done).await, ReportResult::Committed);
     servers[2].until_status(&run, RunStatus::Completed).await;
@@ -133,9 +134,9 @@ async fn a_server_whose_clock_is_wrong_neither_ends_others_nor_is_ended_by_them(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_a_server_dies_without_goodbye_the_other_one_goes_on_within_a_few_pulses() {
+async fn after_a_server_dies_the_other_one_continues_within_a_few_heartbeats() {
     on_both(async |shared| {
-        // Its agents hang: the step is in the hands of the dead server's own worker.
+        // Its agents hang: the worker of the dead server holds the step.
         let doomed = shared.doomed(Wish { agents: FakeAgents::new(Behaviour::Hangs), ..replica() });
         let (_, run) = doomed.campaign();
         doomed.with(async |server: &TestServer| do_the_work(server).await);
@@ -151,7 +152,7 @@ async fn when_a_server_dies_without_goodbye_the_other_one_goes_on_within_a_few_p
         doomed.kill();
         let killed = Instant::now();
         survivor.until_status(&run, RunStatus::Completed).await;
-        // Three pulses until it is dead, one until that is seen, and some time for the work itself.
+        // Three heartbeats until it is dead, one until that is noticed, and some time for the work itself.
         let limit = Duration::from_millis(PULSE_MS * 4) + Duration::from_secs(5);
         assert!(killed.elapsed() < limit, "it took {:?}", killed.elapsed());
         assert_ne!(owner(&survivor, &run).await, before);
@@ -165,7 +166,7 @@ async fn when_a_server_dies_without_goodbye_the_other_one_goes_on_within_a_few_p
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_a_server_stops_in_peace_the_other_one_goes_on_at_once() {
     on_both(async |shared| {
-        // Nobody would take the run over for half a minute, if the first server did not say goodbye.
+        // Without an orderly end of the first server, the takeover would need half a minute.
         let slow = || Wish { pulse_ms: 10_000, ..replica() };
         let first = shared.server(Wish { agents: FakeAgents::new(Behaviour::Hangs), ..slow() }).await;
         let (_, run) = first.campaign().await;
@@ -175,7 +176,7 @@ async fn when_a_server_stops_in_peace_the_other_one_goes_on_at_once() {
             steps.iter().any(|step| step.key == PLAN && step.worker.is_some()).then_some(())
         })
         .await;
-        // Not before: its agents might have taken the step.
+        // Started late, because its agents might have taken the step.
         let second = shared.server(Wish { pulse_ms: PULSE_MS, ..replica() }).await;
         let began = Instant::now();
         first.stop().await;
@@ -189,14 +190,14 @@ async fn when_a_server_stops_in_peace_the_other_one_goes_on_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_stalled_decides_nothing_when_it_comes_back() {
     on_both(async |shared| {
-        // Created elsewhere: a server that stands still does not even answer who creates.
+        // Created on another server, because a stalled server does not answer.
         let creator = shared.server(Wish { drives: false, ..replica() }).await;
         let (_, run) = creator.campaign().await;
         creator.stop().await;
         let stall = Arc::new(Stall::default());
         let stalled = shared.doomed(Wish { stall: Some(stall.clone()), agent_slots: 0, ..replica() });
         until("the stall", || async { stall.is_stuck().then_some(()) }).await;
-        // Everything of the first server stands still in the middle of a decision; the second one takes the run over.
+        // The first server stalls in the middle of a decision, and the second one acquires the run.
         let other = shared.server(replica()).await;
         until("the decision", || async {
             let steps = other.run(&run).await.open_steps;
@@ -205,7 +206,7 @@ async fn a_server_that_was_stalled_decides_nothing_when_it_comes_back() {
         .await;
         let taken_over = owner(&other, &run).await;
         stall.release();
-        // It comes back as somebody else, and leaves the run to its owner.
+        // It returns with a new lease, and leaves the run to its owner.
         until("the new life", || async {
             let servers: Page<ServerView> = other.read("/servers").await;
             (servers.items.iter().filter(|server| server.alive).count() == 2).then_some(())
@@ -233,7 +234,7 @@ async fn a_worker_of_one_server_gets_the_steps_that_another_one_decides() {
         let began = Instant::now();
         let (step, _) = tokio::join!(second.claim_one(&worker), first.create(&request, None));
         assert!(began.elapsed() < PATIENCE / 3, "the notice did not reach the other server");
-        // The run goes on, whoever hears of the result.
+        // The run continues, whichever server gets the result.
         let done = TryOutcome::Completed { output: Box::new(prepared_output()) };
         second.report(&worker, &step, done).await;
         first.until_status(&step.run, RunStatus::Completed).await;
@@ -244,7 +245,7 @@ async fn a_worker_of_one_server_gets_the_steps_that_another_one_decides() {
 }
 
 #[tokio::test]
-async fn a_server_is_ready_as_long_as_its_life_lasts() {
+async fn a_server_is_ready_while_its_lease_lasts() {
     let shared = Shared::sqlite().await;
     let server = shared.server(replica()).await;
     assert_eq!(server.get("/ready").send().await.unwrap().status(), StatusCode::NO_CONTENT);

@@ -1,4 +1,4 @@
-//! Requests over HTTP: agents take, answer, extend and give back open model calls.
+//! Tests of requests over HTTP: agents take, answer, extend and release open model calls.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::setup::{TestServer, Wish, ok, open_store, refusal, refused};
 use crate::toy::{Behaviour, FakeAgents, PLAN, prepared_output};
 
-/// An answer that the question accepts.
+/// A valid answer to the question.
 const GOOD: &str = "{\"summary\": \"fuse it\"}";
 
 fn wish() -> Wish {
@@ -21,7 +21,7 @@ fn wish() -> Wish {
 }
 
 impl TestServer {
-    /// A run whose planner waits for an outside agent.
+    /// Creates a run whose planner waits for an outside agent.
     async fn asking_run(&self) -> RunId {
         let (_, run) = self.campaign().await;
         let worker = self.register().await;

@@ -1,4 +1,4 @@
-//! Reading runs: detail, log, steps, and why something waits.
+//! Tests of reading runs: detail, log, steps, and reasons for waiting.
 
 use std::time::{Duration, Instant};
 
@@ -23,9 +23,9 @@ async fn a_waiting_step_says_why() {
     let retry = RetryPolicy { max_tries: 3, first_delay_ms: 40_000, max_delay_ms: 40_000 };
     let (server, _folder) = TestServer::start(Wish { retry, ..Wish::default() }).await;
     let (_, run) = server.campaign().await;
-    let nobody = until("a scheduled step", || waiting_for(&server, &run)).await;
+    let reason = until("a scheduled step", || waiting_for(&server, &run)).await;
     assert_eq!(
-        nobody,
+        reason,
         "no worker offers worker/cpu/exclusive: no worker is alive; `nightshift work` on a machine that has it starts one"
     );
 
@@ -61,12 +61,12 @@ async fn a_waiting_step_says_why() {
 }
 
 #[tokio::test]
-async fn nobody_is_missed_while_the_worker_of_the_server_starts() {
+async fn no_worker_is_reported_missing_while_the_embedded_worker_starts() {
     let (server, _folder) = TestServer::start(Wish { own_workers: 1, ..Wish::default() }).await;
     let (_, run) = server.campaign().await;
     let starting = until("a scheduled step", || waiting_for(&server, &run)).await;
     assert_eq!(starting, "the worker of this server is starting");
-    // Others tell nothing of it, whatever they say of themselves.
+    // Other tokens cannot claim to be embedded.
     let register = async |token: &str| {
         let offers = Offers { targets: vec![Target::Cuda], ..offers() };
         let worker = RegisterWorker { name: "box".to_owned(), embedded: true, offers, version: "0".to_owned() };
@@ -103,7 +103,7 @@ async fn the_log_is_held_until_something_happens() {
     assert_eq!(page.events[0].step_key.as_deref(), Some(PREPARE));
     assert_eq!(page.events[0].body["event"], "step_completed");
 
-    // A run that is over has no more to say: the call ends at once.
+    // A finished run gets no more events: the call ends at once.
     server.until_status(&run, RunStatus::Completed).await;
     let log: EventsPage = server.read(&format!("/runs/{run}/events")).await;
     let end = log.events.last().unwrap().seq;

@@ -1,4 +1,4 @@
-//! Browsers that are signed in.
+//! Tests of browser sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::replicas::{Shared, on_both, replica};
 use crate::setup::{OPERATOR, TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
 use crate::tokens::Shifted;
 
-/// The cookie of an answer, as a browser sends it back.
+/// Returns the cookie of an answer in the form that a browser returns.
 fn cookie_of(answer: &Response) -> String {
     let text = answer.headers()["set-cookie"].to_str().unwrap();
     assert!(text.contains("; HttpOnly; SameSite=Strict") && !text.contains("Secure"), "{text}");
@@ -32,7 +32,7 @@ impl TestServer {
         self.bare(Method::POST, "/api/v1/session").json(&json!({ "token": token })).send().await.unwrap()
     }
 
-    /// A call of a page of this server, with its cookie.
+    /// Creates a call of a page of this server, with its cookie.
     fn page_call(&self, method: Method, path: &str, cookie: &str) -> RequestBuilder {
         self.browser_call(method, path, cookie).header("sec-fetch-site", "same-origin")
     }
@@ -66,7 +66,7 @@ async fn a_cookie_stands_for_its_token() {
     assert_eq!((session.by, session.role), (SignedInBy::Session, Some(Role::Operator)));
     assert_eq!(session.name.as_deref(), Some("late shift"));
     assert!(session.expires_at.is_some());
-    // Pages and the API.
+    // The cookie works for pages and the API.
     let page = server.bare(Method::GET, "/").header("cookie", &cookie).send().await.unwrap();
     assert_eq!(page.text().await.unwrap(), "a page");
     let path = format!("/runs/{run}/control");
@@ -74,7 +74,7 @@ async fn a_cookie_stands_for_its_token() {
     assert_eq!(paused.status(), StatusCode::OK);
     let events = server.get(&format!("/runs/{run}/events")).send().await.unwrap().text().await.unwrap();
     assert!(events.contains("late shift"), "{events}");
-    // No more than the token may.
+    // A session has only the permissions of its token.
     let tokens = server.page_call(Method::GET, "/tokens", &cookie).send().await.unwrap();
     assert_eq!(refused(tokens).await, refusal(403, "access.role_needed"));
     server.stop().await;
@@ -119,7 +119,7 @@ async fn a_session_ends_by_signing_out_by_its_time_and_with_its_token() {
     let answer = read(&out).await;
     assert!(!answer.headers().contains_key("www-authenticate"), "a browser would ask for a password");
     assert_eq!(refused(answer).await, gone);
-    // A browser whose session is over can sign in again.
+    // A browser with an ended session can sign in again.
     let answer =
         server.page_call(Method::POST, "/session", &out).json(&json!({ "token": OPERATOR })).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
@@ -160,16 +160,16 @@ async fn a_cookie_is_not_taken_from_pages_of_others() {
     assert_eq!(refused(form.send().await.unwrap()).await, refusal(403, "auth.plain_form"));
     let page = call().json(&pause()).header("origin", &here);
     assert_eq!(page.send().await.unwrap().status(), StatusCode::OK);
-    // A call without a body shows by a header what a form cannot.
+    // A call without a body needs a header that a form cannot send.
     let made = server.made_token(Role::Viewer).await;
     let revoke = || server.page_call(Method::POST, &format!("/tokens/{}/revoke", made.token.id), &cookie);
     assert_eq!(refused(revoke().send().await.unwrap()).await, refusal(403, "auth.plain_form"));
     let shown = revoke().header("x-nightshift-request", "1").send().await.unwrap();
     assert_eq!(shown.status(), StatusCode::OK);
-    // A token that is shown counts, whatever a browser sends along.
+    // A token takes precedence over the cookie.
     let both = call().json(&pause()).bearer_auth(OPERATOR).send().await.unwrap();
     assert_eq!(both.status(), StatusCode::OK);
-    // Nobody else signs a browser in or out.
+    // Another site can sign a browser neither in nor out.
     for method in [Method::POST, Method::DELETE] {
         let foreign = server.browser_call(method, "/session", &cookie).header("sec-fetch-site", "cross-site");
         let answer = foreign.json(&json!({ "token": OPERATOR })).send().await.unwrap();
@@ -179,7 +179,7 @@ async fn a_cookie_is_not_taken_from_pages_of_others() {
 }
 
 #[tokio::test]
-async fn what_signs_nobody_in_is_refused() {
+async fn an_invalid_sign_in_is_refused() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     assert_eq!(refused(server.try_sign_in("guess").await).await, refusal(401, "auth.wrong_token"));
     assert_eq!(refused(server.try_sign_in(WORKER).await).await, refusal(403, "access.role_needed"));
@@ -192,9 +192,9 @@ async fn what_signs_nobody_in_is_refused() {
     }
     let form = server.bare(Method::POST, "/api/v1/session").header("content-type", "text/plain").body("{}");
     assert_eq!(refused(form.send().await.unwrap()).await, refusal(415, "request.content_type"));
-    // Nobody is somebody who may read, where reading is open.
-    let nobody: SessionView = ok(server.bare(Method::GET, "/api/v1/session").send().await.unwrap()).await;
-    assert_eq!((nobody.by, nobody.role), (SignedInBy::Nothing, Some(Role::Viewer)));
+    // An anonymous caller may read where reading is public.
+    let anonymous: SessionView = ok(server.bare(Method::GET, "/api/v1/session").send().await.unwrap()).await;
+    assert_eq!((anonymous.by, anonymous.role), (SignedInBy::Nothing, Some(Role::Viewer)));
     let by_token: SessionView = ok(server.get("/session").send().await.unwrap()).await;
     assert_eq!((by_token.by, by_token.role), (SignedInBy::Token, Some(Role::Admin)));
     server.stop().await;
@@ -206,7 +206,7 @@ async fn a_session_holds_on_every_server_and_ends_on_every_server() {
         let (here, there) = (shared.server(replica()).await, shared.server(replica()).await);
         let made = here.made_token(Role::Viewer).await;
         let cookie = here.sign_in(&made.secret).await;
-        // Another server is another port here: the browser of one that is behind the same name sends the same secret.
+        // Another server has another port here. A browser behind a common host name sends the same secret.
         let secret = cookie.split_once('=').unwrap().1;
         let elsewhere = format!("nightshift_session_{}={secret}", there.addr().port());
         assert_eq!(there.session(&elsewhere).await.by, SignedInBy::Session);
@@ -244,7 +244,7 @@ async fn an_administrator_sees_who_is_signed_in_and_signs_a_browser_out() {
     for unknown in [id.as_str(), "0", "%25", "zzzzzzzzzzzzzzzz"] {
         assert_eq!(refused(end(unknown).await).await, refusal(404, "session.not_found"), "{unknown}");
     }
-    // Whose token ended is signed in no more.
+    // The end of a token ends its sessions.
     server.sign_in(&made.secret).await;
     server.post(&format!("/tokens/{}/revoke", made.token.id)).send().await.unwrap();
     let left: Page<OpenSession> = ok(server.get("/sessions").send().await.unwrap()).await;
@@ -271,7 +271,7 @@ async fn an_address_that_tries_to_sign_in_too_often_is_refused() {
     statuses.sort_unstable();
     statuses.dedup();
     assert_eq!(statuses, [401, 429]);
-    // Others than sign-ins are answered.
+    // Calls other than sign-ins are answered.
     assert_eq!(server.bare(Method::GET, "/api/v1/session").send().await.unwrap().status(), 200);
     server.stop().await;
 }

@@ -33,15 +33,15 @@ use crate::toy::{Behaviour, FakeAgents, Stall, ToyWorkflow, free, offers, view};
 
 pub(crate) const OPERATOR: &str = "operator-token";
 pub(crate) const WORKER: &str = "worker-token";
-/// Longest time that anything in a test may take.
+/// Timeout of each wait in a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a test wants its server.
+/// The server configuration of a test.
 pub(crate) struct Wish {
     pub(crate) reads_need_token: bool,
     pub(crate) rates: Rates,
     pub(crate) drives: bool,
-    /// Workers of the same process that are to register.
+    /// Number of expected workers of the same process.
     pub(crate) own_workers: usize,
     pub(crate) agent_slots: usize,
     pub(crate) lease_ms: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Wish {
     pub(crate) extra: Router,
     pub(crate) request_deadline: std::time::Duration,
     pub(crate) attempts: Option<Arc<dyn AttemptIndex>>,
-    /// What is read from the states of runs.
+    /// Reads the states of runs.
     pub(crate) view: ViewFn,
 }
 
@@ -134,7 +134,7 @@ pub(crate) async fn open_store(folder: &TempDir) -> Arc<SqlStore> {
     Arc::new(SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap())
 }
 
-/// A store of its own on a database that others use, too.
+/// Opens a store of its own on a shared database.
 pub(crate) async fn open_postgres(url: &str) -> Arc<SqlStore> {
     Arc::new(SqlStore::open_postgres(url, PostgresOptions::default()).await.unwrap())
 }
@@ -164,7 +164,7 @@ impl TestServer {
         Ok(Self { running, http, base })
     }
 
-    /// At this address, with this token of the operator.
+    /// Starts a server at this address, with this operator token.
     pub(crate) async fn with_token(store: Arc<dyn Store>, bind: SocketAddr, token: &str) -> Self {
         let wish = Wish::default();
         let config = ServerConfig { bind, token: token.to_owned().into(), ..wish.config() };
@@ -177,7 +177,7 @@ impl TestServer {
         self.running.addr()
     }
 
-    /// The token of workers in the server's process.
+    /// Returns the token of workers in the server's process.
     pub(crate) fn embedded_token(&self) -> String {
         self.running.embedded_token().expose_secret().to_owned()
     }
@@ -186,12 +186,12 @@ impl TestServer {
         tokio::time::timeout(PATIENCE, self.running.stop()).await.unwrap().unwrap();
     }
 
-    /// A call without a token; the path begins with a slash.
+    /// Creates a call without a token. The path begins with a slash.
     pub(crate) fn bare(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.base))
     }
 
-    /// A call of the API by somebody with this token.
+    /// Creates a call of the API with this token.
     pub(crate) fn call(&self, method: Method, path: &str, token: &str) -> RequestBuilder {
         self.bare(method, &format!("/api/v1{path}")).bearer_auth(token)
     }
@@ -215,7 +215,7 @@ impl TestServer {
         hash
     }
 
-    /// A campaign with tasks of these names, whose artifacts are uploaded.
+    /// Returns a request for a campaign with tasks of these names, whose artifacts are uploaded.
     pub(crate) async fn request(&self, tasks: &[&str]) -> CreateCampaign {
         let bundle = self.put_artifact(&bundle_bytes()).await;
         let replies = self.put_artifact(b"{\"plan\": \"a reply\"}").await;
@@ -254,7 +254,7 @@ impl TestServer {
         call.send().await.unwrap()
     }
 
-    /// A campaign with one task.
+    /// Creates a campaign with one task.
     pub(crate) async fn campaign(&self) -> (CampaignCreated, RunId) {
         let request = self.request(&["softmax"]).await;
         let created: CampaignCreated = ok(self.create(&request, None).await).await;
@@ -284,7 +284,7 @@ impl TestServer {
         ok::<Claimed>(self.try_claim(worker, wait_ms).await).await.steps
     }
 
-    /// The one step that is ready, or becomes so.
+    /// Claims one step, waiting until it is ready.
     pub(crate) async fn claim_one(&self, worker: &WorkerId) -> LeasedStep {
         let mut steps = self.claim(worker, 20_000).await;
         assert_eq!(steps.len(), 1);
@@ -307,7 +307,7 @@ impl TestServer {
         ok::<ReportReply>(self.try_report(worker, step, result).await).await.result
     }
 
-    /// A run beside that of the step.
+    /// Returns a run other than the step's.
     pub(crate) async fn other_run(&self, step: &LeasedStep) -> RunId {
         let runs: Page<RunSummary> = self.read("/runs").await;
         runs.items.into_iter().map(|run| run.id).find(|run| *run != step.run).unwrap()
@@ -317,7 +317,7 @@ impl TestServer {
         self.read(&format!("/runs/{run}")).await
     }
 
-    /// Reads the log until there is an event of this kind; gives every kind up to it.
+    /// Reads the log until an event of this kind. Returns all kinds up to it.
     pub(crate) async fn until_event(&self, run: &RunId, kind: &str) -> Vec<String> {
         let began = Instant::now();
         let mut kinds = Vec::new();
@@ -349,7 +349,7 @@ impl TestServer {
     }
 }
 
-/// Calls until the answer is what is waited for.
+/// Repeats the call until it returns a value.
 pub(crate) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut call: impl FnMut() -> F) -> T {
     let mut tick = tokio::time::interval(Duration::from_millis(20));
     let waiting = async {
@@ -383,7 +383,7 @@ pub(crate) fn bundle_bytes() -> Vec<u8> {
     serde_json::to_vec(&bundle).unwrap()
 }
 
-/// The body of a successful answer.
+/// Returns the body of a successful answer.
 pub(crate) async fn ok<T: DeserializeOwned>(response: Response) -> T {
     let status = response.status();
     let text = response.text().await.unwrap();
@@ -391,7 +391,7 @@ pub(crate) async fn ok<T: DeserializeOwned>(response: Response) -> T {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Status and code of an error.
+/// Returns status and code of an error.
 pub(crate) async fn refused(response: Response) -> (u16, String) {
     let status = response.status().as_u16();
     let text = response.text().await.unwrap();
@@ -400,7 +400,7 @@ pub(crate) async fn refused(response: Response) -> (u16, String) {
     (status, body.error.code)
 }
 
-/// An expected refusal.
+/// Returns an expected refusal.
 pub(crate) fn refusal(status: u16, code: &str) -> (u16, String) {
     (status, code.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Lists as whole files: the formats, the filters, and who may have them.
+//! Tests of tables: formats, filters, and permissions.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::attempts::{indexed_run, start};
 use crate::setup::{TestServer, Wish, ok, open_store, refusal, refused};
 
-/// Lines of a CSV file by the names of its columns.
+/// Returns the lines of a CSV file by column names.
 async fn csv(server: &TestServer, path: &str) -> Vec<BTreeMap<String, String>> {
     let answer = server.get(path).send().await.unwrap();
     let (status, bytes) = (answer.status(), answer.bytes().await.unwrap());
@@ -136,10 +136,10 @@ async fn every_filter_of_the_list_counts_for_its_table() {
 
 #[tokio::test]
 async fn a_list_of_several_pages_is_one_table() {
-    // Nobody works on what is only listed.
+    // No loop works on these runs.
     let (server, _folder) = TestServer::start(Wish { drives: false, ..Wish::default() }).await;
     let (created, run) = server.campaign().await;
-    // More than the store gives at a time.
+    // More than one page of the store.
     for _ in 0..2 {
         let names: Vec<String> = (0..300).map(|number| format!("task{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -203,8 +203,8 @@ async fn a_table_that_does_not_exist_is_refused_before_anything_is_sent() {
     ] {
         assert_eq!(refused(server.get(&format!("/tables/{path}")).send().await.unwrap()).await, bad, "{path}");
     }
-    let nobody = format!("run_{}", "0".repeat(32));
-    let answer = server.get(&format!("/tables/steps?run={nobody}")).send().await.unwrap();
+    let unknown = format!("run_{}", "0".repeat(32));
+    let answer = server.get(&format!("/tables/steps?run={unknown}")).send().await.unwrap();
     assert_eq!(refused(answer).await, refusal(404, "run.not_found"));
     let answer = server.get("/tables/tokens").send().await.unwrap();
     assert_eq!(refused(answer).await, refusal(404, "request.no_such_call"));

@@ -1,4 +1,4 @@
-//! Notes, tags, pins, views and links, as a team uses them.
+//! Tests of notes, tags, pins, views and links.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,7 +90,7 @@ async fn notes_tags_and_pins_are_found_by_what_they_are_about() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_noted_tagged_or_pinned_is_refused() {
+async fn invalid_targets_of_notes_tags_and_pins_are_refused() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (_, run) = server.campaign().await;
     let unknown = "run_00000000000000000000000000000000";
@@ -123,7 +123,7 @@ async fn what_cannot_be_noted_tagged_or_pinned_is_refused() {
 }
 
 #[tokio::test]
-async fn what_somebody_wrote_is_changed_by_them_or_an_administrator() {
+async fn only_the_author_or_an_administrator_changes_a_text() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (_, run) = server.campaign().await;
     let (ada, ben) = (server.secret("ada", Role::Operator).await, server.secret("ben", Role::Operator).await);
@@ -145,11 +145,11 @@ async fn what_somebody_wrote_is_changed_by_them_or_an_administrator() {
     let again = server.send(Method::DELETE, &path, OPERATOR, &json!({})).await;
     assert_eq!(refused(again).await, refusal(404, "note.not_found"));
 
-    // Views are for everybody who is somebody.
+    // Views require a caller with a name.
     let view =
         json!({ "name": "slow ones", "page": "attempts", "query": "sort=speedup&max_speedup=1", "shared": false });
-    let nobody = server.bare(Method::POST, "/api/v1/views").json(&view).send().await.unwrap();
-    assert_eq!(refused(nobody).await, refusal(401, "auth.required"));
+    let anonymous = server.bare(Method::POST, "/api/v1/views").json(&view).send().await.unwrap();
+    assert_eq!(refused(anonymous).await, refusal(401, "auth.required"));
     let saved: SavedView = ok(server.send(Method::POST, "/views", &viewer, &view).await).await;
     let seen = async |token: &str| {
         let views: Page<SavedView> = ok(server.read_by("/views?page=attempts", token).await).await;
@@ -223,12 +223,12 @@ async fn a_link_leads_to_one_thing_and_nowhere_else() {
                 let answer = server.read_by(&path, secret).await;
                 assert_eq!(refused(answer).await.0, 403, "{path}");
             }
-            // It leads there; that the run has no attempt yet is another thing.
+            // The link permits it. The run has no attempt yet, which is another error.
             let program = server.read_by(&format!("/attempts/at/{run}/1/project"), secret).await;
             assert_eq!(refused(program).await, refusal(404, "attempt.not_found"));
             let program = server.read_by(&format!("/attempts/at/1/1/project?run={run}"), secret).await;
             assert_eq!(refused(program).await, refusal(404, "attempt.not_found"));
-            // Nothing is changed.
+            // The link permits no changes.
             let control = json!({ "action": "pause" });
             let answer = server.send(Method::POST, &format!("/runs/{run}/control"), secret, &control).await;
             assert_eq!(answer.status(), StatusCode::FORBIDDEN);
@@ -250,7 +250,7 @@ async fn a_link_leads_to_one_thing_and_nowhere_else() {
 async fn artifacts_are_read_by_a_link_when_its_run_names_them() {
     let (server, _folder) = TestServer::start(Wish { reads_need_token: true, ..Wish::default() }).await;
     let (_, run) = server.campaign().await;
-    let stranger = server.put_artifact(b"of nobody").await;
+    let stranger = server.put_artifact(b"unreferenced").await;
     let secret = server.share(&Target::Run(run.clone())).await.secret;
     let detail: Value = server.read(&format!("/runs/{run}")).await;
     let task = detail["view"]["task"].as_str().unwrap();
@@ -271,7 +271,7 @@ async fn a_link_ends_when_it_is_revoked_and_when_its_time_is_over() {
     let (revoked, timed) = (server.share(&target).await, server.share(&target).await);
     assert!(!format!("{revoked:?}").contains(&revoked.secret));
     let path = format!("/runs/{run}");
-    // A browser that came by the link.
+    // A browser that used the link.
     let answer =
         server.bare(Method::POST, "/api/v1/session").json(&json!({ "token": revoked.secret })).send().await.unwrap();
     let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
@@ -287,7 +287,7 @@ async fn a_link_ends_when_it_is_revoked_and_when_its_time_is_over() {
     let ended: Share = ok(server.post(&format!("/shares/{}/revoke", revoked.share.id)).send().await.unwrap()).await;
     assert!(ended.revoked_at.is_some());
     assert_eq!(refused(server.read_by(&path, &revoked.secret).await).await, refusal(401, "token.revoked"));
-    // Where everybody may read, who is signed in no more is nobody: the link is over, not the reading.
+    // Where reading is public, a caller with an ended link counts as anonymous.
     until("the end of the session", || async {
         let session: SessionView = ok(by_cookie("/session").await).await;
         session.limited_to.is_none().then_some(())

@@ -1,4 +1,4 @@
-//! Tokens of the store: roles, their end, and what is kept of them.
+//! Tests of stored tokens: roles, their end, and what is stored of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::setup::{OPERATOR, TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
 
-/// A token that was revoked through another server works at most this long.
+/// Maximum time that a token works after it was revoked through another server.
 const REVOKED_WITHIN: Duration = Duration::from_secs(5);
 
 impl TestServer {
@@ -37,7 +37,7 @@ impl Clock for Shifted {
 }
 
 #[tokio::test]
-async fn each_role_may_do_what_it_is_for_and_is_told_what_it_lacks() {
+async fn each_role_has_its_permissions_and_a_refusal_names_the_missing_role() {
     let (server, _folder) = TestServer::start(Wish { reads_need_token: true, ..Wish::default() }).await;
     let hash = server.put_artifact(b"bytes").await;
     let (artifact, run) = (format!("/artifacts/{hash}"), "/runs/run_x/control");
@@ -45,7 +45,7 @@ async fn each_role_may_do_what_it_is_for_and_is_told_what_it_lacks() {
     for role in Role::ALL {
         secrets.push((role, server.token(role.as_str(), role, None).await.secret));
     }
-    // (call, roles that may; whatever else the call says, it is no question of access)
+    // (call, permitted roles; other errors than permissions do not count)
     let calls: [(Method, &str, &[Role]); 11] = [
         (Method::GET, "/campaigns", &[Role::Viewer, Role::Operator, Role::Admin]),
         (Method::GET, &artifact, &[Role::Viewer, Role::Operator, Role::Worker, Role::Admin]),
@@ -115,7 +115,7 @@ async fn a_revoked_token_ends_at_once_here_and_soon_elsewhere() {
     })
     .await;
     assert!(began.elapsed() <= REVOKED_WITHIN, "{:?}", began.elapsed());
-    // Revoking it again is fine, and changes nothing.
+    // Revoking it again changes nothing.
     let again: TokenView = ok(here.post(&path).send().await.unwrap()).await;
     assert_eq!(again.revoked_at, revoked.revoked_at);
     here.stop().await;
@@ -152,7 +152,7 @@ async fn the_log_of_a_run_names_the_token_that_controlled_it() {
 }
 
 #[tokio::test]
-async fn what_is_no_token_is_refused() {
+async fn an_invalid_token_is_refused() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     for request in [json!({ "name": " ", "role": "viewer" }), json!({ "name": "a\nb", "role": "viewer" })] {
         let answer = server.post("/tokens").json(&request).send().await.unwrap();
@@ -167,7 +167,7 @@ async fn what_is_no_token_is_refused() {
         let answer = server.call(Method::GET, "/campaigns", guess).send().await.unwrap();
         assert_eq!(refused(answer).await, refusal(401, "auth.wrong_token"), "{guess}");
     }
-    // The configured tokens keep working beside those of the store.
+    // The configured tokens work in addition to the stored ones.
     assert_eq!(server.status(Method::GET, "/tokens", OPERATOR).await, StatusCode::OK);
     assert_eq!(server.status(Method::GET, "/tokens", WORKER).await, StatusCode::FORBIDDEN);
     server.stop().await;

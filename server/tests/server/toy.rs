@@ -1,4 +1,4 @@
-//! A workflow with one step of a worker and one of an agent, and agents that do what they are told.
+//! A workflow with one step of a worker and one of an agent, and scripted agents.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,21 +40,21 @@ pub(crate) const CALL_TOKENS: u64 = 100;
 
 /// Name of a task whose run the workflow cannot read.
 pub(crate) const UNREADABLE: &str = "unreadable";
-/// Name of a task whose run has a confirmed best attempt as soon as its reference is prepared.
+/// Name of a task whose run has a confirmed best attempt when its reference is prepared.
 pub(crate) const FINDS_A_BEST: &str = "finds_a_best";
 /// Name of a task whose run makes the workflow panic.
 pub(crate) const PANICS: &str = "panics";
 
-/// First the worker prepares, then the agent plans, then the run is over.
+/// First the worker prepares, then the agent plans, then the run ends.
 pub(crate) struct ToyWorkflow {
     pub(crate) retry: RetryPolicy,
-    /// What the worker's step sets aside.
+    /// Reservation of the worker's step.
     pub(crate) reserve: Vec<Amount>,
-    /// Where a decision gets stuck.
+    /// Where a decision blocks.
     pub(crate) stall: Option<Arc<Stall>>,
 }
 
-/// A decision that takes until the test lets it go, with everything else on its thread.
+/// A decision that blocks its thread until the test releases it.
 #[derive(Default)]
 pub(crate) struct Stall {
     state: Mutex<Stalled>,
@@ -186,7 +186,7 @@ impl Workflow for ToyWorkflow {
     }
 }
 
-/// What the state of a toy run says.
+/// Returns the view of a toy run from its state.
 pub(crate) fn view(state: &Value) -> Result<RunView, WorkflowError> {
     Ok(RunView {
         task: input_of(state)?.task,
@@ -237,12 +237,12 @@ pub(crate) fn offers() -> Offers {
     }
 }
 
-/// Everything that is free on such a machine.
+/// Returns all free slots of such a machine.
 pub(crate) fn free() -> FreeSlots {
     FreeSlots { cpu: 1, devices: vec![FreeDevice { index: 0, exclusive: true, shared: 1 }] }
 }
 
-/// A prepared reference, as a worker reports it.
+/// Returns a prepared reference as a worker reports it.
 pub(crate) fn prepared() -> PreparedTask {
     let hash = ArtifactHash::of(b"something");
     PreparedTask {
@@ -282,31 +282,31 @@ pub(crate) fn prepared_output() -> StepOutput {
     StepOutput::TaskPrepared { prepared: Box::new(prepared()) }
 }
 
-/// What an agent does with its next step.
+/// The behaviour of an agent in its next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Behaviour {
-    /// It asks its model, records the call and answers with a plan.
+    /// It calls its model, records the call and returns a plan.
     Plans,
-    /// It has an outside agent answer, and plans when there is an answer.
+    /// It asks an outside agent, and returns a plan after the answer.
     AsksOutside,
-    /// It never ends by itself.
+    /// It never ends.
     Hangs,
     /// It panics.
     Panics,
-    /// It cannot do it now.
+    /// It fails with a retriable error.
     FailsRetriably,
-    /// It answers with the output of another kind of step.
+    /// It returns the output of another kind of step.
     GivesNonsense,
 }
 
-/// Agents that do what a test tells them.
+/// Scripted agents.
 pub(crate) struct FakeAgents {
     behaviour: Mutex<Behaviour>,
-    /// Steps that were begun.
+    /// Number of begun steps.
     pub(crate) begun: AtomicUsize,
-    /// Steps whose future was dropped before it ended.
+    /// Number of steps whose future was dropped before its end.
     pub(crate) dropped: Arc<AtomicUsize>,
-    /// Model calls that were really made.
+    /// Number of real model calls.
     pub(crate) calls: AtomicUsize,
     began: Notify,
 }
@@ -326,13 +326,13 @@ impl FakeAgents {
         *self.behaviour.lock().unwrap() = behaviour;
     }
 
-    /// Waits until a step was begun.
+    /// Waits until a step begins.
     pub(crate) async fn began(&self) {
         self.began.notified().await;
     }
 }
 
-/// Counts when it is dropped while still armed.
+/// Counts when it is dropped while armed.
 struct Armed(Arc<AtomicUsize>, bool);
 
 impl Drop for Armed {
@@ -364,7 +364,7 @@ impl AgentExecutor for FakeAgents {
             Behaviour::Panics => panic!("an agent panics because the test wants it"),
             Behaviour::FailsRetriably => {
                 armed.1 = false;
-                Err(StepFailure::retriable("model.unreachable", "nobody answers"))
+                Err(StepFailure::retriable("model.unreachable", "no answer"))
             }
             Behaviour::GivesNonsense => {
                 armed.1 = false;

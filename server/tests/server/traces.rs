@@ -1,4 +1,4 @@
-//! Spans that follow a run across processes.
+//! Tests of the spans of a run across processes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::setup::{TestServer, WORKER, Wish, until};
 use crate::toy::prepared_output;
 
-/// A collector that keeps what arrives, by the name of the service.
+/// A collector that stores the received spans by service name.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<(String, Value)>>>);
 
@@ -46,7 +46,7 @@ impl Collector {
         }
     }
 
-    /// The spans of a trace by service and name.
+    /// Returns the spans of a trace by service and name.
     fn of(&self, trace: &str) -> HashMap<String, Value> {
         let spans = self.0.lock().unwrap();
         let of_trace = spans.iter().filter(|(_, span)| span["traceId"] == trace);
@@ -65,7 +65,7 @@ async fn the_spans_of_a_run_carry_one_trace_also_those_of_a_worker() {
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;
 
-    // What a worker does: its calls name their place, and it exports spans of its own.
+    // Like a worker: calls carry the trace context, and it exports spans of its own.
     let place = TraceParent::parse(step.traceparent.as_deref().unwrap()).unwrap();
     assert_eq!(place.trace, TraceId::of_run(&run));
     let hash = ArtifactHash::of(b"a log");

@@ -1,4 +1,4 @@
-//! Addresses that are told what happens.
+//! Tests of webhooks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use crate::setup::{OPERATOR, TestServer, Wish, ok, refusal, refused, until};
 use crate::tokens::Shifted;
 use crate::toy;
 
-/// An address that takes what it is told, or refuses it for a while.
+/// A receiver that accepts deliveries, or refuses them for a while.
 #[derive(Default)]
 struct Receiver {
     heard: Mutex<Vec<(HeaderMap, Bytes)>>,
@@ -66,7 +66,7 @@ impl TestServer {
         self.read::<Page<Delivery>>(&format!("/webhooks/{}/deliveries", webhook.id)).await.items
     }
 
-    /// Cancels a run: that ends its campaign.
+    /// Cancels a run, which ends its campaign.
     async fn cancel(&self, run: &nightshift_protocol::id::RunId) {
         let path = format!("/runs/{run}/control");
         let answer = self.post(&path).json(&json!({ "action": "cancel" })).send().await.unwrap();
@@ -95,7 +95,7 @@ async fn two_servers_tell_an_address_once_that_a_campaign_is_over() {
             (&delivery.message.campaign, delivery.message.campaign_name.as_str()),
             (&created.campaign, "a night")
         );
-        // Another campaign, so that both servers had the time to repeat themselves.
+        // Another campaign, so that both servers had time for duplicates.
         let (_, second) = there.campaign().await;
         there.cancel(&second).await;
         until("the second delivery", || async { (receiver.messages().await.len() == 2).then_some(()) }).await;
@@ -122,7 +122,7 @@ async fn a_delivery_that_is_refused_is_tried_again_until_it_is_given_up() {
     let made = server.webhook(&url, &["campaign_finished"]).await;
     let (_, run) = server.campaign().await;
     server.cancel(&run).await;
-    // Time goes by in leaps, also while a try is on its way: then one more leap is needed.
+    // The clock advances in leaps. A leap during an attempt requires another one.
     let state = async |status: DeliveryStatus, tries: u32, leap_ms: u64| {
         until("the try", || async {
             let delivery = server.deliveries(&made.webhook).await.into_iter().next()?;
@@ -146,7 +146,7 @@ async fn a_delivery_that_is_refused_is_tried_again_until_it_is_given_up() {
         .map(|(headers, _)| headers[DELIVERY_HEADER].to_str().unwrap().to_owned())
         .collect();
     assert_eq!(ids[0], ids[1], "a second copy can be told");
-    // One that nobody ever takes.
+    // A delivery that is never accepted.
     receiver.refusals.store(1_000, Ordering::SeqCst);
     let path = format!("/deliveries/{}/repeat", waits.id);
     let repeated: Delivery = ok(server.post(&path).send().await.unwrap()).await;
@@ -161,7 +161,7 @@ async fn a_delivery_that_is_refused_is_tried_again_until_it_is_given_up() {
 async fn a_webhook_that_does_not_answer_delays_no_other_one() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (receiver, url) = Receiver::start(0).await;
-    // Connections are taken, and nothing is ever answered.
+    // This address accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let slow = server.webhook(&format!("http://{}/", silent.local_addr().unwrap()), &["campaign_finished"]).await;
     server.webhook(&url, &["campaign_finished"]).await;
@@ -231,7 +231,7 @@ async fn addresses_of_this_machine_and_what_is_no_address_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_budget_that_is_nearly_used_a_new_best_and_a_failed_run_are_told() {
+async fn a_nearly_used_budget_a_new_best_and_a_failed_run_are_delivered() {
     let reserve = vec![Amount { resource: Resource::Tokens, amount: 95 }];
     let (server, _folder) = TestServer::start(Wish { reserve, ..Wish::default() }).await;
     let mut request = server.request(&[toy::FINDS_A_BEST]).await;
@@ -249,7 +249,7 @@ async fn a_budget_that_is_nearly_used_a_new_best_and_a_failed_run_are_told() {
         until(event.as_str(), || async { receiver.messages().await.into_iter().find(|message| message.event == event) })
             .await
     };
-    // What its first step sets aside is nine tenths of what is allowed.
+    // The reservation of its first step is nine tenths of the cap.
     let budget = told(WebhookEvent::BudgetNearlyUsed).await;
     assert_eq!((&budget.campaign, budget.resource.as_deref()), (&good.campaign, Some("tokens")));
     assert_eq!((budget.used, budget.cap, budget.run), (Some(95), Some(100), None));
@@ -269,6 +269,6 @@ async fn a_budget_that_is_nearly_used_a_new_best_and_a_failed_run_are_told() {
     let failed = told(WebhookEvent::RunFailed).await;
     assert_eq!((failed.run.as_ref(), failed.failure.as_deref()), (Some(&failing), Some("toolchain.missing")));
     let counted = receiver.messages().await.len();
-    assert_eq!(counted, 3, "each once, and nothing that nobody asked for: {:?}", receiver.messages().await);
+    assert_eq!(counted, 3, "each once, and nothing else: {:?}", receiver.messages().await);
     server.stop().await;
 }

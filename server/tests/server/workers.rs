@@ -1,4 +1,4 @@
-//! A worker over HTTP: claims, heartbeats, reports.
+//! Tests of a worker over HTTP: claims, heartbeats, reports.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ async fn a_claimed_step_is_reported_and_the_run_goes_on_to_its_end() {
     let beat = server.heartbeat(&worker, &[(step.step.clone(), step.epoch)]).await;
     assert!(beat.lost.is_empty() && beat.cancelled.is_empty());
     assert_eq!(server.report(&worker, &step, completed()).await, ReportResult::Committed);
-    // The answer may have been lost: the same report again is no error.
+    // The answer may have been lost: repeating the report is no error.
     assert_eq!(server.report(&worker, &step, completed()).await, ReportResult::Committed);
     let kinds = server.until_event(&run, "run_completed").await;
     assert_eq!(kinds.iter().filter(|kind| *kind == "step_completed").count(), 2, "{kinds:?}");
@@ -45,7 +45,7 @@ async fn a_claim_waits_until_there_is_work() {
     let request = server.request(&["softmax"]).await;
     let began = Instant::now();
     let (step, _) = tokio::join!(server.claim_one(&worker), async {
-        // The claim is held by now, or finds the step at once: it has to end early either way.
+        // The claim is held by now or finds the step at once. It has to end early in both cases.
         tokio::task::yield_now().await;
         server.create(&request, None).await
     });
@@ -76,7 +76,7 @@ async fn a_report_after_the_lease_was_lost_is_dropped() {
 }
 
 #[tokio::test]
-async fn nobody_reports_for_another_worker() {
+async fn a_worker_cannot_report_for_another_worker() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     server.campaign().await;
     let (holder, other) = (server.register().await, server.register().await);
@@ -158,7 +158,7 @@ async fn a_worker_that_stops_without_being_asked_gives_the_step_back() {
 }
 
 #[tokio::test]
-async fn a_failed_try_is_repeated_and_a_fatal_one_ends_the_run_until_somebody_retries() {
+async fn a_failed_try_is_repeated_and_a_fatal_one_ends_the_run_until_a_retry() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (_, run) = server.campaign().await;
     let worker = server.register().await;
@@ -201,15 +201,15 @@ async fn a_failure_without_end_is_given_up_after_its_tries() {
 }
 
 #[tokio::test]
-async fn a_worker_that_nobody_knows_gets_nothing() {
+async fn an_unknown_worker_gets_no_steps() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
-    let nobody: WorkerId = format!("wrk_{}", "0".repeat(32)).parse().unwrap();
-    assert_eq!(refused(server.try_claim(&nobody, 0).await).await, refusal(404, "worker.not_found"));
-    let path = format!("/workers/{nobody}/heartbeat");
+    let unknown: WorkerId = format!("wrk_{}", "0".repeat(32)).parse().unwrap();
+    assert_eq!(refused(server.try_claim(&unknown, 0).await).await, refusal(404, "worker.not_found"));
+    let path = format!("/workers/{unknown}/heartbeat");
     let answer = server.call(Method::POST, &path, WORKER).json(&serde_json::json!({ "leases": [] })).send().await;
     assert_eq!(refused(answer.unwrap()).await, refusal(404, "worker.not_found"));
     let step: StepId = format!("stp_{}", "0".repeat(32)).parse().unwrap();
-    let report = Report { worker: nobody, epoch: 1, result: TryOutcome::Cancelled, free: None };
+    let report = Report { worker: unknown, epoch: 1, result: TryOutcome::Cancelled, free: None };
     let answer = server.call(Method::POST, &format!("/steps/{step}/report"), WORKER).json(&report).send().await;
     assert_eq!(refused(answer.unwrap()).await, refusal(404, "step.not_found"));
     server.stop().await;
@@ -246,7 +246,7 @@ async fn workers_are_listed_with_what_they_hold() {
     let listed: Page<WorkerView> = server.read("/workers").await;
     let found = listed.items.iter().find(|listed| listed.id == worker).unwrap();
     assert_eq!((found.name.as_str(), found.leases, found.embedded), ("box", 1, false));
-    // The agents of the server are a worker like any other.
+    // The server's agents are a worker like any other.
     let agents = until("the registration of the agents", || async {
         let listed: Page<WorkerView> = server.read("/workers").await;
         listed.items.into_iter().find(|listed| listed.embedded)
@@ -257,7 +257,7 @@ async fn workers_are_listed_with_what_they_hold() {
 }
 
 #[tokio::test]
-async fn what_a_worker_reads_of_its_devices_is_listed_with_it() {
+async fn device_readings_are_listed_with_their_worker() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let worker = server.register().await;
     let listed = async || {
@@ -275,7 +275,7 @@ async fn what_a_worker_reads_of_its_devices_is_listed_with_it() {
     let found = listed().await;
     assert_eq!(found.readings, [of(offered)], "once, and nothing of a device that it does not have");
     assert!(found.read_at.is_some());
-    // A heartbeat that says nothing of them changes nothing.
+    // A heartbeat without devices changes nothing.
     server.heartbeat(&worker, &[]).await;
     assert_eq!(listed().await.readings, [of(offered)]);
     server.stop().await;

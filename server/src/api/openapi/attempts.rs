@@ -2,7 +2,7 @@
 
 use nightshift_protocol::api::{AttemptPage, AttemptRow, ModelBoard, POINTS_CONTENT_TYPE, SearchPage, TaskBoard};
 
-use super::call::{Call, Kind, Who, get};
+use super::call::{Call, Kind, Permission, get};
 use super::schemas::Schemas;
 
 const AREA: &str = "attempts";
@@ -10,27 +10,32 @@ const BAD_QUERY: &[&str] = &["request.invalid_query"];
 
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
-        filtered(get("/attempts", AREA, Who::Reads, "Attempts of all runs that fit a filter, sorted"))
+        filtered(get("/attempts", AREA, Permission::Reads, "Attempts of all runs that match a filter, sorted"))
             .query("sort", Kind::Text, "created, finished, speedup, reward, cost or tokens.")
             .query("order", Kind::Text, "asc or desc.")
-            .query("facets", Kind::Flag, "Whether the counts by outcome, stage and model are wanted.")
+            .query("facets", Kind::Flag, "Whether to include counts by outcome, stage and model.")
             .pages()
             .gives(200, schemas.of::<AttemptPage>())
             .fails(400, BAD_QUERY),
-        filtered(get("/attempts/points", AREA, Who::Reads, "A point for each attempt that fits, packed"))
+        filtered(get("/attempts/points", AREA, Permission::Reads, "A point for each matching attempt, packed"))
             .query("value", Kind::Text, "What the points show.")
             .gives_other(200, POINTS_CONTENT_TYPE, "Little-endian columns; docs/api.md describes them.")
             .fails(400, BAD_QUERY),
-        get("/attempts/at/{run}/{number}", AREA, Who::Reads, "The attempt of a point, by the two numbers it carries")
-            .gives(200, schemas.of::<AttemptRow>())
-            .fails(404, &["attempt.not_found"]),
-        filtered(get("/tasks", AREA, Who::Reads, "The best attempts of each task on each device"))
+        get(
+            "/attempts/at/{run}/{number}",
+            AREA,
+            Permission::Reads,
+            "The attempt of a point, by the two numbers it carries",
+        )
+        .gives(200, schemas.of::<AttemptRow>())
+        .fails(404, &["attempt.not_found"]),
+        filtered(get("/tasks", AREA, Permission::Reads, "The best attempts of each task on each device"))
             .gives(200, schemas.page_of::<TaskBoard>())
             .fails(400, BAD_QUERY),
-        filtered(get("/models", AREA, Who::Reads, "What each model and strategy brought"))
+        filtered(get("/models", AREA, Permission::Reads, "Results of each model and strategy"))
             .gives(200, schemas.page_of::<ModelBoard>())
             .fails(400, BAD_QUERY),
-        get("/search", AREA, Who::Reads, "Places in sources, replies, diagnoses and errors that hold all the words")
+        get("/search", AREA, Permission::Reads, "Full-text search in sources, replies, diagnoses and errors")
             .query("q", Kind::Text, "The words.")
             .query("campaign", Kind::Text, "Only what is in this campaign.")
             .query("run", Kind::Text, "Only what is in this run.")
@@ -42,7 +47,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     ]
 }
 
-/// The filter of attempts.
+/// Adds the filter of attempts.
 pub(super) fn filtered(call: Call) -> Call {
     call.query("campaign", Kind::Text, "Only attempts of this campaign.")
         .query("run", Kind::Text, "Only attempts of this run.")
@@ -52,7 +57,7 @@ pub(super) fn filtered(call: Call) -> Call {
         .query("device", Kind::Text, "Only attempts that were measured on this device.")
         .query("outcome", Kind::Text, "Only these outcomes, with commas between them.")
         .query("stage", Kind::Text, "Only these stages, with commas between them.")
-        .query("correct", Kind::Flag, "Only right ones, or only others.")
+        .query("correct", Kind::Flag, "Only correct ones, or only others.")
         .query("confirmed", Kind::Flag, "Only confirmed ones, or only others.")
         .query("min_speedup", Kind::Decimal, "Only from this speedup over the reference on.")
         .query("max_speedup", Kind::Decimal, "Only up to this speedup over the reference.")
@@ -61,5 +66,5 @@ pub(super) fn filtered(call: Call) -> Call {
         .query("min_reward", Kind::Decimal, "Only from this reward on.")
         .query("max_reward", Kind::Decimal, "Only up to this reward.")
         .query("tag", Kind::Text, "Only attempts with this tag of the team.")
-        .query("q", Kind::Text, "Only attempts whose words hold these.")
+        .query("q", Kind::Text, "Only attempts that contain these words.")
 }

@@ -1,4 +1,4 @@
-//! One call: who may make it, what it takes and gives, and how it fails.
+//! The description of one call: permissions, parameters, answers and errors.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, Required, ResponseBuilder, Schema, Type};
 
-/// Who may make a call.
+/// The callers with permission for a call.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Who {
-    /// Everybody.
+pub(super) enum Permission {
+    /// Every caller.
     Anybody,
-    /// Who may read; everybody where reading needs no token.
+    /// Readers; every caller where reading needs no token.
     Reads,
-    /// Who may read and is somebody: what is kept is kept for them.
+    /// Readers with a name, because the call stores data under it.
     Named,
-    /// Who may read artifacts.
+    /// Readers and workers.
     ReadsOrWorks,
-    /// Who starts and controls campaigns.
+    /// Operators.
     Operates,
     /// Operators and workers.
     OperatesOrWorks,
@@ -30,7 +30,7 @@ pub(super) enum Who {
     Administers,
 }
 
-impl Who {
+impl Permission {
     fn roles(self) -> &'static [&'static str] {
         match self {
             Self::Anybody => &["anybody"],
@@ -48,7 +48,7 @@ impl Who {
     }
 }
 
-/// A parameter of the query or a header.
+/// A query parameter or header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Named {
     name: &'static str,
@@ -58,7 +58,7 @@ pub(super) struct Named {
     is_required: bool,
 }
 
-/// What a parameter is.
+/// Type of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Text,
@@ -67,7 +67,7 @@ pub(super) enum Kind {
     Flag,
 }
 
-/// A body: its media type and what it is.
+/// A body: its media type and schema.
 type Content = (&'static str, RefOr<Schema>);
 
 /// A call.
@@ -75,7 +75,7 @@ pub(super) struct Call {
     pub(super) method: HttpMethod,
     pub(super) path: &'static str,
     area: &'static str,
-    who: Who,
+    permission: Permission,
     summary: &'static str,
     named: Vec<Named>,
     takes: Option<Content>,
@@ -91,87 +91,87 @@ impl Call {
         method: HttpMethod,
         path: &'static str,
         area: &'static str,
-        who: Who,
+        permission: Permission,
         summary: &'static str,
     ) -> Self {
         let (named, takes, gives, fails) = (Vec::new(), None, Vec::new(), BTreeMap::new());
-        Self { method, path, area, who, summary, named, takes, gives, fails }
+        Self { method, path, area, permission, summary, named, takes, gives, fails }
     }
 
-    /// A parameter of the query.
+    /// Adds a query parameter.
     pub(super) fn query(mut self, name: &'static str, of: Kind, about: &'static str) -> Self {
         self.named.push(Named { name, of, about, is_header: false, is_required: false });
         self
     }
 
-    /// A header.
+    /// Adds a header.
     pub(super) fn header(mut self, name: &'static str, is_required: bool, about: &'static str) -> Self {
         self.named.push(Named { name, of: Kind::Text, about, is_header: true, is_required });
         self
     }
 
-    /// Something that is created once for each key of the caller.
+    /// Adds the idempotency key of a creating call.
     pub(super) fn creates(self) -> Self {
-        let about = "The same key with the same request creates nothing more, and is answered alike.";
+        let about = "Repeating the same request with the same key creates nothing more and returns the same answer.";
         self.header(IDEMPOTENCY_HEADER, false, about)
             .fails(400, &["request.invalid_idempotency_key"])
             .fails(409, &["request.idempotency_conflict"])
     }
 
-    /// Limit and cursor of a list.
+    /// Adds limit and cursor of a list.
     pub(super) fn pages(self) -> Self {
-        self.query("limit", Kind::Number, "Rows of a page: 1 to 500, by default 100.").query(
+        self.query("limit", Kind::Number, "Rows per page: 1 to 500, by default 100.").query(
             "before",
             Kind::Text,
-            "The `next` of the page before.",
+            "`next` of the previous page.",
         )
     }
 
-    /// A JSON body.
+    /// Sets a JSON body.
     pub(super) fn takes(mut self, schema: RefOr<Schema>) -> Self {
         self.takes = Some((JSON, schema));
         self
     }
 
-    /// A body of any bytes.
+    /// Sets a binary body.
     pub(super) fn takes_bytes(mut self) -> Self {
         self.takes = Some((BYTES, super::schemas::text()));
         self
     }
 
-    /// A JSON answer.
+    /// Adds a JSON answer.
     pub(super) fn gives(mut self, status: u16, schema: RefOr<Schema>) -> Self {
         self.gives.push((status, "The answer.", Some((JSON, schema))));
         self
     }
 
-    /// An answer in another form.
+    /// Adds an answer of another media type.
     pub(super) fn gives_other(mut self, status: u16, content_type: &'static str, about: &'static str) -> Self {
         self.gives.push((status, about, Some((content_type, super::schemas::text()))));
         self
     }
 
-    /// A stream of events, each with such data.
+    /// Adds a stream of events with data of this schema.
     pub(super) fn streams(mut self, schema: RefOr<Schema>, about: &'static str) -> Self {
         self.gives.push((200, about, Some(("text/event-stream", schema))));
         self
     }
 
-    /// An answer without a body.
+    /// Adds an answer without a body.
     pub(super) fn gives_nothing(mut self, status: u16, about: &'static str) -> Self {
         self.gives.push((status, about, None));
         self
     }
 
-    /// Codes of its own errors.
+    /// Adds codes of its own errors.
     pub(super) fn fails(mut self, status: u16, codes: &[&'static str]) -> Self {
         self.fails.entry(status).or_default().extend(codes);
         self
     }
 
-    /// The call as the document has it.
+    /// Returns the operation for the document.
     pub(super) fn operation(self, error: &RefOr<Schema>) -> Operation {
-        let roles = ExtensionsBuilder::new().add("x-roles", self.who.roles()).build();
+        let roles = ExtensionsBuilder::new().add("x-roles", self.permission.roles()).build();
         let mut operation = OperationBuilder::new()
             .tag(self.area)
             .summary(Some(self.summary))
@@ -196,10 +196,10 @@ impl Call {
             operation = operation.response(status.to_string(), response.build());
         }
         let mut fails = self.fails;
-        if !self.who.may_be_anonymous() {
+        if !self.permission.may_be_anonymous() {
             fails.entry(401).or_default().extend(["auth.required", "auth.session_ended"]);
         }
-        if !matches!(self.who, Who::Anybody) {
+        if !matches!(self.permission, Permission::Anybody) {
             fails.entry(401).or_default().extend(["auth.wrong_token", "token.expired", "token.revoked"]);
             fails.entry(403).or_default().extend(["access.role_needed", "access.link_limited"]);
             fails.entry(429).or_default().push("request.too_many");
@@ -220,10 +220,10 @@ impl Call {
         }
         let nothing: [&str; 0] = [];
         let mut ways: Vec<SecurityRequirement> = Vec::new();
-        if self.who.may_be_anonymous() {
+        if self.permission.may_be_anonymous() {
             ways.push(SecurityRequirement::default());
         }
-        if !matches!(self.who, Who::Anybody) {
+        if !matches!(self.permission, Permission::Anybody) {
             for way in ["token", "session"] {
                 ways.push(SecurityRequirement::new(way, nothing));
             }
@@ -235,7 +235,7 @@ impl Call {
     }
 }
 
-/// `GET /runs/{id}/steps` is `get_runs_id_steps`.
+/// Returns the operation id: `GET /runs/{id}/steps` is `get_runs_id_steps`.
 fn operation_id(method: &HttpMethod, path: &str) -> String {
     let method = match method {
         HttpMethod::Get => "get",
@@ -276,12 +276,12 @@ fn parameter(named: &Named) -> Parameter {
         .build()
 }
 
-/// A call that reads.
-pub(super) fn get(path: &'static str, area: &'static str, who: Who, summary: &'static str) -> Call {
-    Call::new(HttpMethod::Get, path, area, who, summary)
+/// Creates a reading call.
+pub(super) fn get(path: &'static str, area: &'static str, permission: Permission, summary: &'static str) -> Call {
+    Call::new(HttpMethod::Get, path, area, permission, summary)
 }
 
-/// A call that creates or changes.
-pub(super) fn post(path: &'static str, area: &'static str, who: Who, summary: &'static str) -> Call {
-    Call::new(HttpMethod::Post, path, area, who, summary)
+/// Creates a creating or changing call.
+pub(super) fn post(path: &'static str, area: &'static str, permission: Permission, summary: &'static str) -> Call {
+    Call::new(HttpMethod::Post, path, area, permission, summary)
 }

@@ -5,33 +5,38 @@ use nightshift_protocol::api::{
     SetPriority,
 };
 
-use super::call::{Call, Kind, Who, get, post};
+use super::call::{Call, Kind, Permission, get, post};
 use super::schemas::Schemas;
 
 const AREA: &str = "campaigns";
 
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
-        get("/campaigns", AREA, Who::Reads, "Campaigns that fit a filter, sorted; by default the newest first")
-            .query("name", Kind::Text, "Only those of exactly this name.")
-            .query("q", Kind::Text, "Only those whose name, model or id has these words.")
-            .query("status", Kind::Text, "Only unfinished, finished, failed (a run failed) or paused ones.")
-            .query("sort", Kind::Text, "created, name, model, progress, running, failed, speedup, cost or duration.")
-            .query("order", Kind::Text, "asc or desc.")
-            .pages()
-            .gives(200, schemas.of::<CampaignPage>())
-            .fails(400, &["request.invalid_query"])
-            .fails(404, &["campaign.not_found"]),
-        get("/campaigns/{id}/results", AREA, Who::Reads, "What came out of a campaign, over all of its attempts")
-            .query("from", Kind::Number, "The first place of the attempts that are told one by one.")
+        get(
+            "/campaigns",
+            AREA,
+            Permission::Reads,
+            "Campaigns that match a filter, sorted; by default the newest first",
+        )
+        .query("name", Kind::Text, "Only those of exactly this name.")
+        .query("q", Kind::Text, "Only those whose name, model or id has these words.")
+        .query("status", Kind::Text, "Only unfinished, finished, failed (a run failed) or paused ones.")
+        .query("sort", Kind::Text, "created, name, model, progress, running, failed, speedup, cost or duration.")
+        .query("order", Kind::Text, "asc or desc.")
+        .pages()
+        .gives(200, schemas.of::<CampaignPage>())
+        .fails(400, &["request.invalid_query"])
+        .fails(404, &["campaign.not_found"]),
+        get("/campaigns/{id}/results", AREA, Permission::Reads, "Results of a campaign, over all of its attempts")
+            .query("from", Kind::Number, "First place of the attempts that are listed individually.")
             .query("to", Kind::Number, "The last one.")
             .gives(200, schemas.of::<CampaignResults>())
             .fails(400, &["request.invalid_query"])
             .fails(404, &["campaign.not_found"]),
-        get("/campaigns/{id}", AREA, Who::Reads, "A campaign with its runs and its budget")
+        get("/campaigns/{id}", AREA, Permission::Reads, "A campaign with its runs and its budget")
             .gives(200, schemas.of::<CampaignDetail>())
             .fails(404, &["campaign.not_found"]),
-        post("/campaigns", AREA, Who::Operates, "Creates a campaign; its artifacts are there already")
+        post("/campaigns", AREA, Permission::Operates, "Creates a campaign whose artifacts are stored already")
             .creates()
             .takes(schemas.of::<CreateCampaign>())
             .gives(201, schemas.of::<CampaignCreated>())
@@ -64,18 +69,18 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
                     "request.malformed_json",
                 ],
             ),
-        post("/campaigns/{id}/control", AREA, Who::Operates, "Pauses, resumes or cancels every run that is not over")
+        post("/campaigns/{id}/control", AREA, Permission::Operates, "Pauses, resumes or cancels every unfinished run")
             .takes(schemas.of::<Control>())
             .gives(200, schemas.of::<Controlled>())
             .fails(404, &["campaign.not_found"])
             .fails(409, &["campaign.handed_over"]),
-        post("/campaigns/{id}/priority", AREA, Who::Operates, "Changes the head start of every run that is not over")
+        post("/campaigns/{id}/priority", AREA, Permission::Operates, "Changes the priority of every unfinished run")
             .takes(schemas.of::<SetPriority>())
             .gives_nothing(204, "It is changed.")
             .fails(400, &["campaign.invalid_priority"])
             .fails(404, &["campaign.not_found"])
             .fails(409, &["run.over"]),
-        post("/campaigns/{id}/limits", AREA, Who::Operates, "Changes budget, schedule or weight")
+        post("/campaigns/{id}/limits", AREA, Permission::Operates, "Changes budget, schedule or weight")
             .takes(schemas.of::<SetLimits>())
             .gives(200, schemas.of::<CampaignDetail>())
             .fails(
@@ -89,11 +94,11 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
                 ],
             )
             .fails(404, &["campaign.not_found"]),
-        get("/campaigns/{id}/archive", AREA, Who::Operates, "The campaign as one file")
+        get("/campaigns/{id}/archive", AREA, Permission::Operates, "Exports the campaign as one file")
             .gives_other(200, "application/zstd", "A zstd stream of JSON lines.")
             .fails(404, &["campaign.not_found"])
             .fails(507, &["archive.not_kept"]),
-        post("/import", AREA, Who::Administers, "Takes such a file in")
+        post("/import", AREA, Permission::Administers, "Imports a campaign from its file")
             .takes_bytes()
             .gives(201, schemas.of::<CampaignCreated>())
             .gives(200, schemas.of::<CampaignCreated>())

@@ -2,35 +2,35 @@
 
 use nightshift_protocol::api::{BeginHandover, HandoverDetail, HandoverFile, HandoverFinished};
 
-use super::call::{Call, Who, post};
+use super::call::{Call, Permission, post};
 use super::schemas::Schemas;
 
 const AREA: &str = "campaigns";
 
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
-        post("/campaigns/{id}/handover", AREA, Who::Operates, "Checks a campaign out to another machine")
+        post("/campaigns/{id}/handover", AREA, Permission::Operates, "Checks a campaign out to another machine")
             .takes(schemas.of::<BeginHandover>())
             .gives(200, schemas.of::<HandoverDetail>())
             .fails(400, &["request.invalid", "request.malformed_json"])
             .fails(404, &["campaign.not_found"])
             .fails(409, &["campaign.handed_over", "handover.nothing_left", "handover.cancelling"]),
-        post("/campaigns/{id}/handover/file", AREA, Who::Operates, "The file of a campaign that is checked out")
+        post("/campaigns/{id}/handover/file", AREA, Permission::Operates, "The file of a campaign that is checked out")
             .takes(schemas.of::<HandoverFile>())
             .gives_other(200, "application/zstd", "A zstd stream of JSON lines. It holds the key of the hand-over.")
             .fails(400, &["request.invalid", "request.malformed_json"])
             .fails(404, &["campaign.not_found"])
             .fails(409, &["handover.none", "handover.not_out"])
             .fails(507, &["archive.not_kept"]),
-        post("/campaigns/{id}/handover/cancel", AREA, Who::Operates, "Takes a campaign back without results")
+        post("/campaigns/{id}/handover/cancel", AREA, Permission::Operates, "Cancels a hand-over without results")
             .gives(200, schemas.of::<HandoverDetail>())
             .fails(404, &["campaign.not_found"])
             .fails(409, &["handover.none"]),
         post(
             "/handovers/finish",
             AREA,
-            Who::Operates,
-            "Takes the results of a hand-over in; the same file again is fine",
+            Permission::Operates,
+            "Merges the results of a hand-over; repeating the same file succeeds",
         )
         .takes_bytes()
         .gives(200, schemas.of::<HandoverFinished>())

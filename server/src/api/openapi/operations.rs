@@ -4,7 +4,7 @@ use nightshift_protocol::access::{CreateToken, TokenCreated, TokenView};
 use nightshift_protocol::api::{Health, OpenSession, Prune, PruneDone, ServerView, SessionView, SignIn};
 use utoipa::openapi::path::HttpMethod;
 
-use super::call::{Call, Kind, Who, get, post};
+use super::call::{Call, Kind, Permission, get, post};
 use super::schemas::Schemas;
 
 const HEALTH: &str = "health";
@@ -13,7 +13,7 @@ const OPERATIONS: &str = "operations";
 
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
-        get("/health", HEALTH, Who::Anybody, "Whether the server and its database work")
+        get("/health", HEALTH, Permission::Anybody, "Whether the server and its database work")
             .gives(200, schemas.of::<Health>())
             .fails(
                 503,
@@ -27,18 +27,18 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
                     "store.unreachable",
                 ],
             ),
-        get("/ready", HEALTH, Who::Anybody, "Whether the server takes part in the work")
+        get("/ready", HEALTH, Permission::Anybody, "Whether the server is ready for requests")
             .gives_nothing(204, "It does.")
             .fails(503, &["server.stopping", "server.no_life", "server.expired"]),
-        get("/openapi.json", HEALTH, Who::Anybody, "This document").gives_other(
+        get("/openapi.json", HEALTH, Permission::Anybody, "This document").gives_other(
             200,
             "application/json",
             "OpenAPI 3.1.",
         ),
-        get("/session", SESSION, Who::Anybody, "Who the caller is, and what pages may offer them")
+        get("/session", SESSION, Permission::Anybody, "The identity and permissions of the caller")
             .gives(200, schemas.of::<SessionView>())
             .fails(401, &["auth.wrong_token"]),
-        post("/session", SESSION, Who::Anybody, "Signs a browser in: gives it a cookie that stands for a token")
+        post("/session", SESSION, Permission::Anybody, "Signs a browser in: sets a session cookie for a token")
             .takes(schemas.of::<SignIn>())
             .gives(200, schemas.of::<SessionView>())
             .fails(400, &["token.invalid_lifetime"])
@@ -47,30 +47,31 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .fails(409, &["auth.too_many_sessions"])
             .fails(413, &["request.too_large"])
             .fails(429, &["auth.too_many_tries"]),
-        Call::new(HttpMethod::Delete, "/session", SESSION, Who::Anybody, "Signs a browser out")
-            .gives_nothing(204, "It is not signed in any more.")
+        Call::new(HttpMethod::Delete, "/session", SESSION, Permission::Anybody, "Signs a browser out")
+            .gives_nothing(204, "The session has ended.")
             .fails(403, &["auth.cross_origin"]),
-        get("/servers", OPERATIONS, Who::Reads, "Servers on this database").gives(200, schemas.page_of::<ServerView>()),
-        get("/tokens", OPERATIONS, Who::Administers, "Tokens, without their secrets")
+        get("/servers", OPERATIONS, Permission::Reads, "Servers on this database")
+            .gives(200, schemas.page_of::<ServerView>()),
+        get("/tokens", OPERATIONS, Permission::Administers, "Tokens, without their secrets")
             .gives(200, schemas.page_of::<TokenView>()),
-        post("/tokens", OPERATIONS, Who::Administers, "Makes a token; its secret is in this answer alone")
+        post("/tokens", OPERATIONS, Permission::Administers, "Creates a token; only this answer contains its secret")
             .creates()
             .takes(schemas.of::<CreateToken>())
             .gives(201, schemas.of::<TokenCreated>())
             .fails(400, &["token.invalid_name", "token.invalid_lifetime"]),
-        post("/tokens/{id}/revoke", OPERATIONS, Who::Administers, "Ends a token")
+        post("/tokens/{id}/revoke", OPERATIONS, Permission::Administers, "Ends a token")
             .gives(200, schemas.of::<TokenView>())
             .fails(404, &["token.not_found"]),
-        get("/sessions", OPERATIONS, Who::Administers, "Browsers that are signed in, the latest first")
+        get("/sessions", OPERATIONS, Permission::Administers, "Browsers that are signed in, the latest first")
             .gives(200, schemas.page_of::<OpenSession>()),
-        post("/sessions/{id}/end", OPERATIONS, Who::Administers, "Signs a browser out")
-            .gives_nothing(204, "It is signed out.")
+        post("/sessions/{id}/end", OPERATIONS, Permission::Administers, "Signs a browser out")
+            .gives_nothing(204, "The session has ended.")
             .fails(404, &["session.not_found"]),
-        get("/prune", OPERATIONS, Who::Administers, "What a prune would delete")
-            .query("older_than_ms", Kind::Number, "How long ago the last run of a campaign has to have ended.")
+        get("/prune", OPERATIONS, Permission::Administers, "What a prune would delete")
+            .query("older_than_ms", Kind::Number, "Minimum time since the end of a campaign's last run.")
             .gives(200, schemas.of::<PruneDone>())
             .fails(400, &["request.invalid_query"]),
-        post("/prune", OPERATIONS, Who::Administers, "Deletes what is over since long ago")
+        post("/prune", OPERATIONS, Permission::Administers, "Deletes old campaigns and artifacts")
             .takes(schemas.of::<Prune>())
             .gives(200, schemas.of::<PruneDone>())
             .fails(400, &["request.invalid"]),

@@ -8,7 +8,7 @@ use nightshift_protocol::score::{Rescore, RunScores};
 use nightshift_protocol::signal::Signal;
 use utoipa::openapi::path::HttpMethod;
 
-use super::call::{Call, Kind, Who, get, post};
+use super::call::{Call, Kind, Permission, get, post};
 use super::schemas::Schemas;
 
 const RUNS: &str = "runs";
@@ -24,56 +24,51 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
 
 fn reading(schemas: &mut Schemas) -> Vec<Call> {
     vec![
-        get("/runs", RUNS, Who::Reads, "Runs, newest first; of one campaign in the order of its tasks")
+        get("/runs", RUNS, Permission::Reads, "Runs, newest first; of one campaign in the order of its tasks")
             .query("campaign", Kind::Text, "Only those of this campaign.")
             .query(
                 "status",
                 Kind::Text,
-                "Only those that stand there: running, paused, cancelling, completed, failed or cancelled.",
+                "Only those of this status: running, paused, cancelling, completed, failed or cancelled.",
             )
             .pages()
             .gives(200, schemas.page_of::<RunSummary>())
             .fails(400, &["request.invalid_query"])
             .fails(404, &["campaign.not_found"]),
-        get("/runs/{id}", RUNS, Who::Reads, "Everything that is known about a run")
+        get("/runs/{id}", RUNS, Permission::Reads, "All details of a run")
             .gives(200, schemas.of::<RunDetail>())
             .fails(404, &["run.not_found"]),
-        get("/runs/{id}/steps", RUNS, Who::Reads, "The steps of a run, in the order they were scheduled")
+        get("/runs/{id}/steps", RUNS, Permission::Reads, "The steps of a run, in the order they were scheduled")
             .gives(200, schemas.page_of::<StepView>())
             .fails(404, &["run.not_found"]),
-        get("/runs/{id}/events", RUNS, Who::Reads, "The log of a run after a position; held until there is something")
+        get("/runs/{id}/events", RUNS, Permission::Reads, "The log of a run after a position; waits for new events")
             .query("after", Kind::Number, "The position.")
-            .query("wait_ms", Kind::Number, "How long it is held at most, up to 25000.")
+            .query("wait_ms", Kind::Number, "Maximum wait, up to 25000.")
             .gives(200, schemas.of::<EventsPage>())
             .fails(400, &["request.invalid_query"])
             .fails(404, &["run.not_found"]),
-        get("/runs/{id}/scores", RUNS, Who::Reads, "Scores of the attempts that were computed later")
+        get("/runs/{id}/scores", RUNS, Permission::Reads, "Scores of the attempts that were computed after the run")
             .gives(200, schemas.of::<RunScores>())
             .fails(404, &["run.not_found"]),
-        get(
-            "/runs/{id}/retrievals",
-            RUNS,
-            Who::Reads,
-            "What model calls were given of notes and lessons, by their steps",
-        )
-        .query("attempt", Kind::Number, "Only the steps of this attempt.")
-        .pages()
-        .gives(200, schemas.page_of::<Retrieval>())
-        .fails(400, &["request.invalid_query"])
-        .fails(404, &["run.not_found"]),
-        get("/ids/{text}", RUNS, Who::Reads, "Campaigns and runs that a part of an id may mean")
+        get("/runs/{id}/retrievals", RUNS, Permission::Reads, "Notes and lessons that model calls received, by step")
+            .query("attempt", Kind::Number, "Only the steps of this attempt.")
+            .pages()
+            .gives(200, schemas.page_of::<Retrieval>())
+            .fails(400, &["request.invalid_query"])
+            .fails(404, &["run.not_found"]),
+        get("/ids/{text}", RUNS, Permission::Reads, "Campaigns and runs that match a part of an id")
             .gives(200, schemas.of::<IdMatches>())
             .fails(400, &["request.invalid_id"]),
-        get("/live", LIVE, Who::Reads, "What changes, as it changes: a stream of events, each a LiveEvent")
+        get("/live", LIVE, Permission::Reads, "A stream of changes; each event is a LiveEvent")
             .query("campaign", Kind::Text, "Only what is about this campaign.")
             .query("run", Kind::Text, "Only what is about this run.")
             .query("after", Kind::Text, "Id of the last event that the client has.")
             .query(
                 "pause_ms",
                 Kind::Number,
-                "Least time between two bursts of events, at most 60000: what happens meanwhile comes together.",
+                "Minimum time between two bursts of events, at most 60000. Events in between are sent together.",
             )
-            .header(LAST_EVENT_ID_HEADER, false, "The same; it counts before the query.")
+            .header(LAST_EVENT_ID_HEADER, false, "The same; it takes precedence over the query.")
             .streams(schemas.of::<LiveEvent>(), "The data of each event, until the client or the server ends it.")
             .fails(400, &["request.invalid_query"])
             .fails(404, &["campaign.not_found", "run.not_found"])
@@ -83,34 +78,44 @@ fn reading(schemas: &mut Schemas) -> Vec<Call> {
 
 fn changing(schemas: &mut Schemas) -> Vec<Call> {
     vec![
-        post("/runs/{id}/control", RUNS, Who::Operates, "Pauses, resumes or cancels a run")
+        post("/runs/{id}/control", RUNS, Permission::Operates, "Pauses, resumes or cancels a run")
             .takes(schemas.of::<Control>())
             .gives(200, schemas.of::<Controlled>())
             .fails(404, &["run.not_found"])
             .fails(409, &["request.illegal_transition", "campaign.handed_over"]),
-        post("/runs/{id}/retry", RUNS, Who::Operates, "Begins again from the failed steps of a run")
+        post("/runs/{id}/retry", RUNS, Permission::Operates, "Schedules the failed steps of a run again")
             .takes(schemas.of::<Retry>())
             .gives(200, schemas.of::<Controlled>())
             .fails(404, &["run.not_found", "store.not_found"])
             .fails(409, &["request.illegal_transition", "campaign.handed_over"]),
-        post("/runs/{id}/scores", RUNS, Who::Operates, "Scores the attempts anew, and keeps that")
-            .takes(schemas.of::<Rescore>())
-            .gives(200, schemas.of::<RunScores>())
-            .fails(404, &["run.not_found"]),
-        post("/runs/{id}/signals", RUNS, Who::Operates, "Tells a run something: a hint, or a word at a gate")
-            .creates()
-            .takes(schemas.of::<Signal>())
-            .gives_nothing(204, "It is heard.")
-            .fails(400, &["signal.invalid_text"])
-            .fails(404, &["run.not_found"])
-            .fails(409, &["run.over", "signal.not_awaited", "campaign.handed_over"]),
-        post("/runs/{id}/priority", RUNS, Who::Operates, "Changes the head start of a run's steps")
+        post(
+            "/runs/{id}/scores",
+            RUNS,
+            Permission::Operates,
+            "Computes the scores of the attempts again, and stores them",
+        )
+        .takes(schemas.of::<Rescore>())
+        .gives(200, schemas.of::<RunScores>())
+        .fails(404, &["run.not_found"]),
+        post(
+            "/runs/{id}/signals",
+            RUNS,
+            Permission::Operates,
+            "Sends a signal to a run: a hint, or an answer to a gate",
+        )
+        .creates()
+        .takes(schemas.of::<Signal>())
+        .gives_nothing(204, "It is heard.")
+        .fails(400, &["signal.invalid_text"])
+        .fails(404, &["run.not_found"])
+        .fails(409, &["run.over", "signal.not_awaited", "campaign.handed_over"]),
+        post("/runs/{id}/priority", RUNS, Permission::Operates, "Changes the priority of a run's steps")
             .takes(schemas.of::<SetPriority>())
             .gives_nothing(204, "It is changed.")
             .fails(400, &["campaign.invalid_priority"])
             .fails(404, &["run.not_found"])
             .fails(409, &["run.over"]),
-        post("/runs/bulk", RUNS, Who::Operates, "Does one thing to every run that fits a filter")
+        post("/runs/bulk", RUNS, Permission::Operates, "Applies one action to every run that matches a filter")
             .creates()
             .takes(schemas.of::<Bulk>())
             .gives(200, schemas.of::<BulkDone>())
@@ -121,23 +126,23 @@ fn changing(schemas: &mut Schemas) -> Vec<Call> {
 fn artifacts() -> Vec<Call> {
     let path = "/artifacts/{hash}";
     vec![
-        get(path, ARTIFACTS, Who::ReadsOrWorks, "A blob, or a part of it")
+        get(path, ARTIFACTS, Permission::ReadsOrWorks, "A blob, or a part of it")
             .header("range", false, "One range of bytes.")
             .gives_other(200, "application/octet-stream", "The bytes.")
             .gives_other(206, "application/octet-stream", "The part.")
             .fails(404, &["artifact.not_found"]),
-        Call::new(HttpMethod::Head, path, ARTIFACTS, Who::ReadsOrWorks, "How far an artifact is")
+        Call::new(HttpMethod::Head, path, ARTIFACTS, Permission::ReadsOrWorks, "The upload progress of an artifact")
             .gives_nothing(200, "It is complete.")
-            .gives_nothing(204, "A part of it is there.")
+            .gives_nothing(204, "A part of it is stored.")
             .fails(404, &["artifact.not_found"]),
-        Call::new(HttpMethod::Put, path, ARTIFACTS, Who::OperatesOrWorks, "Stores a blob under its hash")
+        Call::new(HttpMethod::Put, path, ARTIFACTS, Permission::OperatesOrWorks, "Stores a blob under its hash")
             .takes_bytes()
             .gives_nothing(204, "It is stored.")
             .fails(400, &["artifact.invalid_hash", "artifact.hash_mismatch", "artifact.no_length"])
             .fails(413, &["request.too_large", "artifact.too_large"]),
-        Call::new(HttpMethod::Patch, path, ARTIFACTS, Who::OperatesOrWorks, "Appends a part of a blob")
-            .header(UPLOAD_OFFSET_HEADER, true, "Where the part begins.")
-            .header(UPLOAD_SIZE_HEADER, true, "How large the whole is.")
+        Call::new(HttpMethod::Patch, path, ARTIFACTS, Permission::OperatesOrWorks, "Appends a part of a blob")
+            .header(UPLOAD_OFFSET_HEADER, true, "Offset of the part.")
+            .header(UPLOAD_SIZE_HEADER, true, "Size of the whole artifact.")
             .takes_bytes()
             .gives_nothing(204, "The part is stored.")
             .fails(400, &["artifact.invalid_hash", "artifact.wrong_hash", "artifact.wrong_size"])

@@ -1,4 +1,4 @@
-//! Types as schemas: each once, under its name.
+//! Schemas of types, each once, by name.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{ArrayBuilder, ObjectBuilder, Ref, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// The types that were named so far.
+/// The types that are registered so far.
 #[derive(Default)]
 pub(super) struct Schemas(BTreeMap<String, RefOr<Schema>>);
 
 impl Schemas {
-    /// The type, by its name; those that it is made of come along.
+    /// Registers a type with its components, and returns a reference by name.
     pub(super) fn of<T: ToSchema>(&mut self) -> RefOr<Schema> {
         let name = T::name().into_owned();
         if !self.0.contains_key(&name) {
@@ -25,12 +25,12 @@ impl Schemas {
         Ref::from_schema_name(name).into()
     }
 
-    /// A page of a list of these.
+    /// Returns the schema of a page of these.
     pub(super) fn page_of<T: ToSchema>(&mut self) -> RefOr<Schema> {
         let items = self.of::<T>();
         let next = ObjectBuilder::new()
             .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
-            .description(Some("What to pass on as `before` for the following page; null at the end."));
+            .description(Some("Value of `before` for the following page; null at the end."));
         let page = ObjectBuilder::new()
             .property("items", ArrayBuilder::new().items(items))
             .property("next", next)
@@ -39,13 +39,13 @@ impl Schemas {
         RefOr::T(Schema::Object(page.build()))
     }
 
-    /// The types, by name.
+    /// Returns the types, by name.
     pub(super) fn into_components(self) -> BTreeMap<String, RefOr<Schema>> {
         self.0
     }
 }
 
-/// A text.
+/// Returns the schema of a text.
 pub(super) fn text() -> RefOr<Schema> {
     String::schema()
 }

@@ -1,7 +1,7 @@
-//! Lists as whole tables, and programs to be taken away.
+//! Tables, and exports of programs.
 
 use super::attempts::filtered;
-use super::call::{Call, Kind, Who, get};
+use super::call::{Call, Kind, Permission, get};
 use crate::api::attempt_export::{ARCHIVE, PYTHON};
 
 const AREA: &str = "exports";
@@ -16,11 +16,12 @@ pub(super) fn calls() -> Vec<Call> {
         )
     };
     let of_run = |path, about| {
-        table(get(path, AREA, Who::Reads, about).query("run", Kind::Text, "The run.")).fails(404, &["run.not_found"])
+        table(get(path, AREA, Permission::Reads, about).query("run", Kind::Text, "The run."))
+            .fails(404, &["run.not_found"])
     };
     vec![
         table(
-            get("/tables/campaigns", AREA, Who::Reads, "All campaigns that fit, sorted, as a file")
+            get("/tables/campaigns", AREA, Permission::Reads, "All matching campaigns, sorted, as a file")
                 .query("name", Kind::Text, "Only those of exactly this name.")
                 .query("q", Kind::Text, "Only those that hold every one of these words in name, model or id.")
                 .query("status", Kind::Text, "unfinished, finished, failed or paused: only those with such runs.")
@@ -32,15 +33,25 @@ pub(super) fn calls() -> Vec<Call> {
                 .query("order", Kind::Text, "asc or desc."),
         ),
         table(
-            get("/tables/runs", AREA, Who::Reads, "All runs that fit, as a file")
+            get("/tables/runs", AREA, Permission::Reads, "All matching runs, as a file")
                 .query("campaign", Kind::Text, "Only those of this campaign, in the order of its tasks.")
-                .query("status", Kind::Text, "Only those that stand there."),
+                .query("status", Kind::Text, "Only those of this status."),
         )
         .fails(404, &["campaign.not_found"]),
-        table(order(filtered(get("/tables/attempts", AREA, Who::Reads, "All attempts that fit, sorted, as a file")))),
-        table(filtered(get("/tables/tasks", AREA, Who::Reads, "The best attempts of tasks by device, as a file"))),
-        table(filtered(get("/tables/models", AREA, Who::Reads, "What models and strategies brought, as a file"))),
-        table(get("/tables/workers", AREA, Who::Reads, "Workers, as a file").query(
+        table(order(filtered(get(
+            "/tables/attempts",
+            AREA,
+            Permission::Reads,
+            "All matching attempts, sorted, as a file",
+        )))),
+        table(filtered(get(
+            "/tables/tasks",
+            AREA,
+            Permission::Reads,
+            "The best attempts of tasks by device, as a file",
+        ))),
+        table(filtered(get("/tables/models", AREA, Permission::Reads, "Results of models and strategies, as a file"))),
+        table(get("/tables/workers", AREA, Permission::Reads, "Workers, as a file").query(
             "show",
             Kind::Text,
             "alive or silent.",
@@ -51,7 +62,7 @@ pub(super) fn calls() -> Vec<Call> {
             get(
                 "/attempts/at/{run}/{number}/model-new",
                 AREA,
-                Who::Reads,
+                Permission::Reads,
                 "The program of an attempt as a ModelNew: one file of Python that compiles and calls it",
             )
             .gives_other(200, PYTHON, "The file."),
@@ -60,7 +71,7 @@ pub(super) fn calls() -> Vec<Call> {
             get(
                 "/attempts/at/{run}/{number}/project",
                 AREA,
-                Who::Reads,
+                Permission::Reads,
                 "The program of an attempt as a CMake project that checks and times it",
             )
             .gives_other(200, ARCHIVE, "A folder as .tar.gz."),
@@ -69,7 +80,7 @@ pub(super) fn calls() -> Vec<Call> {
 }
 
 fn table(call: Call) -> Call {
-    call.query("format", Kind::Text, "csv, json or parquet; csv without it.")
+    call.query("format", Kind::Text, "csv (the default), json or parquet.")
         .gives_other(
             200,
             "text/csv",

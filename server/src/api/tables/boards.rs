@@ -28,7 +28,8 @@ pub(super) const TASK_COLUMNS: &[Column] = &[
     Column::number("best_speedup_over_fastest_high"),
 ];
 
-/// Those of `fast_p`, over the reference and over the fastest baseline, have the names of [`FAST_P_THRESHOLDS`], in their order.
+/// Columns of `fast_p`, over the reference and over the fastest baseline, are named by [`FAST_P_THRESHOLDS`], in their
+/// order.
 pub(super) const MODEL_COLUMNS: &[Column] = &[
     Column::text("model"),
     Column::text("strategy"),

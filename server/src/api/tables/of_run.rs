@@ -38,10 +38,10 @@ pub(super) const EVENT_COLUMNS: &[Column] = &[
     Column::text("body_json"),
 ];
 
-/// Names of the filter.
+/// Names of the filter parameters.
 const NAMES: [&str; 1] = ["run"];
 
-/// The run that is asked about.
+/// Returns the requested run.
 async fn run_of(app: &App, query: &Pairs) -> Result<RunId, ApiFailure> {
     let mut run = None;
     for (name, value) in query {
@@ -86,7 +86,7 @@ fn step(step: StepView) -> Row {
 /// The log of a run, page by page.
 pub(super) struct Events {
     run: RunId,
-    /// Position of the last one; none at the end.
+    /// Position of the last event; none at the end.
     after: Option<u64>,
 }
 

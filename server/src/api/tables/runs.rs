@@ -39,7 +39,7 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::number("best_speedup_over_fastest_high"),
 ];
 
-/// Names of the filter.
+/// Names of the filter parameters.
 const NAMES: [&str; 2] = ["campaign", "status"];
 
 /// Pages of runs.
@@ -56,7 +56,7 @@ impl Pages {
         let mut pages = Self { campaign: None, status: None, before: None, is_over: false };
         for (name, value) in query {
             match name.as_str() {
-                // What a form leaves empty is not asked for.
+                // A form sends empty fields for missing filters.
                 "campaign" | "status" if value.is_empty() => {}
                 "campaign" => {
                     let id: CampaignId =

@@ -1,4 +1,4 @@
-//! Notes in Markdown. They are kept as they were written; whoever shows them makes them harmless.
+//! Notes in Markdown, stored as written. Pages sanitize them for display.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl PathId for RemarkId {
     const NOT_FOUND: &'static str = "note.not_found";
 }
 
-/// Notes, newest first.
+/// Lists notes, newest first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<AmongQuery>,
@@ -30,7 +30,7 @@ pub(crate) async fn list(
     Ok(Json(page(&request, rows)))
 }
 
-/// Writes a note.
+/// Creates a note.
 pub(crate) async fn add(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -49,7 +49,7 @@ pub(crate) async fn add(
     creator.create(&app, Creation::Note(remark.clone()), remark).await
 }
 
-/// Writes a note anew.
+/// Replaces the text of a note.
 pub(crate) async fn edit(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RemarkId>,
@@ -60,7 +60,7 @@ pub(crate) async fn edit(
     let store = store(&app)?;
     examine_author(&caller, &store.load_remark(&id).await?.author, "note")?;
     let result = store.edit_remark(&id, &wish.text, app.clock.now()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     Ok(Json(store.load_remark(&id).await?))
 }
@@ -74,7 +74,7 @@ pub(crate) async fn delete(
     let store = store(&app)?;
     examine_author(&caller, &store.load_remark(&id).await?.author, "note")?;
     let result = store.delete_remark(&id).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     Ok(StatusCode::NO_CONTENT)
 }

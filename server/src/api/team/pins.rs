@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, Params};
 
-/// Pins, newest first.
+/// Lists pins, newest first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<AmongQuery>,
@@ -23,7 +23,7 @@ pub(crate) async fn list(
     Ok(Json(page(&request, rows)))
 }
 
-/// Pins something, or lets it go; gives what is pinned of the target now: one pin, or none.
+/// Sets or removes a pin. Returns the target's pins: one, or none.
 pub(crate) async fn set(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -40,7 +40,7 @@ pub(crate) async fn set(
     } else {
         store.remove_pin(&wish.target).await
     };
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     let among = Among { target: Some(wish.target), ..Among::default() };
     let request = PageRequest { limit: 2, before: None };

@@ -1,4 +1,4 @@
-//! Links by which anybody can read one campaign or one run.
+//! Share links, which grant read access to one campaign or one run.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params, PathId};
 
-/// Shortest life of a link, in milliseconds.
+/// Minimum lifetime of a link, in milliseconds.
 const MIN_VALID_FOR_MS: u64 = 1_000;
-/// Longest life of a link, in milliseconds: a year. Nobody remembers one that was sent before that.
+/// Maximum lifetime of a link, in milliseconds: a year. Older links tend to be forgotten.
 const MAX_VALID_FOR_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
 
 impl PathId for ShareId {
@@ -35,7 +35,7 @@ pub(crate) struct ListQuery {
     before: Option<String>,
 }
 
-/// Links, newest first; those that are over, too.
+/// Lists links, newest first, including ended ones.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<ListQuery>,
@@ -45,7 +45,7 @@ pub(crate) async fn list(
     Ok(Json(page(&request, rows)))
 }
 
-/// Makes a link. The answer is the only place where its secret stands.
+/// Creates a link. Only the answer contains its secret.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -55,7 +55,7 @@ pub(crate) async fn create(
     if matches!(wish.target, Target::Attempt(..)) {
         return Err(ApiFailure::bad(
             "share.invalid",
-            "a link is to a campaign or a run: an attempt is read with its run",
+            "a link needs a campaign or a run as its target: the link of a run includes its attempts",
         ));
     }
     if !(MIN_VALID_FOR_MS..=MAX_VALID_FOR_MS).contains(&wish.valid_for_ms) {
@@ -76,7 +76,7 @@ pub(crate) async fn create(
     };
     let record = ShareRecord { view: share.clone(), secret_hash: secret_hash(&secret) };
     let answer = creator.create(&app, Creation::Share(record), ShareCreated { share, secret }).await?;
-    tracing::info!(share.id = %answer.1.share.id, by = %answer.1.share.author, "a link was made");
+    tracing::info!(share.id = %answer.1.share.id, by = %answer.1.share.author, "a link was created");
     Ok(answer)
 }
 
@@ -88,9 +88,9 @@ pub(crate) async fn revoke(
 ) -> Result<Json<Share>, ApiFailure> {
     let store = store(&app)?;
     let result = store.revoke_share(&id, app.clock.now()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     app.keys.forget();
-    tracing::info!(share.id = %id, by = %caller.name, "a link was ended");
+    tracing::info!(share.id = %id, by = %caller.name, "a link was revoked");
     Ok(Json(store.load_share(&id).await?))
 }

@@ -13,10 +13,10 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, Params};
 
-/// Different tags that are listed.
+/// Maximum number of different tags in a list.
 const MAX_NAMES: u32 = 500;
 
-/// Tags with what has them, newest first.
+/// Lists tags with their targets, newest first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<AmongQuery>,
@@ -26,14 +26,14 @@ pub(crate) async fn list(
     Ok(Json(page(&request, rows)))
 }
 
-/// The tags that there are, the most used first.
+/// Lists the existing tags, the most used first.
 pub(crate) async fn names(State(app): State<Arc<App>>) -> Result<Json<Page<TagCount>>, ApiFailure> {
     let names = store(&app)?.tag_names(MAX_NAMES).await?;
     let items = names.into_iter().map(|(tag, targets)| TagCount { tag, targets }).collect();
     Ok(Json(Page { items, next: None }))
 }
 
-/// Puts tags there and takes others away; gives those that the target has now.
+/// Adds and removes tags. Returns the target's tags.
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -45,7 +45,7 @@ pub(crate) async fn change(
     wish.add.iter().try_for_each(|tag| examine(tag))?;
     examine_target(&app, &wish.target).await?;
     let store = store(&app)?;
-    // Also when only some are taken away: one that does not exist has none.
+    // Checked even if tags are only removed: a missing target has none.
     store.campaign_of(&wish.target).await?;
     let at = app.clock.now();
     let tag = |tag: String| Tag { target: wish.target.clone(), tag, author: caller.name.clone(), at };
@@ -53,7 +53,7 @@ pub(crate) async fn change(
     let remove = wish.remove.into_iter().map(|tag| (wish.target.clone(), tag)).collect();
     let most = u32::try_from(MAX_TAGS).unwrap_or(u32::MAX);
     let result = store.change_tags(add, remove, most).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     let among = Among { target: Some(wish.target), ..Among::default() };
     let request = PageRequest { limit: most + 1, before: None };

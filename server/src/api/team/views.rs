@@ -18,9 +18,9 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params, PathId};
 
-/// Views of one owner.
+/// Maximum number of views per owner.
 const MAX_VIEWS: u32 = 200;
-/// Longest name of a page.
+/// Maximum length of the name of a page.
 const MAX_PAGE_CHARS: usize = 64;
 
 impl PathId for SavedViewId {
@@ -36,7 +36,7 @@ pub(crate) struct ListQuery {
     before: Option<String>,
 }
 
-/// The caller's views and those that are shared, newest first. Who is nobody sees those that are shared.
+/// Lists the caller's views and shared views, newest first. An anonymous caller gets only shared views.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     caller: Option<Extension<Caller>>,
@@ -84,7 +84,7 @@ pub(crate) async fn edit(
     let view =
         SavedView { name: wish.name, page: wish.page, query: wish.query, shared: wish.shared, edited_at, ..view };
     let result = store.edit_view(view.clone()).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     Ok(Json(view))
 }
@@ -98,7 +98,7 @@ pub(crate) async fn delete(
     let store = store(&app)?;
     examine_author(&caller, &store.load_view(&id).await?.owner, "view")?;
     let result = store.delete_view(&id).await;
-    app.trouble.note_error(&result);
+    app.store_health.note_error(&result);
     result?;
     Ok(StatusCode::NO_CONTENT)
 }

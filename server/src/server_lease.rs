@@ -1,13 +1,15 @@
-//! The life of this server in the store. It may decide for runs as long as nobody else can have declared it dead, which
-//! it tells by its own monotonic clock: a process that was stopped for a while finds its life over when it goes on.
+//! The server lease in the store.
+//!
+//! The server may decide for runs only while no other server can have declared it dead. It measures that with its own
+//! monotonic clock, so a suspended process finds its lease expired when it resumes.
 
 use nightshift_protocol::id::ServerId;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Who this server is, while its pulse is fresh.
+/// The server lease, valid while its heartbeat is recent.
 #[derive(Debug)]
-pub(crate) struct Life(watch::Sender<Option<Span>>);
+pub(crate) struct ServerLease(watch::Sender<Option<Span>>);
 
 #[derive(Debug, Clone)]
 struct Span {
@@ -15,46 +17,46 @@ struct Span {
     until: Instant,
 }
 
-impl Life {
+impl ServerLease {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(None))
     }
 
-    /// A new life that lasts until then, unless a pulse extends it.
+    /// Begins a new lease that expires at `until` without a heartbeat.
     pub(crate) fn begin(&self, server: ServerId, until: Instant) {
         self.0.send_replace(Some(Span { server, until }));
     }
 
-    /// The pulse of this life was heard. A life that is over stays over.
+    /// Extends the lease after a successful heartbeat. An expired lease stays expired.
     pub(crate) fn extend(&self, server: &ServerId, until: Instant) {
         self.0.send_if_modified(|span| {
             if let Some(span) = span.as_mut().filter(|span| span.server == *server) {
                 span.until = until;
             }
-            // Who waits for another life is not woken by every pulse.
+            // A heartbeat does not wake tasks that wait for another lease.
             false
         });
     }
 
-    /// This life is over.
+    /// Ends the lease.
     pub(crate) fn end(&self) {
         self.0.send_if_modified(|span| span.take().is_some());
     }
 
-    /// Who this server is; nobody when its life may be over.
+    /// Returns this server's id, or none if the lease may have expired.
     pub(crate) fn current(&self) -> Option<ServerId> {
         self.0.borrow().as_ref().filter(|span| Instant::now() < span.until).map(|span| span.server.clone())
     }
 
-    /// Waits until the server is somebody else than this one: another life, or nobody.
-    pub(crate) async fn is_over(&self, server: &ServerId) {
+    /// Waits until this lease has ended.
+    pub(crate) async fn wait_until_ended(&self, server: &ServerId) {
         let mut changes = self.0.subscribe();
         // The sender lives as long as `self`.
         let _ = changes.wait_for(|span| span.as_ref().is_none_or(|span| span.server != *server)).await;
     }
 
-    /// Waits until the server is somebody.
-    pub(crate) async fn begun(&self) -> ServerId {
+    /// Waits until a lease begins. Returns its id.
+    pub(crate) async fn wait_until_begun(&self) -> ServerId {
         let mut changes = self.0.subscribe();
         loop {
             if let Some(server) = self.current() {
@@ -81,44 +83,44 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_life_without_a_pulse_ends_by_itself() {
-        let life = Life::new();
-        assert_eq!(life.current(), None);
-        life.begin(server(1), Instant::now() + Duration::from_secs(6));
+    async fn a_lease_without_a_heartbeat_expires() {
+        let lease = ServerLease::new();
+        assert_eq!(lease.current(), None);
+        lease.begin(server(1), Instant::now() + Duration::from_secs(6));
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert_eq!(life.current(), Some(server(1)));
-        life.extend(&server(1), Instant::now() + Duration::from_secs(6));
+        assert_eq!(lease.current(), Some(server(1)));
+        lease.extend(&server(1), Instant::now() + Duration::from_secs(6));
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert_eq!(life.current(), Some(server(1)));
+        assert_eq!(lease.current(), Some(server(1)));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(life.current(), None);
+        assert_eq!(lease.current(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_late_pulse_of_an_earlier_life_extends_nothing() {
-        let life = Life::new();
-        life.begin(server(2), Instant::now() + Duration::from_secs(1));
-        life.extend(&server(1), Instant::now() + Duration::from_mins(1));
+    async fn a_late_heartbeat_of_an_earlier_lease_extends_nothing() {
+        let lease = ServerLease::new();
+        lease.begin(server(2), Instant::now() + Duration::from_secs(1));
+        lease.extend(&server(1), Instant::now() + Duration::from_mins(1));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(life.current(), None);
+        assert_eq!(lease.current(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_works_for_a_life_hears_of_its_end_and_of_the_next_one() {
-        let life = std::sync::Arc::new(Life::new());
-        life.begin(server(1), Instant::now() + Duration::from_mins(1));
+    async fn waiting_for_the_end_of_a_lease_and_for_the_next_one_works() {
+        let lease = std::sync::Arc::new(ServerLease::new());
+        lease.begin(server(1), Instant::now() + Duration::from_mins(1));
         let waiting = tokio::spawn({
-            let life = life.clone();
+            let lease = lease.clone();
             async move {
-                life.is_over(&server(1)).await;
-                life.begun().await
+                lease.wait_until_ended(&server(1)).await;
+                lease.wait_until_begun().await
             }
         });
         tokio::task::yield_now().await;
-        life.end();
+        lease.end();
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        life.begin(server(2), Instant::now() + Duration::from_mins(1));
+        lease.begin(server(2), Instant::now() + Duration::from_mins(1));
         assert_eq!(waiting.await.unwrap(), server(2));
     }
 }

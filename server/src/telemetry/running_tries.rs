@@ -1,4 +1,4 @@
-//! Tries that are under way, as far as they passed by this server: what is known when one ends.
+//! Running tries that this server has seen, for the metrics and spans at their end.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use nightshift_protocol::id::{RunId, StepId, WorkerId};
 use nightshift_protocol::step::StepKind;
 use nightshift_protocol::time::TimestampMs;
 
-/// Tries that are remembered. Those beyond are counted as ended, without their duration.
-const MAX_HELD: usize = 50_000;
+/// Maximum number of tracked tries. Others are counted without a duration.
+const MAX_TRACKED: usize = 50_000;
 
 /// A try.
 #[derive(Debug, Clone)]
-pub(super) struct HeldTry {
+pub(super) struct RunningTry {
     pub(super) step: StepId,
     pub(super) epoch: u64,
     pub(super) run: RunId,
@@ -23,13 +23,13 @@ pub(super) struct HeldTry {
     pub(super) tries: u32,
     pub(super) worker: Option<WorkerId>,
     pub(super) device: Option<u32>,
-    /// Since when it could begin.
+    /// When it could have begun.
     pub(super) ready_at: TimestampMs,
     pub(super) started_at: TimestampMs,
 }
 
-impl HeldTry {
-    /// The try of a leased step.
+impl RunningTry {
+    /// Creates the try of a leased step.
     pub(super) fn of(step: &StepRecord) -> Option<Self> {
         let started_at = step.started_at?;
         Some(Self {
@@ -48,28 +48,28 @@ impl HeldTry {
     }
 }
 
-/// The name of a kind of step, as a label with few values.
+/// Returns the kind of a step as a label with few values.
 pub(super) fn kind_name(kind: &str) -> &'static str {
     StepKind::parse(kind).map_or("other", StepKind::as_str)
 }
 
-/// The tries under way.
+/// The running tries.
 #[derive(Debug, Default)]
-pub(super) struct Held(Mutex<HashMap<StepId, HeldTry>>);
+pub(super) struct RunningTries(Mutex<HashMap<StepId, RunningTry>>);
 
-impl Held {
+impl RunningTries {
     pub(super) fn keep(&self, step: &StepRecord) {
-        let Some(held) = HeldTry::of(step) else { return };
+        let Some(held) = RunningTry::of(step) else { return };
         let mut tries = self.tries();
-        if tries.len() >= MAX_HELD {
-            // Most of them ended where this server did not see it.
+        if tries.len() >= MAX_TRACKED {
+            // Most of them ended on another server.
             tries.clear();
         }
         tries.insert(held.step.clone(), held);
     }
 
-    /// The try of this epoch, which is over now.
-    pub(super) fn end(&self, step: &StepId, epoch: u64) -> Option<HeldTry> {
+    /// Removes and returns the try of this epoch, which has ended.
+    pub(super) fn end(&self, step: &StepId, epoch: u64) -> Option<RunningTry> {
         let mut tries = self.tries();
         if tries.get(step)?.epoch != epoch {
             return None;
@@ -77,12 +77,12 @@ impl Held {
         tries.remove(step)
     }
 
-    /// The try of a step that is known by its key.
-    pub(super) fn find(&self, run: &RunId, key: &str) -> Option<HeldTry> {
+    /// Returns the try of a step by its key.
+    pub(super) fn find(&self, run: &RunId, key: &str) -> Option<RunningTry> {
         self.tries().values().find(|held| held.run == *run && held.key == key).cloned()
     }
 
-    fn tries(&self) -> MutexGuard<'_, HashMap<StepId, HeldTry>> {
+    fn tries(&self) -> MutexGuard<'_, HashMap<StepId, RunningTry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! The workers that this server knows: what they offer, and that they were heard of. Both are kept in memory, so that a
-//! thousand idle workers cost the store next to nothing.
+//! The worker registry: offers and last contacts of the known workers. Both are in memory, so that a thousand idle
+//! workers cost the store almost nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,32 +8,32 @@ use nightshift_engine::store::{ReadingRecord, Store, StoreError, WorkerRecord};
 use nightshift_protocol::id::{ServerId, WorkerId};
 use nightshift_protocol::machine::Offers;
 
-/// Workers that are kept in memory; further ones are read again and again.
+/// Maximum number of cached workers. Others are read from the store each time.
 const MAX_KNOWN: usize = 20_000;
 
-/// What is known of a worker.
+/// Cached data of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     /// Its name for people.
     pub(crate) name: String,
     pub(crate) offers: Arc<Offers>,
-    /// Whether it takes nothing new and will end.
+    /// Whether it takes no new steps and is about to end.
     pub(crate) draining: bool,
 }
 
-/// The workers.
+/// The worker registry.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
+pub(crate) struct WorkerRegistry {
     known: Mutex<HashMap<WorkerId, Known>>,
-    heard_of: Mutex<HashSet<WorkerId>>,
-    /// How devices are, as workers told this server, until the store has it.
+    seen: Mutex<HashSet<WorkerId>>,
+    /// Device readings of workers that are not stored yet.
     readings: Mutex<HashMap<WorkerId, ReadingRecord>>,
-    /// Workers in this process, as they registered: they move into each new life of the server.
+    /// Workers in this process, as registered. They move to each new server lease.
     embedded: Mutex<HashMap<WorkerId, WorkerRecord>>,
 }
 
-impl Roster {
-    /// What is known of this worker.
+impl WorkerRegistry {
+    /// Returns the data of this worker.
     pub(crate) async fn find(&self, store: &dyn Store, worker: &WorkerId) -> Result<Known, StoreError> {
         if let Some(known) = lock(&self.known).get(worker) {
             return Ok(known.clone());
@@ -43,7 +43,7 @@ impl Roster {
         Ok(known)
     }
 
-    /// A worker introduced itself.
+    /// Records a registration.
     pub(crate) fn registered(&self, record: &WorkerRecord, offers: Arc<Offers>) {
         self.keep(&record.id, Known { name: record.name.clone(), offers, draining: record.draining });
         if record.embedded {
@@ -51,7 +51,7 @@ impl Roster {
         }
     }
 
-    /// What a worker offers changed.
+    /// Records changed offers of a worker.
     pub(crate) fn set_offers(&self, worker: &WorkerId, offers: Arc<Offers>) {
         if let Some(record) = lock(&self.embedded).get_mut(worker)
             && let Ok(stored) = serde_json::to_value(&*offers)
@@ -63,39 +63,39 @@ impl Roster {
         }
     }
 
-    /// A worker was asked to end, or to go on.
+    /// Records whether a worker is draining.
     pub(crate) fn set_draining(&self, worker: &WorkerId, draining: bool) {
         if let Some(known) = lock(&self.known).get_mut(worker) {
             known.draining = draining;
         }
     }
 
-    /// Whether the worker is asked to end, as far as it is known.
+    /// Returns whether the worker is known to be draining.
     pub(crate) fn is_draining(&self, worker: &WorkerId) -> bool {
         lock(&self.known).get(worker).is_some_and(|known| known.draining)
     }
 
-    /// The store does not know this worker any more.
+    /// Removes a worker that the store does not know any more.
     pub(crate) fn forget(&self, worker: &WorkerId) {
         lock(&self.known).remove(worker);
         lock(&self.embedded).remove(worker);
         lock(&self.readings).remove(worker);
     }
 
-    /// A worker told how its devices are.
-    pub(crate) fn told_of_devices(&self, reading: ReadingRecord) {
+    /// Records a worker's reading of its devices.
+    pub(crate) fn record_reading(&self, reading: ReadingRecord) {
         let mut readings = lock(&self.readings);
         if readings.len() < MAX_KNOWN || readings.contains_key(&reading.worker) {
             readings.insert(reading.worker.clone(), reading);
         }
     }
 
-    /// What workers told that the store does not have yet.
+    /// Returns the readings that are not stored yet.
     pub(crate) fn unwritten_readings(&self) -> Vec<ReadingRecord> {
         lock(&self.readings).values().cloned().collect()
     }
 
-    /// The store has these.
+    /// Removes stored readings.
     pub(crate) fn readings_written(&self, written: &[ReadingRecord]) {
         let mut readings = lock(&self.readings);
         for reading in written {
@@ -105,45 +105,45 @@ impl Roster {
         }
     }
 
-    /// What this worker told this server last, when that is later than what the store has.
+    /// Returns the later one of the stored reading and this server's last reading.
     pub(crate) fn reading_of(&self, worker: &WorkerId, stored: Option<ReadingRecord>) -> Option<ReadingRecord> {
-        let told = lock(&self.readings).get(worker).cloned();
-        stored.into_iter().chain(told).max_by_key(|reading| reading.at)
+        let local = lock(&self.readings).get(worker).cloned();
+        stored.into_iter().chain(local).max_by_key(|reading| reading.at)
     }
 
-    /// What the store says of its workers, for those that are known here: another server may have heard that a device is
-    /// quarantined, or well again. The ids of those that are asked to end since.
+    /// Updates the known workers from the store, because another server may have received a quarantine or its end.
+    /// Returns the ids of workers that are draining since.
     pub(crate) fn refresh(&self, records: &[WorkerRecord]) -> Vec<WorkerId> {
         let mut known = lock(&self.known);
-        let mut told = Vec::new();
+        let mut drained = Vec::new();
         for record in records {
             if let Some(known) = known.get_mut(&record.id) {
                 if record.draining && !known.draining {
-                    told.push(record.id.clone());
+                    drained.push(record.id.clone());
                 }
                 known.draining = record.draining;
                 if (known.offers.devices.iter().any(|device| device.quarantine.is_some())
-                    || marks_a_device(&record.offers))
+                    || has_quarantined_device(&record.offers))
                     && let Ok(fresh) = read(record)
                 {
                     known.offers = fresh.offers;
                 }
             }
         }
-        told
+        drained
     }
 
-    /// This worker was heard of.
-    pub(crate) fn heard_of(&self, worker: &WorkerId) {
-        lock(&self.heard_of).insert(worker.clone());
+    /// Records that this worker was seen.
+    pub(crate) fn mark_seen(&self, worker: &WorkerId) {
+        lock(&self.seen).insert(worker.clone());
     }
 
-    /// Workers that were heard of since the last time.
-    pub(crate) fn take_heard_of(&self) -> HashSet<WorkerId> {
-        std::mem::take(&mut *lock(&self.heard_of))
+    /// Takes the workers that were seen since the last call.
+    pub(crate) fn take_seen(&self) -> HashSet<WorkerId> {
+        std::mem::take(&mut *lock(&self.seen))
     }
 
-    /// Workers of this process, for a new life.
+    /// Returns the workers of this process, for a new server lease.
     pub(crate) fn embedded(&self, server: &ServerId) -> Vec<WorkerRecord> {
         let mut embedded = lock(&self.embedded);
         for record in embedded.values_mut() {
@@ -152,7 +152,7 @@ impl Roster {
         embedded.values().cloned().collect()
     }
 
-    /// How many workers of this process have introduced themselves.
+    /// Returns how many workers of this process have registered.
     pub(crate) fn embedded_count(&self) -> usize {
         lock(&self.embedded).len()
     }
@@ -165,8 +165,8 @@ impl Roster {
     }
 }
 
-/// Whether a device of these offers, as they are stored, is quarantined.
-fn marks_a_device(offers: &serde_json::Value) -> bool {
+/// Returns whether a device in these stored offers is quarantined.
+fn has_quarantined_device(offers: &serde_json::Value) -> bool {
     let devices = offers.get("devices").and_then(serde_json::Value::as_array);
     devices.is_some_and(|devices| devices.iter().any(|device| device.get("quarantine").is_some()))
 }
@@ -217,15 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn what_another_server_heard_of_a_device_is_learned_from_the_store() {
-        let (roster, well) = (Roster::default(), record(None));
+    fn a_quarantine_reported_to_another_server_is_read_from_the_store() {
+        let (worker_registry, well) = (WorkerRegistry::default(), record(None));
         let ill = record(Some(json!({ "incident": 1, "code": "gpu.lost", "reason": "gone" })));
-        roster.registered(&well, read(&well).unwrap().offers);
-        let quarantined = || lock(&roster.known)[&well.id].offers.devices[0].quarantine.is_some();
+        worker_registry.registered(&well, read(&well).unwrap().offers);
+        let quarantined = || lock(&worker_registry.known)[&well.id].offers.devices[0].quarantine.is_some();
         assert!(!quarantined());
-        roster.refresh(std::slice::from_ref(&ill));
+        worker_registry.refresh(std::slice::from_ref(&ill));
         assert!(quarantined());
-        roster.refresh(std::slice::from_ref(&well));
+        worker_registry.refresh(std::slice::from_ref(&well));
         assert!(!quarantined());
     }
 }

@@ -1,4 +1,4 @@
-//! What there is to be told, from how runs and budgets stand.
+//! Derives deliveries from the states of runs and budgets.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -13,37 +13,37 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::present::with_wall_time;
 
-/// Runs that are looked at together.
+/// Maximum number of runs per read.
 const MAX_TOGETHER: usize = 200;
-/// How far a survey looks back for runs that ended, in milliseconds: seven days. Longer than any server is away.
+/// How far a scan looks back for ended runs, in milliseconds: seven days, longer than a server is down.
 const SURVEYED_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
-/// How often the budget of one campaign is looked at.
+/// Time between two reads of the budget of a campaign.
 const BUDGET_EVERY: Duration = Duration::from_secs(5);
-/// Percent of a budget from which on it is nearly used.
+/// Percentage of a budget at which it is nearly used up.
 const NEARLY_PERCENT: u64 = 90;
-/// Things that are known to be written down.
+/// Maximum number of subjects known to be stored.
 const MAX_KNOWN: usize = 50_000;
 
-/// Writes down what is to be told.
+/// Stores deliveries.
 #[derive(Default)]
-pub(super) struct Teller {
-    /// What is written down already, so that it is not written again and again. The store knows all of it.
+pub(super) struct DeliveryWriter {
+    /// Subjects that are stored already. It avoids repeated writes; the store knows all subjects.
     known: HashSet<(WebhookId, String)>,
     budgets: HashMap<CampaignId, Instant>,
 }
 
-/// Something that happened, before it is known who wants to hear of it.
+/// An event, before its receivers are known.
 struct Happening {
     event: WebhookEvent,
-    /// Tells it from others: the same is told once.
+    /// Identifies the event. It is delivered once.
     subject: String,
-    /// None: it goes on.
+    /// None while it is unfinished.
     ended_at: Option<TimestampMs>,
     message: WebhookMessage,
 }
 
-impl Teller {
-    /// Looks at every run that somebody may have to be told of.
+impl DeliveryWriter {
+    /// Reads every run that may cause a delivery.
     pub(super) async fn survey(
         &mut self,
         app: &App,
@@ -58,11 +58,11 @@ impl Teller {
             let runs = store.runs_to_tell(ended_after, after, limit).await?;
             let Some(last) = runs.last() else { return Ok(()) };
             after = last.place;
-            self.tell(app, store, webhooks, runs.into_iter().map(|run| run.item).collect()).await?;
+            self.put(app, store, webhooks, runs.into_iter().map(|run| run.item).collect()).await?;
         }
     }
 
-    /// Looks at runs that changed; those that were looked at are taken out.
+    /// Reads changed runs and removes them from the set.
     pub(super) async fn changed(
         &mut self,
         app: &App,
@@ -74,7 +74,7 @@ impl Teller {
         while !runs.is_empty() {
             let some: Vec<RunId> = runs.iter().take(MAX_TOGETHER).cloned().collect();
             let marks = watch.run_marks(&some).await?;
-            self.tell(app, store, webhooks, marks).await?;
+            self.put(app, store, webhooks, marks).await?;
             for run in &some {
                 runs.remove(run);
             }
@@ -82,7 +82,7 @@ impl Teller {
         Ok(())
     }
 
-    async fn tell(
+    async fn put(
         &mut self,
         app: &App,
         store: &dyn WebhookStore,
@@ -207,7 +207,7 @@ fn of_run(campaign: &CampaignRecord, mark: &RunMark, at: TimestampMs) -> Vec<Hap
             happenings.push(happening(WebhookEvent::RunFinished, format!("run_finished/{}", mark.run), None));
         }
         RunStatus::Failed => {
-            // One that is tried again may fail again.
+            // A retried run may fail again.
             let subject = format!("run_failed/{}/{}", mark.run, mark.last_seq);
             happenings.push(happening(WebhookEvent::RunFailed, subject, mark.failure.clone()));
         }
@@ -221,7 +221,7 @@ fn of_campaign(campaign: &CampaignRecord, ended_at: Option<TimestampMs>, at: Tim
     if ended_at.is_none() || runs.unfinished() > 0 {
         return None;
     }
-    // One that goes on because a run is tried again, and ends otherwise, is told again.
+    // A retried campaign that ends with other counts is reported again.
     let subject = format!("campaign_finished/{}/{}-{}-{}", campaign.id, runs.completed, runs.failed, runs.cancelled);
     let event = WebhookEvent::CampaignFinished;
     Some(Happening { event, subject, ended_at, message: message(event, campaign, at) })
@@ -247,7 +247,7 @@ async fn of_budget(app: &App, campaign: &CampaignRecord, at: TimestampMs) -> Res
         let resource = line.resource.as_str();
         Some(Happening {
             event,
-            // With another cap it is another matter.
+            // Another cap is another subject.
             subject: format!("budget/{}/{resource}/{cap}", campaign.id),
             ended_at: None,
             message: WebhookMessage {

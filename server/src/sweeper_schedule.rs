@@ -1,4 +1,4 @@
-//! What the sweeper has to do, and when: it sleeps until then instead of asking the store again and again.
+//! Schedule of the sweeper, which sleeps until work is due instead of polling the store.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,12 +7,12 @@ use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::time::TimestampMs;
 use tokio::sync::Notify;
 
-/// Workers whose leases are watched; those beyond are found by the pulse.
+/// Maximum number of workers whose leases are tracked. The heartbeat finds expired leases of others.
 const MAX_WATCHED: usize = 20_000;
 
-/// The sweeper's agenda.
+/// The sweeper's schedule.
 #[derive(Debug, Default)]
-pub(crate) struct Agenda {
+pub(crate) struct SweeperSchedule {
     entries: Mutex<Entries>,
     changed: Notify,
 }
@@ -25,41 +25,41 @@ struct Entries {
     watched: HashMap<WorkerId, Ends>,
 }
 
-/// When a worker's leases end, as far as this server gave or extended them.
+/// Expiry of a worker's leases, as granted or extended by this server.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     first: TimestampMs,
     last: TimestampMs,
 }
 
-/// What is to be done now.
+/// The work that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Due {
-    /// Leases may have run out.
+    /// Whether leases may have expired.
     pub(crate) leases: bool,
-    /// Timers may be due.
+    /// Whether timers may be due.
     pub(crate) timers: bool,
-    /// When to look at the agenda again.
+    /// When to check the schedule again.
     pub(crate) next: Option<TimestampMs>,
 }
 
-impl Agenda {
-    /// Leases have run out, or servers are dead.
+impl SweeperSchedule {
+    /// Records that leases have expired, or servers are dead.
     pub(crate) fn leases_ran_out(&self) {
         self.change(|entries| entries.leases = true);
     }
 
-    /// Timers were set: the next one may be due earlier than it was.
+    /// Records that timers were set. The next one may be due earlier than before.
     pub(crate) fn timers_changed(&self) {
         self.change(|entries| entries.timers = true);
     }
 
-    /// When the next timer is due, as the store says.
+    /// Records when the next timer is due, according to the store.
     pub(crate) fn next_timer(&self, due: Option<TimestampMs>) {
         self.change(|entries| entries.next_timer = due);
     }
 
-    /// A worker was given a lease that ends then.
+    /// Records a lease of a worker that expires at `ends`.
     pub(crate) fn leased(&self, worker: &WorkerId, ends: TimestampMs) {
         self.change(|entries| {
             if let Some(known) = entries.watched.get_mut(worker) {
@@ -70,10 +70,10 @@ impl Agenda {
         });
     }
 
-    /// A worker extended all its leases until then; none when it holds nothing.
+    /// Records that a worker extended all its leases until `ends`. None if it has no leases.
     pub(crate) fn extended(&self, worker: &WorkerId, ends: Option<TimestampMs>) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        // Later than before: the sweeper looks again by itself when the earlier moment comes.
+        // Later than before: the sweeper checks again by itself at the earlier time.
         match ends {
             None => {
                 entries.watched.remove(worker);
@@ -85,7 +85,7 @@ impl Agenda {
         }
     }
 
-    /// Takes what is due now from the agenda.
+    /// Takes the work that is due at `now`.
     pub(crate) fn take(&self, now: TimestampMs) -> Due {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let mut due = Due {
@@ -94,7 +94,7 @@ impl Agenda {
             next: None,
         };
         entries.watched.retain(|_, ends| {
-            // A lease that ends now is still good now.
+            // A lease that ends now is still valid now.
             if ends.first < now {
                 due.leases = true;
                 ends.first = ends.last;
@@ -107,7 +107,7 @@ impl Agenda {
         due
     }
 
-    /// Waits for an entry. One sweeper per process: one that came before the call is kept.
+    /// Waits for a new entry. There is one sweeper per process: an entry before the call is not lost.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -129,36 +129,36 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_nobody_extends_is_looked_at_when_it_has_run_out() {
-        let agenda = Agenda::default();
-        agenda.leased(&worker(1), TimestampMs(100));
-        assert_eq!(agenda.take(TimestampMs(100)), Due { next: Some(TimestampMs(101)), ..Due::default() });
-        assert_eq!(agenda.take(TimestampMs(101)), Due { leases: true, ..Due::default() });
-        assert_eq!(agenda.take(TimestampMs(102)), Due::default());
+    fn a_lease_without_a_heartbeat_is_checked_after_its_expiry() {
+        let sweeper_schedule = SweeperSchedule::default();
+        sweeper_schedule.leased(&worker(1), TimestampMs(100));
+        assert_eq!(sweeper_schedule.take(TimestampMs(100)), Due { next: Some(TimestampMs(101)), ..Due::default() });
+        assert_eq!(sweeper_schedule.take(TimestampMs(101)), Due { leases: true, ..Due::default() });
+        assert_eq!(sweeper_schedule.take(TimestampMs(102)), Due::default());
     }
 
     #[test]
     fn a_heartbeat_moves_the_end_and_the_last_lease_ends_it() {
-        let agenda = Agenda::default();
-        agenda.leased(&worker(1), TimestampMs(100));
-        agenda.extended(&worker(1), Some(TimestampMs(200)));
-        agenda.leased(&worker(1), TimestampMs(250));
-        assert_eq!(agenda.take(TimestampMs(150)).next, Some(TimestampMs(201)));
-        let due = agenda.take(TimestampMs(201));
+        let sweeper_schedule = SweeperSchedule::default();
+        sweeper_schedule.leased(&worker(1), TimestampMs(100));
+        sweeper_schedule.extended(&worker(1), Some(TimestampMs(200)));
+        sweeper_schedule.leased(&worker(1), TimestampMs(250));
+        assert_eq!(sweeper_schedule.take(TimestampMs(150)).next, Some(TimestampMs(201)));
+        let due = sweeper_schedule.take(TimestampMs(201));
         assert_eq!((due.leases, due.next), (true, Some(TimestampMs(251))));
-        agenda.extended(&worker(1), None);
-        assert_eq!(agenda.take(TimestampMs(1_000)), Due::default());
+        sweeper_schedule.extended(&worker(1), None);
+        assert_eq!(sweeper_schedule.take(TimestampMs(1_000)), Due::default());
     }
 
     #[test]
     fn a_timer_is_due_when_its_moment_has_come() {
-        let agenda = Agenda::default();
-        agenda.next_timer(Some(TimestampMs(50)));
-        assert_eq!(agenda.take(TimestampMs(49)), Due { next: Some(TimestampMs(50)), ..Due::default() });
-        assert!(agenda.take(TimestampMs(50)).timers);
-        agenda.next_timer(None);
-        assert_eq!(agenda.take(TimestampMs(60)), Due::default());
-        agenda.timers_changed();
-        assert!(agenda.take(TimestampMs(60)).timers);
+        let sweeper_schedule = SweeperSchedule::default();
+        sweeper_schedule.next_timer(Some(TimestampMs(50)));
+        assert_eq!(sweeper_schedule.take(TimestampMs(49)), Due { next: Some(TimestampMs(50)), ..Due::default() });
+        assert!(sweeper_schedule.take(TimestampMs(50)).timers);
+        sweeper_schedule.next_timer(None);
+        assert_eq!(sweeper_schedule.take(TimestampMs(60)), Due::default());
+        sweeper_schedule.timers_changed();
+        assert!(sweeper_schedule.take(TimestampMs(60)).timers);
     }
 }

@@ -1,5 +1,4 @@
-//! Writes down which workers were heard of, all in one call, and learns which of them were asked to end by way of another
-//! server.
+//! Stores which workers were seen, in one call, and learns which of them another server asked to drain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +8,15 @@ use tokio::time::MissedTickBehavior;
 use crate::api::MAX_LISTED_WORKERS;
 use crate::app::App;
 
-/// How often. Less than the time after which a worker that waits counts as gone.
+/// Time between two writes, shorter than the time after which a waiting worker counts as gone.
 pub(crate) const WRITE_EVERY: Duration = Duration::from_secs(10);
 
-/// This loop in complaints.
-const DOING: &str = "noting which workers were heard of";
-/// A part of it.
-const READING: &str = "noting how devices are";
+/// Name of this loop in error logs.
+const DOING: &str = "recording which workers were seen";
+/// Name of the device readings in error logs.
+const READING: &str = "storing device readings";
 
-/// The loop. Ends with the server.
+/// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
     let mut ticks = tokio::time::interval(WRITE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -32,46 +31,46 @@ pub(crate) async fn run(app: Arc<App>) {
 
 async fn write_down(app: &App) {
     write_readings(app).await;
-    let mut workers = app.roster.take_heard_of();
+    let mut workers = app.worker_registry.take_seen();
     workers.extend(app.dispatcher.waiting());
     if workers.is_empty() {
         return;
     }
     let workers: Vec<_> = workers.into_iter().collect();
     if let Err(error) = app.store.workers_seen(&workers, app.clock.now()).await {
-        app.trouble.note_error::<()>(&Err(error.clone()));
-        app.complaints.failed(DOING, &error);
+        app.store_health.note_error::<()>(&Err(error.clone()));
+        app.error_log.failed(DOING, &error);
         for worker in &workers {
-            app.roster.heard_of(worker);
+            app.worker_registry.mark_seen(worker);
         }
         return;
     }
     match app.store.list_workers(MAX_LISTED_WORKERS).await {
         Ok(records) => {
-            app.complaints.worked(DOING);
-            for worker in app.roster.refresh(&records) {
+            app.error_log.worked(DOING);
+            for worker in app.worker_registry.refresh(&records) {
                 app.dispatcher.wake_worker(&worker);
             }
         }
-        Err(error) => app.complaints.failed(DOING, &error),
+        Err(error) => app.error_log.failed(DOING, &error),
     }
 }
 
-/// Writes down how devices are. What cannot be written is tried again with the next round.
+/// Stores device readings. The next round retries a failed write.
 async fn write_readings(app: &App) {
     let Some(watch) = app.store.watch() else { return };
-    let readings = app.roster.unwritten_readings();
+    let readings = app.worker_registry.unwritten_readings();
     if readings.is_empty() {
         return;
     }
     match watch.put_readings(readings.clone()).await {
         Ok(()) => {
-            app.complaints.worked(READING);
-            app.roster.readings_written(&readings);
+            app.error_log.worked(READING);
+            app.worker_registry.readings_written(&readings);
         }
         Err(error) => {
-            app.trouble.note_error::<()>(&Err(error.clone()));
-            app.complaints.failed(READING, &error);
+            app.store_health.note_error::<()>(&Err(error.clone()));
+            app.error_log.failed(READING, &error);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Keeps this server's life going. One query says that it lives and where to look: everything else sleeps until it is
-//! told.
+//! Sends the heartbeat of the server. One query extends the server lease and returns where work is due. All other loops
+//! sleep until they are woken.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::backoff::Backoff;
 
-/// This loop in complaints.
-const BEATING: &str = "keeping this server's life going";
-const LEARNING: &str = "learning what steps need";
+/// Name of this loop in error logs.
+const SENDING: &str = "sending the heartbeat of the server";
+const READING_ROUTES: &str = "reading the routes of ready steps";
 
-/// The loop. Ends with the server.
+/// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
     let mut backoff = Backoff::default();
     let mut next = Instant::now();
@@ -25,32 +25,32 @@ pub(crate) async fn run(app: Arc<App>) {
             () = app.wake.pulse() => {}
             () = tokio::time::sleep_until(next) => {}
         }
-        let result = match app.life.current() {
-            Some(server) => beat(&app, &server).await,
+        let result = match app.server_lease.current() {
+            Some(server) => send_heartbeat(&app, &server).await,
             None => begin(&app).await,
         };
         next = Instant::now()
             + match result {
                 Ok(()) => {
                     backoff.succeeded();
-                    app.trouble.note_answer();
-                    app.complaints.worked(BEATING);
+                    app.store_health.note_answer();
+                    app.error_log.worked(SENDING);
                     app.config.pulse()
                 }
                 Err(error) => {
-                    app.trouble.note_error::<()>(&Err(error.clone()));
-                    app.complaints.failed(BEATING, &error);
+                    app.store_health.note_error::<()>(&Err(error.clone()));
+                    app.error_log.failed(SENDING, &error);
                     backoff.failed().min(app.config.pulse())
                 }
             };
-        // A life may end between two pulses that fail.
-        if app.life.current().is_none() {
-            over(&app);
+        // The lease may expire between two failed heartbeats.
+        if app.server_lease.current().is_none() {
+            end_lease(&app);
         }
     }
 }
 
-/// Makes a new life known, which nobody decided for before.
+/// Registers a new server lease, which owns no runs yet.
 pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
     let server = ServerId::from_uuid(app.new_uuid());
     app.clock.synchronize(&*app.store).await?;
@@ -62,10 +62,10 @@ pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
         state_format: app.state_format,
         address: app.address.clone(),
         started_at: at,
-        expires_at: at.plus_ms(app.config.life_ms()),
+        expires_at: at.plus_ms(app.config.server_lease_ms()),
     };
     app.store.register_server(record, app.config.sole).await?;
-    for worker in app.roster.embedded(&server) {
+    for worker in app.worker_registry.embedded(&server) {
         app.store.register_worker(worker).await?;
     }
     app.dispatcher.refresh_routes(&*app.store).await?;
@@ -77,30 +77,30 @@ pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
             "unfinished runs were decided by a newer release and wait for a server of that release"
         );
     }
-    tracing::info!(server.id = %server, server.sole = app.config.sole, "a life of this server begins");
-    app.life.begin(server, now + app.config.life());
+    tracing::info!(server.id = %server, server.sole = app.config.sole, "a server lease was registered");
+    app.server_lease.begin(server, now + app.config.server_lease());
     app.wake.everything();
     Ok(())
 }
 
-async fn beat(app: &App, server: &ServerId) -> Result<(), StoreError> {
+async fn send_heartbeat(app: &App, server: &ServerId) -> Result<(), StoreError> {
     app.clock.synchronize(&*app.store).await?;
     let (now, at) = (Instant::now(), app.clock.now());
-    let pulse = app.store.pulse(server, at, at.plus_ms(app.config.life_ms())).await?;
+    let pulse = app.store.pulse(server, at, at.plus_ms(app.config.server_lease_ms())).await?;
     if !pulse.alive {
-        tracing::warn!(server.id = %server, "this server was declared dead: it decides nothing until it begins anew");
-        over(app);
+        tracing::warn!(server.id = %server, "this server was declared dead; it decides nothing until it has registered again");
+        end_lease(app);
         return begin(app).await;
     }
-    // Counted from before the call: the store may have been slow to answer.
-    app.life.extend(server, now + app.config.life());
+    // Counted from before the call, because the store may have been slow.
+    app.server_lease.extend(server, now + app.config.server_lease());
     look_where(app, pulse).await;
     Ok(())
 }
 
-/// Nothing is decided any more until a new life begins.
-fn over(app: &App) {
-    app.life.end();
+/// Ends the server lease. The server decides nothing until a new one begins.
+fn end_lease(app: &App) {
+    app.server_lease.end();
     for run in app.fences.clear() {
         app.driver.forget(&run);
     }
@@ -111,13 +111,13 @@ async fn look_where(app: &App, pulse: Pulse) {
         app.wake.look_for_runs();
     }
     if pulse.expired {
-        app.agenda.leases_ran_out();
+        app.sweeper_schedule.leases_ran_out();
     }
-    app.agenda.next_timer(pulse.next_timer);
+    app.sweeper_schedule.next_timer(pulse.next_timer);
     if pulse.ready {
         match app.dispatcher.refresh_routes(&*app.store).await {
-            Ok(()) => app.complaints.worked(LEARNING),
-            Err(error) => app.complaints.failed(LEARNING, &error),
+            Ok(()) => app.error_log.worked(READING_ROUTES),
+            Err(error) => app.error_log.failed(READING_ROUTES, &error),
         }
         app.dispatcher.probe();
     }

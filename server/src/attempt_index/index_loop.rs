@@ -1,4 +1,4 @@
-//! The loop that keeps the index.
+//! The loop that maintains the index.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use super::texts;
 use crate::app::App;
 use crate::backoff::Backoff;
 
-/// Time between two looks over all runs.
+/// Time between two scans of all runs.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Least time between two looks: each reads every run.
+/// Minimum time between two scans, because each reads every run.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// Pause between two rounds, in which changes of the same run come together.
-const REST: Duration = Duration::from_millis(20);
-/// Runs that a look finds at once.
+/// Pause between two rounds, which collects changes of the same run.
+const ROUND_PAUSE: Duration = Duration::from_millis(20);
+/// Runs per scan result.
 const RUNS_AT_ONCE: u32 = 200;
-/// How long a server without loops takes to catch up, before it answers with what there is.
+/// Maximum time for a server without loops to catch up before it answers with an incomplete index.
 const LONGEST_CATCH_UP: Duration = Duration::from_secs(20);
-/// Stands for what a run does not say in a form that is understood.
+/// Placeholder for a value that is missing or unreadable.
 const UNKNOWN: &str = "unknown";
-/// Most writes for the texts of one run.
+/// Maximum number of writes for the texts of one run.
 const MAX_WRITES_PER_RUN: usize = 100;
 
-/// This loop in complaints.
-const DOING: &str = "keeping the index of attempts";
+/// Name of this loop in error logs.
+const DOING: &str = "updating the index of attempts";
 
-/// The loop. Ends with the server.
+/// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
     let Some(index) = app.attempts.clone() else {
         app.shutdown.cancelled().await;
@@ -48,7 +48,7 @@ pub(crate) async fn run(app: Arc<App>) {
         tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return,
-            // Before the news, which may never end.
+            // Before the inbox, which may never be empty.
             () = tokio::time::sleep_until(look_at) => app.indexing.look(),
             () = app.indexing.news.notified() => {}
         }
@@ -66,30 +66,30 @@ pub(crate) async fn run(app: Arc<App>) {
             }
             app.index_all(&*index, None).await?;
             if looked_at.is_none() {
-                // Whoever opens the first list finds the columns read.
+                // Load the columns before the first list needs them.
                 index.list_attempts(&AttemptQuery { limit: Some(1), ..AttemptQuery::default() }).await?;
             }
             Ok::<(), StoreError>(())
         };
         let done = tokio::select! {
             biased;
-            // Each run is a transaction of its own: a round can be broken off between any two.
+            // Each run is a transaction of its own, so a round can be aborted between any two.
             () = app.shutdown.cancelled() => return,
             done = round => done,
         };
         match done {
             Ok(()) => {
-                app.complaints.worked(DOING);
+                app.error_log.worked(DOING);
                 backoff.succeeded();
                 if told.look {
                     looked_at = Some(Instant::now());
                     look_at = Instant::now() + LOOK_EVERY;
                 }
-                tokio::time::sleep(REST).await;
+                tokio::time::sleep(ROUND_PAUSE).await;
             }
             Err(error) => {
-                app.complaints.failed(DOING, &error);
-                // What was not written is found by the next look.
+                app.error_log.failed(DOING, &error);
+                // The next scan finds the runs that were not written.
                 look_at = Instant::now() + backoff.failed();
             }
         }
@@ -97,7 +97,7 @@ pub(crate) async fn run(app: Arc<App>) {
 }
 
 impl App {
-    /// Brings the index up to date, once, where no loop does: a command that only reads sees everything, too.
+    /// Brings the index up to date once if no loop does, so that a command that only reads sees everything.
     pub(crate) async fn catch_up(&self, index: &dyn AttemptIndex) -> Result<(), StoreError> {
         if self.config.drives {
             return Ok(());
@@ -107,20 +107,20 @@ impl App {
         Ok(())
     }
 
-    /// Writes every run that the index does not know as it is.
+    /// Writes every run that is missing or outdated in the index.
     async fn index_all(&self, index: &dyn AttemptIndex, until: Option<Instant>) -> Result<(), StoreError> {
         let mut before = Vec::new();
         loop {
             let behind = index.runs_behind(FORM, RUNS_AT_ONCE).await?;
             for run in &behind {
                 if until.is_some_and(|until| Instant::now() >= until) {
-                    tracing::warn!("the index of attempts is not up to date yet: lists may lack something");
+                    tracing::warn!("the index of attempts is not up to date yet: lists may be incomplete");
                     return Ok(());
                 }
                 self.indexing.forget_written(run);
                 self.index_run(index, run).await?;
             }
-            // Runs that are behind again are found by the next look.
+            // The next scan finds runs that are outdated again.
             if behind.len() < usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX) || behind == before {
                 return Ok(());
             }
@@ -128,7 +128,7 @@ impl App {
         }
     }
 
-    /// Writes one run, with its texts in as many pieces as they need.
+    /// Writes one run, with its texts in as many pieces as needed.
     async fn index_run(&self, index: &dyn AttemptIndex, id: &RunId) -> Result<(), StoreError> {
         for _ in 0..MAX_WRITES_PER_RUN {
             let record = match self.store.load_run(id).await {
@@ -151,7 +151,7 @@ impl App {
             };
             let view = record.state.as_ref().map(|state| (self.view)(state));
             let (Some(input), Some(Ok(view))) = (input, view) else {
-                // Written without attempts: else every look would come across it again.
+                // Written without attempts, so that later scans do not find it again.
                 tracing::warn!(run.id = %id, "a run was stored in a form that this release cannot read: it is not listed");
                 return index.put_index(vec![indexed]).await;
             };
@@ -175,7 +175,7 @@ impl App {
         Ok(())
     }
 
-    /// What the run was created with; none when its log does not say so in a form that this release reads.
+    /// Returns the input of the run, or none if its log does not contain it in a readable form.
     async fn input_of(&self, id: &RunId) -> Result<Option<Arc<RunInput>>, StoreError> {
         if let Some(input) = self.inputs.get(id) {
             return Ok(Some(input));
