@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use nightshift_optimizer::strategy::{
-    DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, is_known, known_names,
+    DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, MAX_TURNS, is_known, known_names,
 };
 use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::task::{PrecisionPolicy, Target};
@@ -288,7 +288,7 @@ pub(crate) struct Run {
     /// Maximum number of new plans of a run
     #[arg(long, value_name = "N")]
     pub(crate) max_replans: Option<u32>,
-    /// How a run searches: stitch, forge, beam, or group
+    /// How a run searches: stitch, forge, beam, group, or agent
     #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = strategy)]
     pub(crate) strategy: String,
     /// Number of parallel candidates: those of a round of `beam`, or the answers to one prompt of `group`
@@ -300,6 +300,9 @@ pub(crate) struct Run {
     /// Maximum number of fixes of a program that does not build within an attempt; by default 2, with `--strategy group` 0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_FIX_TURNS)))]
     pub(crate) max_fix_turns: Option<u32>,
+    /// Maximum number of turns of the agent session of a run with `--strategy agent`; 40 by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TURNS)))]
+    pub(crate) max_turns: Option<u32>,
     /// Maximum number of variants of a program's tunables to try; 0 tries none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_CONFIGURATIONS)))]
     pub(crate) max_variants: Option<u32>,

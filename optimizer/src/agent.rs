@@ -35,6 +35,7 @@ mod outside;
 mod plan;
 mod rehearsal;
 mod schema;
+mod session;
 mod target;
 mod write_code;
 
@@ -201,6 +202,9 @@ impl Agents {
                     plan::Replan { task, prepared, previous, reason, best: best.as_deref(), history, memory, hints },
                 )
                 .await
+            }
+            StepInput::WriteCode { task, prepared, request } if request.session.is_some() => {
+                session::take_turn(self, ports, step, task, prepared, request).await
             }
             StepInput::WriteCode { task, prepared, request } => {
                 write_code::write_code(self, ports, step, task, prepared, request).await

@@ -13,6 +13,7 @@ mod format;
 mod gpu;
 mod library;
 mod memory;
+mod session;
 mod task;
 mod view;
 
@@ -22,9 +23,11 @@ pub use self::check::PromptProblem;
 pub(crate) use self::check::place_of;
 pub(crate) use self::difference::difference;
 pub use self::error::PromptError;
+pub(crate) use self::format::{clipped, fenced_program};
 pub(crate) use self::gpu::GpuProfileView;
 pub use self::library::{MAX_PROMPT_BYTES, Prompt, Prompts, Rendered};
 pub(crate) use self::memory::MemoryView;
+pub(crate) use self::session::TurnResultView;
 pub(crate) use self::task::TaskView;
 pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView};
 

@@ -177,6 +177,10 @@ fn row(
     if attempt.outcome == AttemptOutcome::Pending {
         return Err(Left::Unfinished);
     }
+    // Its prompt is a conversation of many turns, which a row does not hold.
+    if !attempt.turns.is_empty() {
+        return Err(Left::UnreadablePrompt);
+    }
     let score = score_of(&run.bundle.spec, &run.detail.view, attempt, wish.formula).ok_or(Left::Unfinished)?;
     let calls = versions::writing_calls(attempt);
     let last = calls.last().ok_or(Left::NoReply)?;

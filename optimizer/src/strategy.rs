@@ -7,6 +7,7 @@
 //! agents are given on the way. A strategy is one file in this folder and one line in [`STRATEGIES`].
 
 mod advice;
+mod agent;
 mod attempt;
 mod beam;
 mod fix;
@@ -23,6 +24,7 @@ mod order;
 mod routing;
 mod rules;
 mod sanitize;
+mod session;
 mod share;
 mod shared;
 mod state;
@@ -31,10 +33,11 @@ mod tune;
 mod workflow;
 
 pub use advice::{MAX_ADVICE_CHARS, MAX_HINTS};
+pub(crate) use agent::NEAR_ROOFLINE;
 pub use goal::{
-    DEFAULT_CANDIDATES_PER_ROUND, DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_FIX_TURNS, DEFAULT_MAX_REPLANS, DEFAULT_MIN_GAIN,
-    DEFAULT_REPLAN_AFTER_FAILED, DEFAULT_REPLAN_AFTER_STAGNANT, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS,
-    effective_goal,
+    DEFAULT_CANDIDATES_PER_ROUND, DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_FIX_TURNS, DEFAULT_MAX_REPLANS, DEFAULT_MAX_TURNS,
+    DEFAULT_MIN_GAIN, DEFAULT_REPLAN_AFTER_FAILED, DEFAULT_REPLAN_AFTER_STAGNANT, MAX_ATTEMPTS,
+    MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, MAX_TURNS, effective_goal,
 };
 pub use history::{MAX_HISTORY_LINE_CHARS, MAX_HISTORY_LINES};
 pub use memory::MAX_MEMORY_TOKENS;
@@ -57,7 +60,7 @@ pub const DEFAULT_STRATEGY: &str = "stitch";
 const MIN_GROUP: u32 = 2;
 
 /// Every strategy, the default first.
-static STRATEGIES: &[&dyn Strategy] = &[&stitch::Stitch, &forge::Forge, &beam::Beam, &group::Group];
+static STRATEGIES: &[&dyn Strategy] = &[&stitch::Stitch, &forge::Forge, &beam::Beam, &group::Group, &agent::Agent];
 
 /// How a run searches. Pure: what it is asked, it answers from the state alone.
 trait Strategy: Sync {
@@ -90,6 +93,11 @@ trait Strategy: Sync {
     /// Whether attempts that begin together are given the very same prompt, and answer it in one reply. Without it, each
     /// is told which of the candidates it is, and may mend a reply that cannot be used.
     fn same_prompt(&self) -> bool {
+        false
+    }
+
+    /// Whether the Coder has tools, and works on an attempt over many turns until it submits a program.
+    fn has_session(&self) -> bool {
         false
     }
 
@@ -127,6 +135,12 @@ pub fn known() -> Vec<(&'static str, &'static str)> {
 #[must_use]
 pub fn min_candidates(name: &str) -> u32 {
     if find(name).is_some_and(Strategy::same_prompt) { MIN_GROUP } else { 1 }
+}
+
+/// Returns the names of the strategies whose Coder has tools and turns.
+#[must_use]
+pub fn with_session() -> Vec<&'static str> {
+    STRATEGIES.iter().filter(|strategy| strategy.has_session()).map(|strategy| strategy.name()).collect()
 }
 
 /// The names of the strategies whose rounds have as many candidates as the campaign says.

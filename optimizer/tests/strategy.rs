@@ -1,6 +1,7 @@
 //! The strategies, driven over made-up and over recorded histories.
 
 mod strategy {
+    pub(crate) mod agent;
     pub(crate) mod asked;
     pub(crate) mod baselines;
     pub(crate) mod beam;

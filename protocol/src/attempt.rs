@@ -3,12 +3,14 @@
 mod failure;
 mod reports;
 mod route;
+mod session;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::failure::failure_reason;
 pub use self::reports::{BuildReport, CheckReport, EarlierVersion};
 pub use self::route::{Bound, DecidedBy, Diagnosis, Route, RouteDecision};
+pub use self::session::{AgentTool, AgentTurn, SessionProgram, SessionRequest, TurnReply};
 use crate::artifact::ArtifactHash;
 use crate::attempt_memory::{Candidate, Correction, Gain, Modification};
 use crate::budget::Resource;
@@ -188,9 +190,13 @@ pub struct Attempt {
     pub outcome: AttemptOutcome,
     /// Its source; none when the reply held no code. With the values that won, once it was tuned.
     pub source: Option<ArtifactHash>,
-    /// Versions of the program before this source, oldest first: the Coder fixed each of them in a fix turn.
+    /// Versions of the program before this source, oldest first: the Coder fixed each of them in a fix turn, or tried it out
+    /// in a turn of an agent session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_versions: Vec<EarlierVersion>,
+    /// Turns of the agent session that led to it, oldest first; none where the Coder has no tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<AgentTurn>,
     /// The constants that it declares as tunable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunables: Vec<Tunable>,
@@ -247,6 +253,7 @@ impl Attempt {
             outcome: AttemptOutcome::Pending,
             source: None,
             earlier_versions: Vec::new(),
+            turns: Vec::new(),
             tunables: Vec::new(),
             tuning: None,
             verdict: Verdict::default(),
@@ -321,6 +328,12 @@ pub enum StopReason {
     Stagnated,
     /// The Verifier sees nothing more to gain.
     VerifierStopped,
+    /// The best program is near the roofline: little is left to gain.
+    NearRoofline,
+    /// The agent ended its session.
+    AgentFinished,
+    /// No turns of the agent session are left.
+    TurnBudget,
     /// The campaign's budget does not suffice for the next step.
     BudgetExhausted {
         /// What is used up.
@@ -352,6 +365,9 @@ impl StopReason {
             Self::PlanDone => "plan_done",
             Self::Stagnated => "stagnated",
             Self::VerifierStopped => "verifier_stopped",
+            Self::NearRoofline => "near_roofline",
+            Self::AgentFinished => "agent_finished",
+            Self::TurnBudget => "turn_budget",
             Self::BudgetExhausted { .. } => "budget_exhausted",
             Self::GateRejected { .. } => "gate_rejected",
             Self::TaskRejected { .. } => "task_rejected",

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{Attempt, Stage};
+use crate::attempt::{Attempt, SessionRequest, Stage};
 use crate::attempt_memory::{AttemptMemory, Candidate, Modification, NearAttempt};
 use crate::plan::PlanVersion;
 
@@ -35,6 +35,9 @@ pub struct CodeRequest {
     /// attempt itself, with the version that failed.
     #[serde(default, skip_serializing_if = "is_first_program")]
     pub fix_turn: u32,
+    /// The turn of an agent session that it is; none where the Coder has no tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Box<SessionRequest>>,
     /// Earlier attempts in one line each, oldest first, bounded.
     pub history: Vec<String>,
     /// What they have shown, bounded.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::failure::{FailureClass, StepFailure};
 use crate::artifact::ArtifactHash;
-use crate::attempt::{Attempt, Bound, BuildReport, CheckReport, Diagnosis};
+use crate::attempt::{Attempt, Bound, BuildReport, CheckReport, Diagnosis, TurnReply};
 use crate::attempt_memory::{AttemptMemory, Correction};
 pub use crate::code_request::CodeRequest;
 use crate::machine::{DeviceUse, Executor, Needs};
@@ -385,6 +385,13 @@ pub enum StepOutput {
         /// The calls.
         calls: Vec<ModelCallSummary>,
     },
+    /// A turn of an agent session.
+    TurnTaken {
+        /// What the Coder asks for.
+        turn: Box<TurnReply>,
+        /// The calls.
+        calls: Vec<ModelCallSummary>,
+    },
     /// It was compiled, or not.
     Built {
         /// The report.
@@ -458,6 +465,7 @@ impl StepOutput {
             Self::Planned { calls, .. }
             | Self::CodeWritten { calls, .. }
             | Self::NoCode { calls, .. }
+            | Self::TurnTaken { calls, .. }
             | Self::Diagnosed { calls, .. }
             | Self::Judged { calls, .. } => calls,
             Self::TaskPrepared { .. }

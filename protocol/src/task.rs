@@ -234,6 +234,9 @@ pub struct TaskGoal {
     /// Ask the Coder at most this often within an attempt to fix a program that does not build; 0 never asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_fix_turns: Option<u32>,
+    /// Turns of an agent session, for strategies that have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
     /// Try at most this many values of a program's tunables; 0 tries none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_variants: Option<u32>,

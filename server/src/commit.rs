@@ -69,7 +69,10 @@ pub(crate) fn fits(kind: StepKind, output: &StepOutput) -> bool {
         (kind, output),
         (StepKind::PrepareTask, StepOutput::TaskPrepared { .. } | StepOutput::TaskRejected { .. })
             | (StepKind::Plan | StepKind::Replan, StepOutput::Planned { .. })
-            | (StepKind::WriteCode, StepOutput::CodeWritten { .. } | StepOutput::NoCode { .. })
+            | (
+                StepKind::WriteCode,
+                StepOutput::CodeWritten { .. } | StepOutput::NoCode { .. } | StepOutput::TurnTaken { .. }
+            )
             | (StepKind::Build, StepOutput::Built { .. })
             | (StepKind::Check, StepOutput::Checked { .. })
             | (StepKind::Sanitize, StepOutput::Sanitized { .. })

@@ -4,6 +4,7 @@ use nightshift_client::Client;
 use nightshift_engine::event::Event;
 use nightshift_protocol::api::{EventView, MAX_WAIT_MS, StepView};
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::AgentTool;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::model_call::ModelCallSummary;
@@ -161,6 +162,10 @@ fn outcome(output: &StepOutput) -> String {
         StepOutput::Planned { plan, .. } => format!("{} subtasks: {}", plan.subtasks.len(), plan.summary),
         StepOutput::CodeWritten { source, findings, .. } => {
             format!("source {}, {} findings", source.short(), findings.len())
+        }
+        StepOutput::TurnTaken { turn, .. } => {
+            let said = turn.problem.as_ref().unwrap_or(&turn.note);
+            format!("{}: {said}", turn.tool.map_or("no tool", AgentTool::as_str))
         }
         StepOutput::Built { report } => match (&report.library, report.messages.first()) {
             (Some(_), _) => {

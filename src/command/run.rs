@@ -60,6 +60,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
             max_attempts,
             max_replans: args.max_replans,
             max_fix_turns: args.max_fix_turns,
+            max_turns: args.max_turns,
             max_variants: args.max_variants,
             candidates_per_round,
             ..TaskGoal::default()

@@ -1,7 +1,7 @@
 //! What an attempt was asked to change, what that brought beside what was expected, which versions of it were fixed, and
 //! what was said about it.
 
-use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::attempt::{AgentTool, AgentTurn, Attempt};
 
 /// The change that was asked for, and its gain.
 pub(crate) fn asked(attempt: &Attempt) -> Vec<String> {
@@ -17,8 +17,11 @@ pub(crate) fn asked(attempt: &Attempt) -> Vec<String> {
     lines
 }
 
-/// The versions of its program that were fixed before, each with why it failed.
+/// The versions of its program that were fixed before, each with why it failed; of an agent session its turns.
 pub(crate) fn fixed(attempt: &Attempt) -> Vec<String> {
+    if !attempt.turns.is_empty() {
+        return attempt.turns.iter().map(|turn| in_turn(attempt, turn)).collect();
+    }
     let versions = (1..).zip(&attempt.earlier_versions);
     versions
         .map(|(number, version): (u32, _)| {
@@ -26,6 +29,22 @@ pub(crate) fn fixed(attempt: &Attempt) -> Vec<String> {
             format!("version {number}, fixed since: {}{why} ({})", version.outcome.as_str(), version.source)
         })
         .collect()
+}
+
+/// A turn of an agent session: the tool, and what it found.
+fn in_turn(attempt: &Attempt, turn: &AgentTurn) -> String {
+    let tool = turn.tool.map_or("no tool", AgentTool::as_str);
+    let version = attempt.earlier_versions.iter().find(|version| version.turn == Some(turn.number));
+    let found = match version {
+        Some(version) => {
+            let speedup = version.measurement.as_ref().map(|measured| format!(", {:.2}x", measured.speedup.estimate));
+            let why = version.reason().map_or_else(String::new, |why| format!(": {why}"));
+            format!(": {}{}{why} ({})", version.result(), speedup.unwrap_or_default(), version.source)
+        }
+        None => turn.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}")),
+    };
+    let note = if turn.note.is_empty() { String::new() } else { format!("; {}", turn.note) };
+    format!("turn {}, {tool}{found}{note}", turn.number)
 }
 
 /// One line for each attempt whose change was timed.

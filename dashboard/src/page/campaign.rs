@@ -245,6 +245,7 @@ fn asked_for(detail: &CampaignDetail) -> impl IntoView + use<> {
         ("Most attempts per run", number(goal.max_attempts)),
         ("Most new plans per run", number(goal.max_replans)),
         ("Most fix turns per attempt", number(goal.max_fix_turns)),
+        ("Most turns of the agent session", number(goal.max_turns)),
         ("Candidates of a round", number(goal.candidates_per_round)),
         ("Precision policy", list(precision_policies(&detail.runs))),
         ("Least gain", goal.min_gain.map(|gain| format!("{:.1} %", gain * 100.0))),

@@ -1,6 +1,7 @@
 //! Asking a model within a step: each turn is made once, committed, and found again after a crash.
 
 mod requests;
+mod text;
 
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ use nightshift_protocol::step::StepFailure;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub(super) use self::text::shown_again;
+use self::text::{clip, transcript};
 use super::chain::{self, Link};
 use super::{AgentPorts, AgentStep, Agents, AnsweredCall, budget};
 use crate::model::{Model, ModelError, ModelReply, ModelRequest};
@@ -19,9 +22,6 @@ use crate::prompt::{Prompt, Rendered};
 
 /// Replies that one try of a step asks for: the first, and one after a repair request.
 const TURNS_PER_TRY: u32 = 2;
-
-/// Most bytes of an earlier reply that are shown to the model again.
-const MAX_EARLIER_BYTES: usize = 64 * 1024;
 
 /// Most bytes of a problem that is told to the model.
 const MAX_PROBLEM_BYTES: usize = 2_000;
@@ -79,6 +79,8 @@ pub(super) struct Conversation<'a> {
     /// Replies that each of them asks for.
     turns_per_try: u32,
     schema: Option<Value>,
+    /// Turns of a session before this one: what the model replied, and what it was told.
+    session: Vec<(String, String)>,
     /// Who asks.
     role: Option<AgentRole>,
     calls: Vec<ModelCallSummary>,
@@ -112,6 +114,7 @@ impl<'a> Conversation<'a> {
             max_tries: 1,
             turns_per_try: TURNS_PER_TRY,
             schema: None,
+            session: Vec::new(),
             role,
             calls: Vec::new(),
         }
@@ -120,6 +123,12 @@ impl<'a> Conversation<'a> {
     /// Asks for a JSON object of this schema.
     pub(super) fn with_schema(mut self, schema: Value) -> Self {
         self.schema = Some(schema);
+        self
+    }
+
+    /// Shows the model the turns of a session that came before, each with its reply and what it was told.
+    pub(super) fn with_session(mut self, turns: Vec<(String, String)>) -> Self {
+        self.session = turns;
         self
     }
 
@@ -174,7 +183,7 @@ impl<'a> Conversation<'a> {
         let mut problem: Option<Unusable> = None;
         for earlier_tries in 0..self.max_tries {
             let first_turn = earlier_tries * TURNS_PER_TRY + 1;
-            request.earlier.clear();
+            request.earlier.clone_from(&self.session);
             let mut fresh = false;
             for turn in first_turn..first_turn + self.turns_per_try {
                 request.call_name = call_name(self.step.step_key, turn);
@@ -438,25 +447,6 @@ fn request_hash(label: &str, request: &ModelRequest, turn: u32) -> String {
     blake3::hash(canonical.to_string().as_bytes()).to_hex().to_string()
 }
 
-/// The prompt as it is kept for people.
-fn transcript(request: &ModelRequest) -> String {
-    let mut parts = vec![format!("# System\n\n{}\n# User\n\n{}", request.system, request.user)];
-    for (assistant, user) in &request.earlier {
-        parts.push(format!("# Assistant\n\n{assistant}\n# User\n\n{user}"));
-    }
-    parts.join("\n")
-}
-
-/// An earlier reply as the model sees it again. Some endpoints accept no empty message.
-fn shown_again(reply: &str) -> String {
-    if reply.trim().is_empty() { "(no text)".to_owned() } else { clip(reply, MAX_EARLIER_BYTES).to_owned() }
-}
-
-fn clip(text: &str, limit_bytes: usize) -> &str {
-    let end = (0..=limit_bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    &text[..end]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -486,11 +476,5 @@ mod tests {
             ),
         ];
         assert!(others.iter().all(|other| *other != base));
-    }
-
-    #[test]
-    fn a_text_is_clipped_between_characters() {
-        assert_eq!(clip("éé", 3), "é");
-        assert_eq!(clip("abc", 9), "abc");
     }
 }

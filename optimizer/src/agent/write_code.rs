@@ -177,7 +177,7 @@ pub(super) async fn write_code(
 
 /// The program with the constants that it declares as tunable. Declarations that nobody can search are the author's to
 /// mend: left alone, they would be constants that look as if they had been tried.
-fn with_tunables(source: String, form: CandidateForm) -> Result<(String, Vec<Tunable>), Unusable> {
+pub(super) fn with_tunables(source: String, form: CandidateForm) -> Result<(String, Vec<Tunable>), Unusable> {
     // Only the header of the native contract has the macro that declares them.
     if form != CandidateForm::Native {
         return Ok((source, Vec::new()));

@@ -12,8 +12,13 @@ pub(super) fn fenced(text: String, language: Option<String>) -> String {
     format!("{fence}{language}\n{}\n{fence}", clipped(text.trim_end_matches('\n'), MAX_FENCED_BYTES))
 }
 
+/// Returns a program in a fenced block that nothing in it can end.
+pub(crate) fn fenced_program(text: String) -> String {
+    fenced(text, None)
+}
+
 /// The beginning of a text that is too long, and how much is missing.
-pub(super) fn clipped(text: &str, limit_bytes: usize) -> String {
+pub(crate) fn clipped(text: &str, limit_bytes: usize) -> String {
     if text.len() <= limit_bytes {
         return text.to_owned();
     }

@@ -33,7 +33,10 @@ const TEMPLATE_DEPTH: u32 = 2;
 const STABLE_END: &str = "<!-- stable until here -->";
 
 /// What is said when a reply cannot be used: rendered with every recorded step.
-const REPAIRS: [&str; 2] = ["shared/repair_code.md", "shared/repair_json.md"];
+const REPAIRS: [&str; 3] = ["shared/repair_code.md", "shared/repair_json.md", "coder/session/repair.md"];
+
+/// The result of a turn of an agent session, and what is left after it.
+const TURN_RESULT: [&str; 2] = ["coder/session/result.md", "coder/session/left.md"];
 
 #[derive(RustEmbed)]
 #[folder = "../prompts"]
@@ -48,6 +51,8 @@ pub enum Prompt {
     Replan,
     /// Coder, at a stage, for programs of a form.
     Code(Stage, CandidateForm),
+    /// Coder, in a turn of an agent session, for programs of a form.
+    Session(CandidateForm),
     /// Verifier, of a correct attempt.
     Diagnose,
     /// Verifier, of a failed one.
@@ -73,6 +78,7 @@ impl Prompt {
             Self::Code(Stage::RepairCorrectness, _) => stage!("coder/repair_correctness"),
             Self::Code(Stage::RepairCompliance, _) => stage!("coder/repair_compliance"),
             Self::Code(Stage::Optimize, _) => stage!("coder/optimize"),
+            Self::Session(_) => stage!("coder/session"),
             Self::Diagnose => stage!("verifier/diagnose"),
             Self::Correct => stage!("verifier/correct"),
             Self::Judge(Skill::FromScratch) => stage!("judge/from_scratch"),
@@ -84,6 +90,7 @@ impl Prompt {
     fn repair(self) -> &'static str {
         match self {
             Self::Code(..) => "shared/repair_code.md",
+            Self::Session(_) => "coder/session/repair.md",
             Self::Plan | Self::Replan | Self::Diagnose | Self::Correct | Self::Judge(_) => "shared/repair_json.md",
         }
     }
@@ -140,10 +147,7 @@ impl Prompts {
     /// Makes a prompt.
     pub fn render(&self, prompt: Prompt, values: &impl Serialize) -> Result<Rendered, PromptError> {
         let names = prompt.templates();
-        if let Some(seen) = &self.seen {
-            let values = Value::from(Serde(values));
-            seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen { names, values });
-        }
+        self.note(names, values);
         let (system, _) = self.with_stable_bytes(names[0], values)?;
         let (user, stable_user_bytes) = self.with_stable_bytes(names[1], values)?;
         Ok(Rendered { system, user, stable_user_bytes, version: self.version(&names) })
@@ -167,12 +171,27 @@ impl Prompts {
     /// What is said in the second turn, when the reply to `prompt` cannot be used.
     pub fn repair(&self, prompt: Prompt, problem: &str) -> Result<String, PromptError> {
         let form = match prompt {
-            Prompt::Code(_, form) => form,
+            Prompt::Code(_, form) | Prompt::Session(form) => form,
             Prompt::Plan | Prompt::Replan | Prompt::Diagnose | Prompt::Correct | Prompt::Judge(_) => {
                 CandidateForm::default()
             }
         };
         self.one(prompt.repair(), &BTreeMap::from([("problem", problem), ("language", language(form))]))
+    }
+
+    /// Returns what the Coder is told after a turn of an agent session: the result, and what is left.
+    pub fn turn_result(&self, values: &impl Serialize) -> Result<[String; 2], PromptError> {
+        self.note(TURN_RESULT, values);
+        let [result, left] = TURN_RESULT;
+        Ok([self.one(result, values)?, self.one(left, values)?])
+    }
+
+    /// Keeps what is rendered, where somebody watches.
+    fn note(&self, names: [&'static str; 2], values: &impl Serialize) {
+        if let Some(seen) = &self.seen {
+            let values = Value::from(Serde(values));
+            seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen { names, values });
+        }
     }
 
     /// The same, keeping what it renders for [`Prompts::problems`].
@@ -377,6 +396,7 @@ mod tests {
         ];
         let mut all = vec![Prompt::Plan, Prompt::Replan, Prompt::Diagnose, Prompt::Correct];
         all.extend(stages.map(|stage| Prompt::Code(stage, CandidateForm::Native)));
+        all.push(Prompt::Session(CandidateForm::Native));
         all.extend([Skill::FromScratch, Skill::Refinement].map(Prompt::Judge));
         for prompt in all {
             for name in prompt.templates().into_iter().chain([prompt.repair()]) {

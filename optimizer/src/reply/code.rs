@@ -71,6 +71,12 @@ impl CodeProblem {
     }
 }
 
+/// Whether a reply has a program of this form, or edits of one.
+pub(super) fn holds_program(reply: &str, form: CandidateForm) -> bool {
+    let text = strip_reasoning(reply);
+    holds_edits(&text) || blocks(&text).iter().any(|block| languages(form).contains(&block.language.as_str()))
+}
+
 /// The program that a reply stands for: the one that it holds, or `before` with the edits that it holds. Edits stand in
 /// fenced blocks or bare.
 pub fn extract_program(reply: &str, before: Option<&str>, form: CandidateForm) -> Result<String, CodeProblem> {

@@ -6,8 +6,12 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome, EarlierVersion, Stag
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::verdict::{Answer, Verdict};
 
-/// The versions of an attempt's program, oldest first. Without fix turns, it is the attempt.
+/// The versions of an attempt's program, oldest first. Without fix turns, it is the attempt. An attempt of an agent
+/// session is one as well: rows do not hold conversations of many turns.
 pub(super) fn of(attempt: &Attempt) -> Vec<Cow<'_, Attempt>> {
+    if !attempt.turns.is_empty() {
+        return vec![Cow::Borrowed(attempt)];
+    }
     let mut versions = Vec::with_capacity(attempt.earlier_versions.len() + 1);
     let (mut stage, mut calls) = (attempt.stage, attempt.calls.as_slice());
     for earlier in &attempt.earlier_versions {

@@ -1,8 +1,8 @@
 //! How results of steps become findings, answers and the outcome of an attempt.
 
 use nightshift_engine::workflow::WorkflowError;
-use nightshift_protocol::attempt::{Attempt, AttemptOutcome, BuildReport, CheckReport};
-use nightshift_protocol::attempt_memory::Candidate;
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, BuildReport, CheckReport, Diagnosis};
+use nightshift_protocol::attempt_memory::{Candidate, Correction};
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::profile::SanitizeReport;
@@ -15,6 +15,7 @@ use super::goal::Limits;
 use super::routing::Opening;
 use super::rules;
 use super::sanitize;
+use super::session;
 use super::share::own_kernel_share;
 use super::state::{AttemptStep, RunState};
 use super::tune;
@@ -27,6 +28,8 @@ use crate::rubric;
 pub(super) enum AfterStep {
     /// The attempt's next step.
     Step(AttemptStep),
+    /// The turn of an agent session has its result.
+    TurnOver,
     /// The attempt is finished: route.
     Finished,
 }
@@ -54,8 +57,14 @@ impl RunState {
             if sanitize::is_due_after_check(self, number)? { AttemptStep::Sanitize } else { AttemptStep::Measure };
         let may_tune = tune::is_switched_on(self);
         let (target, rules) = (self.input.target, self.input.rules);
-        let Limits { max_fix_turns: fix_turns, min_gain, .. } = self.limits();
+        let Limits { max_fix_turns, min_gain, .. } = self.limits();
+        let fix_turns = if self.strategy()?.has_session() { 0 } else { max_fix_turns };
         let mut becomes_best = false;
+        if let Some(about) = session::diagnosed(self.wanted_attempt(number)?).filter(|_| step == AttemptStep::Diagnose)
+        {
+            session::take_diagnosis(self, number, about, output)?;
+            return Ok(AfterStep::TurnOver);
+        }
         let attempt = self.wanted_attempt_mut(number)?;
         let after = match (step, output) {
             (AttemptStep::WriteCode, StepOutput::CodeWritten { source, findings, tunables, calls }) => {
@@ -70,6 +79,7 @@ impl RunState {
             (AttemptStep::WriteCode, StepOutput::NoCode { code, message, calls }) => {
                 no_code(attempt, note(code, message), calls)
             }
+            (AttemptStep::WriteCode, StepOutput::TurnTaken { turn, calls }) => session::taken(attempt, *turn, calls)?,
             (AttemptStep::Build, StepOutput::Built { report }) => {
                 let after = built(attempt, *report);
                 fix::or_turn(fix_turns, rules, attempt, after)
@@ -121,13 +131,7 @@ impl RunState {
             }
             (AttemptStep::Diagnose, StepOutput::Diagnosed { diagnosis, correction, unavailable: _, calls }) => {
                 attempt.calls.extend(calls);
-                if attempt.outcome.is_correct() {
-                    attempt.diagnosis = diagnosis;
-                    AfterStep::Step(AttemptStep::Judge)
-                } else {
-                    attempt.correction = correction;
-                    AfterStep::Finished
-                }
+                diagnosed(attempt, diagnosis, correction)
             }
             (AttemptStep::Judge, StepOutput::Judged { rubric, reward, calls }) => {
                 attempt.rubric = Some(rubric);
@@ -142,6 +146,7 @@ impl RunState {
                 });
             }
         };
+        let after = session::bounded(rules, attempt, after);
         if after == AfterStep::Finished && attempt.reward.is_none() {
             attempt.reward = Some(reward_of_failure(rules, attempt));
         }
@@ -151,7 +156,7 @@ impl RunState {
 }
 
 /// No agent judges an attempt that failed: its reward follows from the failure alone.
-fn reward_of_failure(rules: u32, attempt: &Attempt) -> RewardBreakdown {
+pub(super) fn reward_of_failure(rules: u32, attempt: &Attempt) -> RewardBreakdown {
     let lambda = reward::lambda(rubric::skill_of(attempt.stage));
     let speedup = attempt.speedup().map_or(0.0, |speedup| speedup.estimate);
     let major_hacking = rules::is_major_hacking(rules, &attempt.findings);
@@ -167,6 +172,16 @@ fn no_code(attempt: &mut Attempt, why: Finding, calls: Vec<ModelCallSummary>) ->
     }
     attempt.calls.extend(calls);
     failed(attempt, outcome)
+}
+
+fn diagnosed(attempt: &mut Attempt, diagnosis: Option<Diagnosis>, correction: Option<Correction>) -> AfterStep {
+    if attempt.outcome.is_correct() {
+        attempt.diagnosis = diagnosis;
+        AfterStep::Step(AttemptStep::Judge)
+    } else {
+        attempt.correction = correction;
+        AfterStep::Finished
+    }
 }
 
 fn built(attempt: &mut Attempt, report: BuildReport) -> AfterStep {
@@ -288,7 +303,7 @@ fn timed(attempt: &mut Attempt) {
     };
 }
 
-fn unless_violated(attempt: &mut Attempt, next: AttemptStep) -> AfterStep {
+pub(super) fn unless_violated(attempt: &mut Attempt, next: AttemptStep) -> AfterStep {
     if has_violation(&attempt.findings) { failed(attempt, AttemptOutcome::NotCompliant) } else { AfterStep::Step(next) }
 }
 

@@ -12,6 +12,7 @@ use nightshift_protocol::verdict::Verdict;
 use super::attempt::AfterStep;
 use super::routing::Failure;
 use super::rules;
+use super::session;
 use super::state::AttemptStep;
 
 /// Returns the outcome of the version that a turn is to fix; none while the attempt has no version that failed.
@@ -36,6 +37,9 @@ pub(super) fn turn(attempt: &Attempt, step: AttemptStep) -> u32 {
 
 /// Returns the last segments of the key of an open step.
 pub(super) fn step_name(attempt: &Attempt, step: AttemptStep) -> Cow<'static, str> {
+    if let Some(turn) = session::turn(attempt) {
+        return Cow::Owned(format!("turn{}/{}", turn.number, step.as_str()));
+    }
     match turn(attempt, step) {
         0 => Cow::Borrowed(step.as_str()),
         turn => Cow::Owned(format!("fix{turn}/{}", step.as_str())),
@@ -58,11 +62,10 @@ pub(super) fn set_aside_version(attempt: &mut Attempt) {
         return;
     }
     let Some(source) = attempt.source.take() else { return };
-    attempt.earlier_versions.push(EarlierVersion {
-        source,
-        outcome: std::mem::replace(&mut attempt.outcome, AttemptOutcome::Pending),
-        findings: std::mem::take(&mut attempt.findings),
-        build: attempt.build.take(),
-    });
+    let outcome = std::mem::replace(&mut attempt.outcome, AttemptOutcome::Pending);
+    let findings = std::mem::take(&mut attempt.findings);
+    attempt
+        .earlier_versions
+        .push(EarlierVersion { build: attempt.build.take(), ..EarlierVersion::new(source, outcome, findings) });
     attempt.verdict = Verdict::default();
 }

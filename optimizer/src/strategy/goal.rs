@@ -21,6 +21,10 @@ pub const DEFAULT_CANDIDATES_PER_ROUND: u32 = 4;
 pub const MAX_CANDIDATES_PER_ROUND: u32 = 16;
 /// Most fix turns of an attempt: each adds a version of the program to the state of its run.
 pub const MAX_FIX_TURNS: u32 = 10;
+/// Turns of an agent session, unless task or campaign say otherwise.
+pub const DEFAULT_MAX_TURNS: u32 = 40;
+/// Most turns of an agent session: the state of its run holds what each of them tried out.
+pub const MAX_TURNS: u32 = 200;
 /// Most attempts that a run may have: its state holds all of them.
 pub const MAX_ATTEMPTS: u32 = 200;
 
@@ -30,7 +34,11 @@ pub const MAX_ATTEMPTS: u32 = 200;
 pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> TaskGoal {
     let strategy = super::find(strategy);
     let own_default = strategy.map(super::Strategy::default_max_attempts);
-    let fix_turns = if strategy.is_some_and(super::Strategy::same_prompt) { 0 } else { DEFAULT_MAX_FIX_TURNS };
+    // Where first answers are compared there are none, and an agent with tools fixes its programs itself.
+    let without_fixes = strategy.is_some_and(|strategy| strategy.same_prompt() || strategy.has_session());
+    let fix_turns = if without_fixes { 0 } else { DEFAULT_MAX_FIX_TURNS };
+    let max_turns = campaign.max_turns.or(task.max_turns);
+    let has_turns = max_turns.is_some() || strategy.is_some_and(super::Strategy::has_session);
     let limits = Limits::of(&TaskGoal {
         target_speedup: campaign.target_speedup.or(task.target_speedup),
         target_baseline: Some(campaign.target_baseline.or(task.target_baseline).unwrap_or_default()),
@@ -41,6 +49,7 @@ pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> T
         min_gain: campaign.min_gain.or(task.min_gain),
         candidates_per_round: campaign.candidates_per_round.or(task.candidates_per_round),
         max_fix_turns: campaign.max_fix_turns.or(task.max_fix_turns).or(Some(fix_turns)),
+        max_turns,
         max_variants: campaign.max_variants.or(task.max_variants),
     });
     TaskGoal {
@@ -53,6 +62,7 @@ pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> T
         min_gain: Some(limits.min_gain),
         candidates_per_round: campaign.candidates_per_round.or(task.candidates_per_round),
         max_fix_turns: Some(limits.max_fix_turns),
+        max_turns: has_turns.then_some(limits.max_turns),
         max_variants: campaign.max_variants.or(task.max_variants),
     }
 }
@@ -69,6 +79,7 @@ pub(super) struct Limits {
     pub(super) min_gain: f64,
     pub(super) candidates_per_round: u32,
     pub(super) max_fix_turns: u32,
+    pub(super) max_turns: u32,
 }
 
 impl Limits {
@@ -89,6 +100,7 @@ impl Limits {
                 .clamp(1, MAX_CANDIDATES_PER_ROUND),
             // Runs from before there were fix turns go on as they began.
             max_fix_turns: goal.max_fix_turns.unwrap_or(0).min(MAX_FIX_TURNS),
+            max_turns: goal.max_turns.unwrap_or(DEFAULT_MAX_TURNS).clamp(1, MAX_TURNS),
         }
     }
 }
@@ -114,11 +126,23 @@ mod tests {
     fn fix_turns_are_off_where_first_answers_are_compared_and_in_runs_that_name_none() {
         let of = |strategy, campaign: &TaskGoal| effective_goal(strategy, &TaskGoal::default(), campaign).max_fix_turns;
         let unsaid = TaskGoal::default();
-        assert_eq!(["stitch", "forge", "beam", "group"].map(|name| of(name, &unsaid)), [2, 2, 2, 0].map(Some));
+        assert_eq!(
+            ["stitch", "forge", "beam", "group", "agent"].map(|name| of(name, &unsaid)),
+            [2, 2, 2, 0, 0].map(Some)
+        );
         let told = |turns| TaskGoal { max_fix_turns: Some(turns), ..TaskGoal::default() };
         assert_eq!((of("group", &told(1)), of("stitch", &told(0))), (Some(1), Some(0)));
         assert_eq!(of("stitch", &told(99)), Some(MAX_FIX_TURNS));
         assert_eq!(Limits::of(&unsaid).max_fix_turns, 0);
+    }
+
+    #[test]
+    fn turns_are_for_strategies_that_have_a_session() {
+        let of = |strategy, campaign: &TaskGoal| effective_goal(strategy, &TaskGoal::default(), campaign).max_turns;
+        let told = |turns| TaskGoal { max_turns: Some(turns), ..TaskGoal::default() };
+        assert_eq!((of("stitch", &told(7)), of("stitch", &TaskGoal::default())), (Some(7), None));
+        assert_eq!(of("agent", &TaskGoal::default()), Some(DEFAULT_MAX_TURNS));
+        assert_eq!((of("agent", &told(0)), of("agent", &told(9_999))), (Some(1), Some(MAX_TURNS)));
     }
 
     #[test]

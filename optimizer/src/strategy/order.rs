@@ -13,7 +13,7 @@ use nightshift_protocol::needs::Tool;
 use nightshift_protocol::step::{CodeRequest, StepInput, StepKind};
 
 use super::state::{AttemptStep, Open, Phase, RunState, broken};
-use super::{fix, history, memory, method, sanitize, tune};
+use super::{fix, history, memory, method, sanitize, session, tune};
 
 /// A program is nearly as fast as another from this share of its speedup on.
 const NEAR_SHARE: f64 = 0.9;
@@ -94,10 +94,15 @@ fn reserve(input: &StepInput, needs: &Needs) -> Vec<Amount> {
     if needs.device != DeviceUse::None {
         amounts.push(Amount { resource: Resource::DeviceMs, amount: timeout_ms(kind) });
     }
-    if matches!(input, StepInput::WriteCode { request, .. } if request.fix_turn == 0) {
+    if matches!(input, StepInput::WriteCode { request, .. } if opens_an_attempt(request)) {
         amounts.push(Amount { resource: Resource::Attempts, amount: 1 });
     }
     amounts
+}
+
+/// Whether it is the first call of an attempt.
+fn opens_an_attempt(request: &CodeRequest) -> bool {
+    request.fix_turn == 0 && request.session.as_ref().is_none_or(|session| session.opens_attempt)
 }
 
 /// What a step needs: a worker's step also a machine with the labels that the campaign asks for.
@@ -237,6 +242,7 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
         },
         AttemptStep::Diagnose => {
             let (history, memory) = earlier(run, number)?;
+            let attempt = session::diagnosed(attempt).and_then(|about| run.attempt(about)).unwrap_or(attempt);
             let memory = memory::for_diagnosis(run, memory, attempt);
             StepInput::Diagnose {
                 task,
@@ -262,11 +268,28 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
 
 /// The attempt as its last version: no prompt shows the earlier ones.
 fn without_versions(attempt: &Attempt) -> Attempt {
-    Attempt { earlier_versions: Vec::new(), ..attempt.clone() }
+    session::bare(attempt)
 }
 
 /// Returns what the Coder is asked for. A fix turn asks for what a repair of the attempt would be asked for.
 fn code_request(run: &RunState, attempt: &Attempt, parent: Option<&Attempt>) -> Result<CodeRequest, WorkflowError> {
+    if let Some(session) = session::request(run, attempt) {
+        return Ok(CodeRequest {
+            stage: attempt.stage,
+            plan: run.plan()?.clone(),
+            subtask: attempt.subtask,
+            parent: None,
+            modification: None,
+            method: None,
+            near: None,
+            candidate: None,
+            fix_turn: 0,
+            session: Some(Box::new(session)),
+            history: Vec::new(),
+            memory: AttemptMemory::default(),
+            hints: run.advice(),
+        });
+    }
     let (history, memory) = earlier(run, attempt.number)?;
     let first = CodeRequest {
         stage: attempt.stage,
@@ -279,6 +302,7 @@ fn code_request(run: &RunState, attempt: &Attempt, parent: Option<&Attempt>) -> 
         near: near(run, attempt)?,
         candidate: attempt.candidate,
         fix_turn: 0,
+        session: None,
         history,
         memory,
         hints: run.advice(),

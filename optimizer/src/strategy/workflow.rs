@@ -35,12 +35,12 @@ use super::attempt::{self, AfterStep};
 use super::routing::{Next, Opening};
 use super::shared::Shared;
 use super::state::{AttemptStep, Lane, Open, Phase, RunState, broken};
-use super::{Strategy, fix, gain, order};
+use super::{Strategy, fix, gain, order, session};
 use crate::agent::exhausted_resource;
 
 /// The format of states: raised when they have something new that an earlier release would leave out, so that servers of
 /// that release leave their runs alone. See `docs/explanation/upgrades.md`.
-pub const STATE_FORMAT: u32 = 3;
+pub const STATE_FORMAT: u32 = 4;
 /// Schema of [`RunInput`] that is read.
 const RUN_INPUT_SCHEMA: u32 = 1;
 
@@ -246,6 +246,7 @@ impl RunState {
     fn climb(&mut self, number: u32, step: AttemptStep, output: StepOutput) -> Result<(), WorkflowError> {
         let next = match self.take(number, step, output)? {
             AfterStep::Step(next) => Some(next),
+            AfterStep::TurnOver => session::next_turn(self, number)?,
             AfterStep::Finished => self.correcting(number, step)?,
         };
         if next.is_none() {
@@ -321,16 +322,22 @@ impl RunState {
         let of = u32::try_from(openings.len()).unwrap_or(u32::MAX);
         let first = self.attempt_count().saturating_add(1);
         let group = self.strategy()?.same_prompt().then_some(first);
+        let has_session = self.strategy()?.has_session();
+        let mut first_step = AttemptStep::WriteCode;
         let mut lanes = Vec::with_capacity(openings.len());
         for (in_round, opening) in (1..).zip(openings) {
             let number = self.attempt_count().saturating_add(1);
             let candidate = (of > 1).then_some(Candidate { number: in_round, of, group });
-            self.attempts.push(Shared::new(attempt::opened(number, plan_version, &opening, candidate)));
-            lanes.push(Lane { attempt: number, step: Some(AttemptStep::WriteCode) });
+            let mut attempt = attempt::opened(number, plan_version, &opening, candidate);
+            if has_session {
+                first_step = session::open(self, &mut attempt);
+            }
+            self.attempts.push(Shared::new(attempt));
+            lanes.push(Lane { attempt: number, step: Some(first_step) });
         }
         self.phase = match lanes.len() {
             0 => return Err(broken("its strategy opened no attempt")),
-            1 => Phase::Attempting { step: AttemptStep::WriteCode },
+            1 => Phase::Attempting { step: first_step },
             _ => Phase::Round { lanes },
         };
         Ok(())

@@ -41,6 +41,7 @@ fn code_step(bench: &Bench) -> StepInput {
             near: None,
             candidate: None,
             fix_turn: 0,
+            session: None,
             history: Vec::new(),
             memory: AttemptMemory::default(),
             hints: Vec::new(),

@@ -122,6 +122,7 @@ async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>) -> String {
             near: None,
             candidate: None,
             fix_turn: 0,
+            session: None,
             history: Vec::new(),
             memory: AttemptMemory::default(),
             hints: Vec::new(),

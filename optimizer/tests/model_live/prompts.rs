@@ -70,6 +70,7 @@ fn asked(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32, fix
             candidate: Some(Candidate { number: 2, of: 4, group: None }),
             parent: parent.map(Box::new),
             fix_turn,
+            session: None,
             history: vec!["attempt 1: compile_failed".to_owned()],
             memory: memory(),
             hints: vec!["Try wider tiles.".to_owned()],

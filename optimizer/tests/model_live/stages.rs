@@ -77,6 +77,7 @@ pub(crate) fn input(bench: &Bench, name: &str, program: &str) -> StepInput {
             near: None,
             candidate: None,
             fix_turn: 0,
+            session: None,
             history: Vec::new(),
             memory,
             hints: Vec::new(),

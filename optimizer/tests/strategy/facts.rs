@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{Bound, BuildReport, CheckReport, Diagnosis, Route};
+use nightshift_protocol::attempt::{AgentTool, Bound, BuildReport, CheckReport, Diagnosis, Route, TurnReply};
 use nightshift_protocol::attempt_memory::Correction;
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
 use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild, SassCounts};
@@ -168,6 +168,20 @@ pub(crate) fn source(number: u32, turn: usize) -> ArtifactHash {
 
 pub(crate) fn code_written(number: u32, turn: usize, findings: Vec<Finding>) -> StepOutput {
     StepOutput::CodeWritten { source: source(number, turn), findings, tunables: Vec::new(), calls: vec![call()] }
+}
+
+/// A turn of an agent session that uses a tool on a program.
+pub(crate) fn turn_with(tool: AgentTool, number: u32, version: usize, findings: Vec<Finding>) -> StepOutput {
+    turn(TurnReply { source: Some(source(number, version)), findings, ..TurnReply::of(tool) })
+}
+
+/// A turn whose reply could not be used.
+pub(crate) fn unusable_turn() -> StepOutput {
+    turn(TurnReply { tool: None, problem: Some("no tool".to_owned()), ..TurnReply::of(AgentTool::Read) })
+}
+
+pub(crate) fn turn(turn: TurnReply) -> StepOutput {
+    StepOutput::TurnTaken { turn: Box::new(turn), calls: vec![call()] }
 }
 
 pub(crate) fn no_code() -> StepOutput {

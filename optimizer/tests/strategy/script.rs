@@ -1,6 +1,6 @@
 //! A run told as a list of tries.
 
-use nightshift_protocol::attempt::Route;
+use nightshift_protocol::attempt::{AgentTool, Route};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::step::{StepInput, StepOutput};
 use nightshift_protocol::task::TaskGoal;
@@ -127,6 +127,12 @@ impl Script {
                 let index = usize::try_from(previous.version)?.min(self.plans.len() - 1);
                 facts::planned(&self.plans[index])
             }
+            StepInput::WriteCode { request, .. } if request.session.is_some() => match told()? {
+                // Every program is submitted at once.
+                Try::NoCode => facts::unusable_turn(),
+                Try::Forbidden => facts::turn_with(AgentTool::Submit, number, turn, vec![facts::violation()]),
+                _ => facts::turn_with(AgentTool::Submit, number, turn, Vec::new()),
+            },
             StepInput::WriteCode { .. } => match told()? {
                 Try::NoCode => facts::no_code(),
                 Try::Forbidden => facts::code_written(number, turn, vec![facts::violation()]),

@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use nightshift_engine::store::{NewCampaign, NewRun, StoreError};
 use nightshift_optimizer::strategy::{
-    MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, initial_digest, is_known, known_names, min_candidates,
-    with_candidates,
+    MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, MAX_TURNS, initial_digest, is_known, known_names,
+    min_candidates, with_candidates,
 };
 use nightshift_optimizer::task_file::{FORM_UNVERIFIED, run_input, unverified_form};
 use nightshift_protocol::api::{CampaignCreated, CreateCampaign};
@@ -179,6 +179,9 @@ fn examine_goal(whose: &str, goal: &TaskGoal) -> Result<(), ApiFailure> {
     }
     if goal.max_fix_turns.is_some_and(|turns| turns > MAX_FIX_TURNS) {
         return invalid(format!("`max_fix_turns` must be from 0 to {MAX_FIX_TURNS}"));
+    }
+    if goal.max_turns.is_some_and(|turns| !(1..=MAX_TURNS).contains(&turns)) {
+        return invalid(format!("`max_turns` must be from 1 to {MAX_TURNS}"));
     }
     if goal.max_variants.is_some_and(|variants| variants > MAX_CONFIGURATIONS) {
         return invalid(format!("`max_variants` must be from 0 to {MAX_CONFIGURATIONS}"));

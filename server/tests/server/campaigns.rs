@@ -53,6 +53,7 @@ async fn a_campaign_is_examined_before_anything_is_stored() {
         ("campaign.invalid_goal", |request| request.spec.goal.target_speedup = Some(-1.0)),
         ("campaign.invalid_goal", |request| request.spec.goal.max_variants = Some(257)),
         ("campaign.invalid_goal", |request| request.spec.goal.max_fix_turns = Some(11)),
+        ("campaign.invalid_goal", |request| request.spec.goal.max_turns = Some(201)),
         // `stitch` writes one candidate at a time.
         ("campaign.invalid_goal", |request| request.spec.goal.candidates_per_round = Some(2)),
         ("campaign.replies_missing", |request| request.spec.tasks[0].scripted_replies = None),

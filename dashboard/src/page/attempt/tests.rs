@@ -320,7 +320,7 @@ fn versions_that_were_fixed_are_listed_with_the_reason_and_the_output_of_the_com
     }];
     let (earlier, outcome) = (ArtifactHash::of(b"earlier"), AttemptOutcome::CompileFailed);
     let log = build.log.clone();
-    let version = EarlierVersion { source: earlier.clone(), outcome, findings: Vec::new(), build: Some(build) };
+    let version = EarlierVersion { build: Some(build), ..EarlierVersion::new(earlier.clone(), outcome, Vec::new()) };
     attempt.earlier_versions = vec![version];
     let html = shown(&attempt);
     let words = spoken(&html);
@@ -345,12 +345,8 @@ fn hostile_texts_stay_texts_everywhere() {
         message: HOSTILE.to_owned(),
         line: Some(2),
     }];
-    attempt.earlier_versions = vec![EarlierVersion {
-        source: ArtifactHash::of(b"earlier"),
-        outcome: AttemptOutcome::NotCompliant,
-        findings: attempt.findings.clone(),
-        build: None,
-    }];
+    attempt.earlier_versions =
+        vec![EarlierVersion::new(ArtifactHash::of(b"earlier"), AttemptOutcome::NotCompliant, attempt.findings.clone())];
     attempt.correction = Some(Correction {
         critical_issue: HOSTILE.to_owned(),
         why_it_matters: HOSTILE.to_owned(),

@@ -127,6 +127,9 @@ pub(crate) fn stopped(reason: &StopReason) -> String {
         StopReason::PlanDone => "every subtask is done".to_owned(),
         StopReason::Stagnated => "no gain, and no new plan is left".to_owned(),
         StopReason::VerifierStopped => "the Verifier sees nothing more to gain".to_owned(),
+        StopReason::NearRoofline => "the best program is near the roofline".to_owned(),
+        StopReason::AgentFinished => "the agent ended its session".to_owned(),
+        StopReason::TurnBudget => "no turns of the agent session are left".to_owned(),
         StopReason::BudgetExhausted { resource } => {
             format!("the campaign's budget is used up: {}", resource_name(*resource).to_lowercase())
         }
