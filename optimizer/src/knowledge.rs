@@ -32,7 +32,7 @@ pub struct Question<'a> {
     pub prepared: &'a PreparedTask,
     /// The subtask; none where the whole program is planned.
     pub subtask: Option<&'a Subtask>,
-    /// What limits the program, as far as anybody said.
+    /// What limits the program; none when neither a diagnosis nor a plan says so.
     pub bound: Option<Bound>,
     /// What else was said: a critical issue, a modification, the reason of a replan.
     pub said: &'a str,

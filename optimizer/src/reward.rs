@@ -43,9 +43,9 @@ pub fn lambda(skill: Skill) -> f64 {
 /// The reward of an attempt.
 ///
 /// `correct` is whether it is right *and* kept the contract. `speedup` is none when it was not timed; that, and a value
-/// that is not a number, earns nothing for speed (a broken clock is the timer's fault, a NaN is nobody's gain: the
-/// first leaves the bonus, the second takes the whole reward, as the published function does). `rubric` is none for an
-/// attempt that was never judged.
+/// that is not a number, earns nothing for speed. As in the published function, a missing time leaves the bonus,
+/// because the timer is at fault, and a NaN makes the whole reward 0. `rubric` is none for an attempt that was never
+/// judged.
 #[must_use]
 pub fn reward(skill: Skill, correct: bool, speedup: Option<f64>, rubric: Option<&Rubric>) -> RewardBreakdown {
     let (judged_total, judge_flag) = match rubric.map(|rubric| &rubric.judge) {

@@ -1,4 +1,4 @@
-//! Exported programs are built, run and used here, by this machine's compiler, as somebody who took them away would.
+//! Builds, runs and uses exported programs with this machine's compiler, as a user does after an export.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 #[path = "support/exported.rs"]
@@ -176,7 +176,10 @@ fn a_project_for_a_model_asks_the_model() {
     assert!(said.contains("worst: rows, element 0: 5 in place of 4"), "{said}");
     // What is missing is said.
     let said = printed(wrong.path(), &format!("PYTHON=no-such-python {program}"), 2);
-    assert!(said.contains("no-such-python cannot be run: name a Python with PyTorch with PYTHON"), "{said}");
+    assert!(
+        said.contains("no-such-python cannot be run: set PYTHON to a Python interpreter that has PyTorch"),
+        "{said}"
+    );
     let said = printed(wrong.path(), &format!("PYTHON=false {program}"), 2);
     assert!(said.contains("the model gave no answers"), "{said}");
     let left = printed(wrong.path(), &format!("mkdir no && {{ TMPDIR=$PWD/no PYTHON=false {program}; ls no; }}"), 0);

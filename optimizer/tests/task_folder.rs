@@ -108,7 +108,7 @@ fn every_mistake_about_a_gpu_has_its_code_and_its_place() -> TestResult {
 }
 
 #[test]
-fn a_form_that_nobody_can_verify_is_refused_with_its_place() -> TestResult {
+fn a_form_that_cannot_be_verified_is_refused_with_its_place() -> TestResult {
     let reference = "reference = \"reference.cpp\"";
     let error = error_of(reference, "form = \"torch\"\nreference = \"model.py\"")?;
     assert_eq!((error.code(), error.line()), ("task.form_unverified", Some(6)), "{error}");

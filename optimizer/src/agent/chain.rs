@@ -27,8 +27,8 @@ impl Link {
     }
 }
 
-/// Opens the models of a role in the order in which they are asked. Nothing is sent yet. Whoever carries out a step that
-/// belongs to no role asks the run's own model.
+/// Opens the models of a role in the order in which they are asked. Nothing is sent yet. A step that belongs to no
+/// role asks the run's own model.
 pub(super) async fn open(
     agents: &Agents,
     ports: &dyn AgentPorts,

@@ -311,7 +311,8 @@ impl<'a> Conversation<'a> {
         Err(NoReply::Model(ModelError::NoneAnswered { errors }))
     }
 
-    /// Asks, and commits the reply; or finds that somebody did both before the question was on its way.
+    /// Sends the question and commits the reply. Returns a reply that another process committed before the question was
+    /// sent.
     async fn answer(
         &self,
         model: &Arc<dyn Model>,
@@ -320,7 +321,7 @@ impl<'a> Conversation<'a> {
         if model.is_external() {
             return self.ask_outside(model, asked).await;
         }
-        // Nobody is paid for a file.
+        // Replies from a script cost nothing.
         let estimate = if model.is_scripted() {
             Vec::new()
         } else {
@@ -365,7 +366,7 @@ impl<'a> Conversation<'a> {
             output_tokens: answer.tokens.output,
             reasoning_tokens: answer.tokens.reasoning,
             price_microusd: if model.is_scripted() {
-                // Known: nobody is paid for a file.
+                // The price is known: replies from a script cost nothing.
                 Some(0)
             } else {
                 self.agents.config.prices.price_microusd(&label, &answer.tokens)

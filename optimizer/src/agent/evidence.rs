@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_that_nobody_measured_and_a_value_that_nobody_saw_are_refused() {
+    fn a_metric_that_was_not_measured_and_a_value_that_was_not_observed_are_refused() {
         let evidence = evidence();
         for (claim, message) in [
             ("dram_share = 97 %", "is not in the evidence"),

@@ -95,7 +95,7 @@ pub async fn rehearse(prompts: Prompts) -> Result<Rehearsal, StepFailure> {
             },
         }
     }
-    // Templates that cannot be rendered are used by nobody: that is told once.
+    // No recorded step uses a template that cannot be rendered. Each such template is reported once.
     let told: Vec<String> = rehearsal.problems.iter().map(|problem| problem.template.clone()).collect();
     let further = agents.config.prompts.problems().into_iter().filter(|found| !told.contains(&found.template));
     rehearsal.problems.extend(further);

@@ -108,7 +108,7 @@ pub(super) async fn write_code(
             bound: diagnosis.map(|diagnosis| diagnosis.bound),
             said: request.modification.as_ref().map_or("", |modification| modification.text.as_str()),
         };
-        // Members of a group see the same notes and lessons: whoever is first pins them for all.
+        // All members of a group see the same notes and lessons: the first member pins them for the group.
         let shared = group.map(|first| format!("group{first}"));
         let step_key = shared.as_deref().unwrap_or(step.step_key);
         retrieve(ports, &AgentStep { step_key, ..step }, about).await?
@@ -175,8 +175,8 @@ pub(super) async fn write_code(
     }
 }
 
-/// The program with the constants that it declares as tunable. Declarations that nobody can search are the author's to
-/// mend: left alone, they would be constants that look as if they had been tried.
+/// The program with the constants that it declares as tunable. Returns an error for declarations that
+/// the tuner cannot search, so that the author mends them. Otherwise they would look like constants that were tuned.
 pub(super) fn with_tunables(source: String, form: CandidateForm) -> Result<(String, Vec<Tunable>), Unusable> {
     // Only the header of the native contract has the macro that declares them.
     if form != CandidateForm::Native {

@@ -533,13 +533,13 @@ std::vector<Answer> ask_model(const Shapes &shapes, const std::vector<Data> &par
         std::_Exit(127);
     }
     if (child < 0) fail("starting " + python + " did not succeed");
-    // Whoever interrupts ends Python, too, and then this program, by way of what has to be cleaned up.
+    // An interrupt from the terminal also ends the Python process. This program then removes its files and exits.
     const auto before = signal(SIGINT, SIG_IGN);
     int status = 0;
     const bool is_over = waitpid(child, &status, 0) == child;
     (void)signal(SIGINT, before);
     if (!is_over) fail("waiting for " + python + " did not succeed");
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) fail(python + " cannot be run: name a Python with PyTorch with PYTHON");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) fail(python + " cannot be run: set PYTHON to a Python interpreter that has PyTorch");
     if (status != 0) {
         fail("the model gave no answers: what Python said is above (it was " + python + "; PYTHON names another one)");
     }

@@ -166,7 +166,7 @@ fn readme(program: &Program<'_>) -> String {
     text.push_str(
         "Times are taken in one process, on whatever \
          else the machine does, with inputs that stay in the caches: they show the order of things. Nightshift measures in \
-         processes of their own, on a device that is nobody else's, with fresh inputs and an interval.\n",
+         separate processes, on a device that no other program uses, with fresh inputs and a confidence interval.\n",
     );
     if program.task.spec.libraries.contains(&CudaLibrary::Cutlass) {
         text.push_str("\nThe task allows CUTLASS: give its folder with `-DCUTLASS_INCLUDE=FOLDER` when the compiler does not find it.\n");

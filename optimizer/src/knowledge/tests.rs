@@ -281,7 +281,7 @@ fn taught(attempt: &nightshift_protocol::attempt::Attempt, before: Option<f64>) 
     let lesson = lesson::Lesson { spec: &spec, plan: &plan, attempt, modification, parent_speedup, parent_bound: None };
     let record = lesson.record(&run(1), TimestampMs(1))?;
     assert_eq!((record.operator_class.as_str(), record.bound.as_str()), ("softmax", "memory"));
-    assert_eq!(record.bound_from, BoundFrom::Plan, "nobody looked: the plan expected it");
+    assert_eq!(record.bound_from, BoundFrom::Plan, "no profile shows it: the plan expected it");
     let diagnosed = lesson::Lesson { parent_bound: Some(Bound::Latency), ..lesson }.record(&run(1), TimestampMs(1))?;
     assert_eq!(
         (diagnosed.bound.as_str(), diagnosed.bound_from),
@@ -306,7 +306,7 @@ fn an_attempt_teaches_what_its_change_brought() {
     assert_eq!(taught(&tiles(1.0), Some(2.0)), Some(("tiles".to_owned(), 500_000, true)), "losses teach, too");
     assert_eq!(taught(&tiles(2.01), Some(2.0)), Some(("tiles".to_owned(), 1_005_000, false)), "within the noise");
     assert_eq!(taught(&tiles(2.0), None), None, "nothing to compare with");
-    assert_eq!(taught(&timed("optimize", 2.0, None), Some(1.0)), None, "nobody said what was changed");
+    assert_eq!(taught(&timed("optimize", 2.0, None), Some(1.0)), None, "the change is not described");
     let mut wrong = tiles(3.0);
     wrong.outcome = nightshift_protocol::attempt::AttemptOutcome::Incorrect;
     assert_eq!(taught(&wrong, Some(2.0)), None);

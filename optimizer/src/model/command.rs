@@ -129,7 +129,7 @@ impl CommandConfig {
         if self.shell { SHELL } else { self.command.first().map_or("", String::as_str) }
     }
 
-    /// The program as it may be shown: arguments may hold what is nobody's business.
+    /// Returns the program without its arguments, which may hold secrets.
     #[must_use]
     pub fn shown(&self) -> String {
         format!("command `{}`", self.program())
@@ -366,7 +366,7 @@ impl Group {
 
     fn kill(&self) {
         if let Some(group) = self.0 {
-            // It fails when nobody is left, which is as good.
+            // It fails when no process of the group is left, which is as good.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -221,8 +221,8 @@ pub enum ModelError {
         /// The models in the order in which they were asked, and what went wrong: at least one.
         errors: Vec<(String, Arc<ModelError>)>,
     },
-    /// The meter did not let the try begin: the campaign's budget does not allow it, the step is somebody else's by now,
-    /// or the request was answered meanwhile. The failure of the step says which and what to do.
+    /// The meter did not let the try begin: the campaign's budget does not allow it, another worker holds the step by
+    /// now, or the request was answered meanwhile. The failure of the step names the cause and what to do.
     #[error(transparent)]
     NotBegun(StepFailure),
     /// The script holds no reply of this name.
@@ -302,7 +302,7 @@ impl ModelError {
     pub fn retry_after_ms(&self) -> Option<u64> {
         match self {
             Self::RateLimited { retry_after_ms, .. } => *retry_after_ms,
-            // Whoever is back first is asked.
+            // The retry asks the model that is available first.
             Self::NoneAnswered { errors } => {
                 let waits = errors.iter().filter(|(_, error)| error.is_retriable());
                 waits.map(|(_, error)| error.retry_after_ms().unwrap_or(0)).min().filter(|wait_ms| *wait_ms > 0)

@@ -1,4 +1,4 @@
-//! Variables that a template names and nobody gives it, found in branches too that no rendering takes.
+//! Finds variables that a template names and no step provides, also in branches that no rendering takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,7 +84,7 @@ pub(super) fn problems(
         }
     }
     for template in sources.keys().filter(|name| !used.contains(*name)) {
-        let message = "no recorded step uses it, so nobody knows whether it can be rendered".to_owned();
+        let message = "no recorded step uses it, so it is not known whether it can be rendered".to_owned();
         problems.push(PromptProblem { template: template.clone(), line: None, message });
     }
     problems
@@ -165,7 +165,7 @@ mod tests {
         ));
         assert_eq!(look_up(&values, "attempt.number"), Some(true));
         assert_eq!(look_up(&values, "attempt.nubmer"), Some(false));
-        assert_eq!(look_up(&values, "attempt.build.log"), None, "it is none here, so nobody can tell");
+        assert_eq!(look_up(&values, "attempt.build.log"), None, "its parent is none here, so it cannot be checked");
         assert_eq!(look_up(&values, "nothing"), Some(false));
     }
 

@@ -114,7 +114,7 @@ pub struct Rendered {
 pub struct Prompts {
     environment: Environment<'static>,
     sources: BTreeMap<String, String>,
-    /// What was rendered, when somebody watches.
+    /// The recorded renderings; none unless a rehearsal records them.
     seen: Option<Mutex<Vec<Seen>>>,
 }
 
@@ -186,7 +186,7 @@ impl Prompts {
         Ok([self.one(result, values)?, self.one(left, values)?])
     }
 
-    /// Keeps what is rendered, where somebody watches.
+    /// Records the names and values of a rendering, when a rehearsal records them.
     fn note(&self, names: [&'static str; 2], values: &impl Serialize) {
         if let Some(seen) = &self.seen {
             let values = Value::from(Serde(values));

@@ -6,7 +6,7 @@
 //! reward = 0                                 when not correct, or a grave cheat was seen
 //! s      = the assured speedup               the published one where no interval is known
 //! speed  = log2(1 + min(max(s, 0), 31))      twice as fast is always worth about one more; 0 to 5
-//! own    = min(share / 0.3, 1)               1 where nobody saw the share of time in own kernels
+//! own    = min(share / 0.3, 1)               1 where the share of time in own kernels is unknown
 //! r      = (clamp(total, 4, 20) - 4) / 16    total: the mean of judge and rules
 //! rubric = 1 + lambda * (r - 0.5)            lambda: 0.5 from scratch, 0.35 for a refinement
 //! reward = 0.3 + speed * own * rubric        0 when not finite

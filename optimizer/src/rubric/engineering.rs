@@ -107,7 +107,7 @@ fn near_limit(attempt: &Attempt) -> Option<String> {
     (low >= CLEAR_SPEEDUP).then(|| format!("its speedup is at least {low:.2}x and the roofline is not known"))
 }
 
-/// Whether the program uses wide vectors; none when nobody disassembled it.
+/// Returns whether the program uses wide vectors; none when it was not disassembled.
 pub(super) fn vectorized(attempt: &Attempt) -> Option<bool> {
     let report = report(attempt)?;
     if report.instructions == 0 {

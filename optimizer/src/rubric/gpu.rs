@@ -32,7 +32,7 @@ impl<'a> Kernels<'a> {
         Some(Self { all: if timed.is_empty() { built.kernels.iter().collect() } else { timed } })
     }
 
-    /// What the instructions of them all together are; none when nobody counted them.
+    /// Returns the sum of a count of instructions over all kernels; none when no kernel has counts.
     fn counted(&self, kind: fn(&SassCounts) -> u64) -> Option<u64> {
         let counts = self.all.iter().filter_map(|kernel| kernel.sass.as_ref());
         counts.map(kind).reduce(u64::saturating_add)
@@ -83,8 +83,8 @@ pub(super) fn quality(attempt: &Attempt, kernels: &Kernels<'_>, near_limit: Opti
     (score, format!("cuda_engineering {score}: {}", evidence.join("; ")))
 }
 
-/// Whether the device's time went to work that is not the program's own, where the task allows no library that could do
-/// it: the score that this leaves, and what was seen. None where nobody saw the timeline.
+/// Checks whether kernels other than the program's own took the device's time, where the task allows no library that
+/// could bring them. Returns the score that this leaves and the evidence; none without a timeline.
 pub(super) fn work_of_others(spec: &TaskSpec, attempt: &Attempt) -> Option<(u8, String)> {
     if !spec.libraries.is_empty() {
         return None;
@@ -101,7 +101,7 @@ pub(super) fn work_of_others(spec: &TaskSpec, attempt: &Attempt) -> Option<(u8, 
     }
 }
 
-/// What an engineer reaches for, as far as it is there; none when nobody counted the instructions.
+/// Lists the techniques of an engineer that the kernels use; none when their instructions were not counted.
 fn means(kernels: &Kernels<'_>) -> Option<Vec<&'static str>> {
     let means = [
         ("tensor cores", kernels.counted(|sass| sass.tensor_core)?),

@@ -259,7 +259,7 @@ fn a_request_is_compared_with_what_the_build_shows() {
     assert_eq!(asked(Some("Use AVX vectors"), code(0, &[], 0)), 2);
     assert_eq!(asked(Some("Swap the loops"), code(0, &[], 0)), 3);
     assert_eq!(asked(None, code(300, &[], 0)), 3);
-    // Nobody disassembled it: the build shows nothing.
+    // The program was not disassembled: the build shows nothing.
     assert_eq!(asked(Some("Use AVX vectors"), CompilerReport::default()), 3);
 }
 
@@ -330,7 +330,7 @@ fn engineering_on_a_gpu_is_what_the_machine_code_shows() {
     assert_eq!(engineering(on_gpu(draft(1.5, Some(0.2)), 0, Some(naive))), 3);
     assert_eq!(engineering(on_gpu(draft(1.5, Some(0.2)), 64, Some(naive))), 2, "it spills");
     assert_eq!(engineering(on_gpu(draft(0.7, Some(0.2)), 64, Some(naive))), 1, "and it is slow");
-    assert_eq!(engineering(on_gpu(draft(1.5, Some(0.2)), 0, None)), 3, "nobody counted: no credit, no blame");
+    assert_eq!(engineering(on_gpu(draft(1.5, Some(0.2)), 0, None)), 3, "no counts: no credit, no blame");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn only_kernels_that_take_time_speak_for_a_program() {
             ..KernelBuild::default()
         });
     }
-    assert_eq!(scores(&with_a_show_kernel, &[ALL], None)[1], 4, "nobody saw which one ran");
+    assert_eq!(scores(&with_a_show_kernel, &[ALL], None)[1], 4, "no timeline shows which one ran");
     let kernel =
         |mangled: &str, share| KernelTime { mangled: Some(mangled.to_owned()), share, ..KernelTime::default() };
     let timeline =
@@ -382,5 +382,5 @@ fn a_request_about_a_kernel_is_compared_with_its_machine_code() {
     assert_eq!(asked("Reduce with warp shuffles", 0, Some(SassCounts { warp_exchanges: 5, ..none })), 4);
     // Short words stand for themselves only.
     assert_eq!(asked("Scale the softmax by gamma", 0, Some(none)), 3);
-    assert_eq!(asked("Load float4", 0, None), 3, "nobody counted");
+    assert_eq!(asked("Load float4", 0, None), 3, "no counts");
 }

@@ -74,8 +74,8 @@ impl RunState {
         Ok(())
     }
 
-    /// Goes on after these attempts, unless a person has to look at a new best first. At the end nothing goes on from
-    /// it, so nobody is asked.
+    /// Goes on after these attempts, unless a person has to approve a new best first. At the end of the search no
+    /// attempt starts from the new best, so no approval is requested.
     pub(super) fn go_on(&mut self, finished: &[u32]) -> Result<(), WorkflowError> {
         let is_new_best = self.best_attempt.is_some_and(|best| finished.contains(&best));
         if is_new_best && self.has_gate(Gate::NewBest) {

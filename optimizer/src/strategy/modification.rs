@@ -1,4 +1,4 @@
-//! The one change that an attempt is asked for: never one that is known not to help, unless somebody says why.
+//! Chooses the one change that an attempt is asked for. A change that is known not to help needs a reason.
 
 use std::borrow::Cow;
 
@@ -107,7 +107,7 @@ fn is_failure(attempt: &Attempt, min_gain: f64) -> bool {
 
 /// What an attempt that starts from `parent` is asked for: what the Verifier advised on the parent, or, when that failed
 /// already, on the newest attempt. Neither when both are known not to help, or are made by one of `beside`, which begin at
-/// the same time: the author then chooses, and is told what failed.
+/// the same time: the author then chooses, and its prompt lists the failed changes.
 pub(super) fn choose(
     run: &RunState,
     parent: &Attempt,

@@ -125,7 +125,7 @@ pub(super) fn examined(attempt: &mut Attempt, mut report: SanitizeReport) {
     attempt.sanitize = Some(report);
 }
 
-/// Whether nothing was found in an attempt; none when nobody looked, or not to the end.
+/// Returns whether the sanitizer found nothing in an attempt; none when it did not run, or not to the end.
 fn is_clean(rules: u32, attempt: &Attempt) -> Option<bool> {
     let report = attempt.sanitize.as_ref()?;
     if has_violation(&report.findings) {

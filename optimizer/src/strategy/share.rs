@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_is_not_guessed() {
+    fn an_unknown_share_is_not_guessed() {
         let known = build(&[("relu(float*, int)", "_Z4reluPfi")]);
         let ran = profile(&[("relu(float*, int)", Some("_Z4reluPfi"), 1.0)]);
         assert_eq!(own_kernel_share(None, &ran), None);

@@ -34,7 +34,7 @@ pub(super) fn budget(run: &RunState) -> TuneBudget {
 
 /// Goes on with the program that won: its source, its build and its check take the place of those of the program as it was
 /// written. Everything that follows, the measurement first of all, is done with it. A program that is not built, or did
-/// not pass its check as a whole, wins nothing, whoever says so.
+/// not pass its whole check, is not adopted, even when the tuner reports it as the winner.
 pub(super) fn adopt(attempt: &mut Attempt, report: TuneReport, program: Option<TunedProgram>) {
     if let Some(program) = program.filter(passed) {
         for finding in &program.check.findings {

@@ -216,7 +216,7 @@ impl RunState {
                 if self.strategy()?.plans() {
                     self.phase = Phase::Planning;
                 } else {
-                    // Nobody wrote it, so there is nothing that a person could approve.
+                    // This plan is empty, so there is nothing that a person could approve.
                     let plan = usable(Plan::default());
                     self.plans.push(Shared::new(PlanVersion { version: 1, reason: None, plan, calls: Vec::new() }));
                     self.begin_plan()?;

@@ -92,7 +92,7 @@ fn replies(folder: &Path) -> Result<Option<BTreeMap<String, String>>, TaskError>
 /// The text of a file that may have at most `limit_bytes`.
 fn read(path: &Path, limit_bytes: usize, missing: &str) -> Result<String, TaskError> {
     let label = path.display().to_string();
-    // A named pipe would be waited for until somebody writes to it.
+    // Reading a named pipe would wait until another process writes to it.
     if !fs::metadata(path).map_err(|error| unreadable(&label, &error, missing))?.is_file() {
         let message = "it cannot be read: it is a folder, a pipe or a device, and no regular file".to_owned();
         return Err(TaskError::new("task.unreadable", &label, message));

@@ -52,7 +52,7 @@ fn what_is_wanted(wanted: &str) -> &str {
     }
 }
 
-/// Small types have a limit that somebody can run into by writing a number.
+/// Describes an integer type. The description of a small type includes its range, which a user may exceed by mistake.
 fn whole_number(of: &str) -> &'static str {
     match of {
         "u8" => "a whole number from 0 to 255",

@@ -73,12 +73,12 @@ async fn an_answer_that_was_committed_while_the_budget_was_waited_for_is_used_an
     });
     let output = planned(&bench, &priced(server.catalog(KIND))).await.unwrap();
     assert!(matches!(output, StepOutput::Planned { .. }), "{output:?}");
-    assert_eq!(server.requests(), 0, "nobody is asked");
+    assert_eq!(server.requests(), 0, "no model is asked");
     assert_eq!(bench.memory.spent(Resource::Tokens), NOTHING, "what was set aside is given back");
 }
 
 #[tokio::test]
-async fn nobody_is_asked_when_it_cannot_be_known_whether_the_question_was_answered() {
+async fn no_model_is_asked_when_it_cannot_be_known_whether_the_question_was_answered() {
     let server = Server::start(Vec::new()).await;
     let bench = Bench::live();
     bench.memory.fail_once_reserved("find_call");

@@ -42,7 +42,7 @@ fn bench_with_spare() -> Bench {
     bench
 }
 
-/// An address at which nobody listens.
+/// Returns an address at which no server listens.
 async fn nowhere() -> EndpointConfig {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -119,12 +119,12 @@ async fn a_reply_that_cannot_be_used_is_mended_by_the_model_that_gave_it() {
     let asked = first.requests();
     assert_eq!(spare.requests(), 2);
     let again = planned(&bench, &agents).await.unwrap();
-    assert_eq!(calls(&again), expected, "what was committed is found, whoever answered");
-    assert_eq!((first.requests(), spare.requests()), (asked, 2), "and nobody is asked again");
+    assert_eq!(calls(&again), expected, "the committed reply is found, no matter which model answered");
+    assert_eq!((first.requests(), spare.requests()), (asked, 2), "no model is asked again");
 }
 
 #[tokio::test]
-async fn what_a_model_said_is_an_answer_and_nobody_else_is_asked() {
+async fn a_refusal_of_a_model_is_an_answer_and_no_other_model_is_asked() {
     let refusal = format!("{}{}", events_of_text(KIND, "I will not."), events_of_end(KIND, "content_filter"));
     let (first, spare) =
         (Server::start(vec![stream(&refusal)]).await, Server::start(vec![good(KIND, &good_plan())]).await);
@@ -135,7 +135,7 @@ async fn what_a_model_said_is_an_answer_and_nobody_else_is_asked() {
 }
 
 #[tokio::test]
-async fn when_nobody_answers_the_step_waits_for_whom_waiting_may_help() {
+async fn when_no_model_answers_the_step_waits_for_the_model_that_may_recover() {
     let gone = error("401 Unauthorized", "", "authentication_error", "who are you");
     let busy = error("429 Too Many Requests", "retry-after: 600\r\n", "rate_limit_error", "slow down");
     let (first, spare) = (Server::start(vec![gone.clone()]).await, Server::start(vec![busy]).await);

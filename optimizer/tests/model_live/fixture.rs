@@ -32,7 +32,7 @@ struct Kept {
     failing_once_reserved: Vec<&'static str>,
     /// What was looked for last.
     looked_for: Option<(String, u32, String)>,
-    /// The answer that somebody else commits while the next reservation is made.
+    /// The answer that another process commits while the next reservation is made.
     answered_elsewhere: Option<ModelCallSummary>,
 }
 
@@ -110,7 +110,7 @@ impl Memory {
         self.0.lock().unwrap().failing.push(operation);
     }
 
-    /// Lets somebody else commit this answer to the question while the next reservation is made.
+    /// Commits this answer to the question, as another process would, while the next reservation is made.
     pub(crate) fn answer_elsewhere(&self, answer: ModelCallSummary) {
         self.0.lock().unwrap().answered_elsewhere = Some(answer);
     }

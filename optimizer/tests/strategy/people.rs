@@ -184,7 +184,11 @@ fn a_plan_waits_for_approval_and_so_does_the_next_one() -> TestResult {
     led.signal(Signal::Approved { gate: Gate::Plan })?;
     led.signal(Signal::Approved { gate: Gate::Plan })?;
     assert_eq!(led.order()?.key, "subtask1/attempt1/write_code");
-    assert_eq!(led.rest()?, Some("plan".to_owned()), "the second approval was not for a plan that nobody had seen");
+    assert_eq!(
+        led.rest()?,
+        Some("plan".to_owned()),
+        "the second approval was not for a plan that was not published yet"
+    );
     assert_eq!(led.digest()?.activity, "wait for approval of plan 2");
     led.signal(Signal::Approved { gate: Gate::Plan })?;
     assert_eq!(led.rest()?, None);
@@ -205,7 +209,7 @@ fn a_rejected_plan_is_made_anew_with_the_reason_as_a_hint() -> TestResult {
     );
     assert_eq!(led.rest()?, Some("plan".to_owned()));
     led.reject(Gate::Plan, "still too many")?;
-    assert_eq!(led.rest()?, None, "no new plan is left, and nobody waits forever");
+    assert_eq!(led.rest()?, None, "no new plan is left, and the run does not wait for an approval");
     let reason = "still too many".to_owned();
     assert_eq!(led.view()?.stop_reason, Some(StopReason::GateRejected { gate: Gate::Plan, reason }));
     Ok(())

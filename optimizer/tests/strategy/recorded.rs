@@ -35,7 +35,7 @@ fn recordings() -> Result<Vec<(String, Recorded)>, Failure> {
     Ok(recordings)
 }
 
-/// What a recording cannot hold, because nobody noted it then: it is derived from the same events.
+/// Fields that older recordings do not have. They are derived from the same events.
 const NOTED_LATER: [&str; 4] = ["modification", "gain", "rule", "advice"];
 
 /// A view without what was noted later, so that recordings of every age compare.

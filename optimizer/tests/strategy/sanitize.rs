@@ -70,7 +70,7 @@ fn the_first_right_program_of_each_subtask_is_examined() -> TestResult {
 #[test]
 fn a_race_makes_right_results_worthless_and_is_repaired() -> TestResult {
     let run = Script::of([racy(9.0), right(2.5)]).play_on_cuda(target(2.0))?;
-    assert_eq!(run.rungs(1), ["write_code", "build", "check", "sanitize"], "nobody times it");
+    assert_eq!(run.rungs(1), ["write_code", "build", "check", "sanitize"], "it is not timed");
     assert_eq!(run.lineage()[1], "1.1 repair_runtime from 1");
     let first = &run.view.attempts[0];
     assert_eq!(first.outcome, AttemptOutcome::RuntimeFailed);
@@ -108,7 +108,7 @@ fn what_only_a_thorough_look_finds_keeps_a_program_from_being_published() -> Tes
 }
 
 #[test]
-fn a_machine_without_the_sanitizer_holds_nobody_up() -> TestResult {
+fn a_machine_without_the_sanitizer_holds_no_run_up() -> TestResult {
     let script = Script::of([right(1.5), right(2.5)]);
     let run = simulator::run(&facts::cuda_run_input(target(2.0)), |key, input| {
         if let StepInput::Sanitize { .. } = input {
@@ -118,7 +118,7 @@ fn a_machine_without_the_sanitizer_holds_nobody_up() -> TestResult {
     })?;
     assert_eq!(run.stopped(), "target_reached");
     assert!(run.view.attempts[1].sanitize.as_ref().is_some_and(|report| report.answer() == Answer::Inconclusive));
-    // Nobody says that they are clean.
+    // No finding says that they are clean.
     for attempt in &run.view.attempts {
         let notes: Vec<_> = attempt.findings.iter().filter(|note| note.code == "sanitizer_unavailable").collect();
         assert_eq!(notes.len(), 1, "{:?}", attempt.findings);
@@ -203,7 +203,7 @@ fn a_check_that_could_not_be_carried_out_does_not_count_as_a_look() -> TestResul
 }
 
 #[test]
-fn a_new_best_that_nobody_could_examine_is_published_as_unverified() -> TestResult {
+fn a_new_best_that_could_not_be_examined_is_published_as_unverified() -> TestResult {
     let run = with_gaps(|key| key.ends_with("sanitize_best"), &[1.5, 1.9])?;
     let report = run.view.attempts[1].sanitize.as_ref().ok_or("the new best was not examined")?;
     assert_eq!(run.digest.best_attempt, Some(2));

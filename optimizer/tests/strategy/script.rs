@@ -166,7 +166,7 @@ impl Script {
             StepInput::Diagnose { attempt, .. } if !attempt.outcome.is_correct() => facts::corrected(number),
             StepInput::Diagnose { .. } => match told()? {
                 Try::Right { advice, .. } => facts::diagnosed(number, *advice),
-                // It was slower than the best, so nobody confirmed it.
+                // It was slower than the best, so it was not confirmed.
                 Try::DiesInConfirmation { .. } | Try::Racy { .. } => facts::diagnosed(number, None),
                 other => return Err(format!("{other:?} was diagnosed").into()),
             },

@@ -62,7 +62,7 @@ fn outcomes(run: &Finished, before: u32, min_gain: f64) -> Vec<(&str, bool)> {
         .collect()
 }
 
-/// Attempts that are asked for a change which is known to have failed, and for which nobody says why.
+/// Returns the attempts that were asked, without a reason, for a change that is known to have failed.
 fn unexplained_repetitions(run: &Finished, min_gain: f64) -> Vec<u32> {
     let asked = run.view.attempts.iter().filter(|attempt| attempt.stage == Stage::Optimize);
     asked

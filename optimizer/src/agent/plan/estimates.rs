@@ -1,5 +1,5 @@
-//! How operators share the task's own counts of operations and bytes. These are no times: whoever plans from them
-//! estimates, and the plan says so.
+//! How operators share the task's own counts of operations and bytes. The counts are no times: times that a
+//! planner derives from them are estimates, and the plan labels them so.
 
 use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::task::{OperatorSpec, TaskSpec};

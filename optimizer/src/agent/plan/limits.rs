@@ -105,7 +105,7 @@ pub(super) fn check_targets(plan: &Plan) -> Result<(), PlanProblem> {
     let mut covered: BTreeSet<&str> = BTreeSet::new();
     let mut share = Some(0.0_f64);
     for (number, subtask) in (1..).zip(&plan.subtasks) {
-        // What an earlier subtask covered as well is counted already; of a part of it nobody knows the share.
+        // A scope that earlier subtasks covered is counted already. The share of a part of a scope is not known.
         let is_new = subtask.scope.iter().all(|name| !covered.contains(name.as_str()));
         let is_known = subtask.scope.iter().all(|name| covered.contains(name.as_str()));
         share = match (share, subtask.time_share) {
@@ -191,7 +191,7 @@ mod tests {
         // The same scope again adds nothing.
         let again = vec![subtask(&["a"], Some(0.5), None, None), subtask(&["a"], Some(0.5), None, Some(2.5))];
         assert!(matches!(check_targets(&plan(again)), Err(PlanProblem::AboveAmdahl { subtask: 2, .. })));
-        // What nobody estimated limits nothing.
+        // An unknown share sets no limit.
         let blank = vec![subtask(&["a"], None, None, None), subtask(&["b"], Some(0.1), None, Some(9.0))];
         assert_eq!(check_targets(&plan(blank)), Ok(()));
     }

@@ -13,7 +13,7 @@ fn variables(name: &str) -> Option<SecretString> {
     let value = match name {
         "PATH" => "/usr/local/bin:/usr/bin:/bin",
         "LAB_KEY" => "hush-hush",
-        "OTHER_KEY" => "nobody-asked-for-me",
+        "OTHER_KEY" => "unrequested-value",
         _ => return None,
     };
     Some(SecretString::from(value))
@@ -50,10 +50,10 @@ async fn arguments_reach_the_program_as_they_are() {
 #[tokio::test]
 async fn a_command_sees_no_secret_but_those_that_are_named() {
     let seen = ask(shell("env; pwd; ls -A")).await.unwrap_or_default();
-    assert!(seen.contains("PATH=") && !seen.contains("hush") && !seen.contains("nobody"), "{seen}");
+    assert!(seen.contains("PATH=") && !seen.contains("hush") && !seen.contains("unrequested"), "{seen}");
     let named = CommandConfig { env: vec!["LAB_KEY".to_owned()], ..shell("env") };
     let seen = ask(named).await.unwrap_or_default();
-    assert!(seen.contains("LAB_KEY=hush-hush") && !seen.contains("nobody"), "{seen}");
+    assert!(seen.contains("LAB_KEY=hush-hush") && !seen.contains("unrequested"), "{seen}");
     let missing = CommandConfig { env: vec!["NO_SUCH_KEY".to_owned()], ..shell("env") };
     let provider = Arc::new(CommandProvider::new("cli".to_owned(), missing));
     let Err(error) = provider.open("big".to_owned(), &variables) else { panic!("opened") };
@@ -204,7 +204,7 @@ async fn assert_gone(pid: &Path) {
 async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let patience = Instant::now() + Duration::from_secs(30);
     while !is_so() {
-        assert!(Instant::now() < patience, "waited in vain: {what}");
+        assert!(Instant::now() < patience, "timed out: {what}");
         tokio::task::yield_now().await;
     }
 }
