@@ -33,7 +33,7 @@ pub struct Modification {
 pub struct Gain {
     /// The attempt that it is counted from.
     pub over: u32,
-    /// Expected speedup over that attempt; none when nobody said.
+    /// Expected speedup over that attempt; none without an expectation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<f64>,
     /// Speedup over that attempt, from both published speedups over the baseline.

@@ -86,8 +86,8 @@ pub struct CampaignSpec {
     /// What prompts are given beside the run's own history.
     #[serde(default, skip_serializing_if = "KnowledgeUse::is_default")]
     pub knowledge: KnowledgeUse,
-    /// Whether the replies of its scripts come from somebody who is not trusted: their programs are then run as those of
-    /// a live model.
+    /// Whether the replies of its scripts come from an untrusted source: their programs are then run as those of a live
+    /// model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted_replies: bool,
     /// Strategy: `stitch`.
@@ -104,7 +104,7 @@ pub struct CampaignSpec {
     /// When it may work; always without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
-    /// Which steps go first: from [`MIN_PRIORITY`] to [`MAX_PRIORITY`]. A head start, not a right: nobody starves.
+    /// Which steps go first: from [`MIN_PRIORITY`] to [`MAX_PRIORITY`]. A low priority never starves a campaign.
     #[serde(default)]
     pub priority: i32,
     /// Share of machines and agents beside other campaigns, from 1 to [`MAX_WEIGHT`].

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_timeline_says_nothing_that_nobody_saw() {
+    fn an_empty_timeline_produces_no_text() {
         assert_eq!(timeline(&Timeline::default()), Vec::<String>::new());
         let once = Timeline { calls: 1, span_ns: 2_000, busy_ns: 1_000, host_share: 0.5, ..Timeline::default() };
         let said =

@@ -110,7 +110,7 @@ id_type!(
     TokenId, "tok_", "a token"
 );
 id_type!(
-    /// A note of somebody.
+    /// A note that a person wrote.
     RemarkId, "nte_", "a note"
 );
 id_type!(
@@ -118,11 +118,11 @@ id_type!(
     SavedViewId, "viw_", "a saved view"
 );
 id_type!(
-    /// A link by which anybody can read one thing.
+    /// A public link to one campaign or one run.
     ShareId, "shr_", "a link"
 );
 id_type!(
-    /// An address that is told what happens.
+    /// An address that receives events.
     WebhookId, "whk_", "a webhook"
 );
 id_type!(

@@ -175,7 +175,7 @@ pub struct GpuFacts {
     /// Power limit in force, in watts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_limit_w: Option<u32>,
-    /// Whether the driver stays loaded when nobody uses the GPU.
+    /// Whether the driver stays loaded while no process uses the GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<bool>,
     /// How many processes may hold a context.

@@ -124,7 +124,7 @@ pub enum StepStatus {
     Completed,
     /// It cannot succeed.
     Failed,
-    /// Nobody wants it any more.
+    /// Its result is no longer needed.
     Cancelled,
 }
 

@@ -62,7 +62,7 @@ pub struct RewardInputs {
     /// Sum of the rules' scores; none when there was no evidence to score.
     #[serde(default)]
     pub rule_total: Option<u32>,
-    /// Share of the device's time in the program's own kernels, 0 to 1; none when nobody saw it.
+    /// Share of the device's time in the program's own kernels, 0 to 1; none when it was not measured.
     #[serde(default)]
     pub own_kernel_share: Option<f64>,
 }

@@ -217,7 +217,7 @@ pub enum StepInput {
         library: ArtifactHash,
         /// Its source.
         source: ArtifactHash,
-        /// Also what only a new best is examined for: reads of memory that nobody wrote.
+        /// Also runs the check that only a new best gets: reads of uninitialized memory.
         thorough: bool,
         /// Checks that are not asked for: those that looked at this program already, and those that were given up in this
         /// run because they were too slow for a program.

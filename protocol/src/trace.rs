@@ -1,8 +1,8 @@
 //! Traces that follow a run across processes, in the words of OpenTelemetry.
 //!
 //! Nothing has to be remembered or passed on for the spans of a run to fit together, because their ids are computed: the
-//! trace is the run's UUID, and the span of a try comes from its step and its lease epoch. Whoever knows the lease knows
-//! the span, on any server and in any worker.
+//! trace is the run's UUID, and the span of a try comes from its step and its lease epoch. Every server and
+//! every worker that knows the lease can compute the span.
 
 use serde_json::{Value, json};
 

@@ -152,7 +152,7 @@ impl CampaignQuery {
         let mut query = Self::default();
         for (name, value) in pairs {
             let (name, value) = (name.as_ref(), value.as_ref());
-            // A page before nothing is a mistake of whoever asks.
+            // An empty `before` is a mistake of the client.
             if value.is_empty() && NAMES.contains(&name) && name != "before" {
                 continue;
             }

@@ -110,7 +110,7 @@ pub struct Heartbeat {
 pub struct HeartbeatReply {
     /// Leases that are gone: kill the work, its result will not be taken.
     pub lost: Vec<StepId>,
-    /// Steps that somebody cancelled: kill the work and report `cancelled`.
+    /// Cancelled steps: kill the work and report `cancelled`.
     pub cancelled: Vec<StepId>,
     /// Quarantined devices that an operator released: test them, and use those that pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,5 +1,5 @@
 //! Live events, `GET /live`: what changed, as small as a list shows it. Each says how things are now, not what was done:
-//! whoever missed one is right again with the next one about the same thing.
+//! a client that missed one is up to date again with the next one about the same thing.
 
 use serde::{Deserialize, Serialize};
 

@@ -200,7 +200,7 @@ pub struct NextRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeasedRequest {
-    /// Token of the lease. Whoever answers, extends or releases shows it; no list contains it.
+    /// Token of the lease. Calls that answer, extend or release the request send it; no list contains it.
     pub lease: String,
     /// As in a list.
     pub request: RequestView,

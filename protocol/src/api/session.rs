@@ -32,7 +32,7 @@ impl std::fmt::Debug for SignIn {
 pub struct SessionView {
     /// How they showed it.
     pub by: SignedInBy,
-    /// Name of the token or link; none for somebody who showed nothing.
+    /// Name of the token or link; none for a caller without either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// What they may do; none where even reading needs a token that was not shown.
@@ -63,7 +63,7 @@ pub enum SignedInBy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenSession {
-    /// Names it. It signs nobody in.
+    /// Names the session. It cannot be used to sign in.
     pub id: String,
     /// Name of the token that was shown, or of the link.
     pub name: String,

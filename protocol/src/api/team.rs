@@ -77,7 +77,7 @@ impl From<Target> for String {
     }
 }
 
-/// A note. Its text is Markdown as it was written: whoever shows it has to make it harmless.
+/// A note. Its text is Markdown as it was written: a client that shows it has to sanitize it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Remark {
@@ -220,13 +220,13 @@ pub struct PutSavedView {
     pub shared: bool,
 }
 
-/// A link by which anybody can read one campaign or one run.
+/// A public link to one campaign or one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Share {
     /// Id.
     pub id: ShareId,
-    /// All that it lets somebody read.
+    /// The campaign or run that it gives access to.
     pub target: Target,
     /// Who it is for.
     pub label: String,

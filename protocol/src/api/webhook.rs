@@ -54,7 +54,7 @@ impl WebhookEvent {
     }
 }
 
-/// An address that is told what happens. Its secret is shown once, when it is made.
+/// An address that receives events. Its secret is shown once, when the webhook is created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Webhook {
@@ -169,7 +169,7 @@ pub struct Delivery {
     /// What the last try brought, when it was not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What is told.
+    /// The message that is sent.
     pub message: WebhookMessage,
 }
 

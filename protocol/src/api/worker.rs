@@ -59,7 +59,7 @@ pub struct QuarantineView {
     pub worker_name: String,
     /// What is wrong, and since when.
     pub quarantine: Quarantine,
-    /// When somebody asked for it to be tested and used again.
+    /// When an operator requested that it be tested and used again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released_at: Option<TimestampMs>,
     /// Who that was.

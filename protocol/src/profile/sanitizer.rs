@@ -15,7 +15,7 @@ pub enum SanitizerTool {
     Memcheck,
     /// Races in shared memory.
     Racecheck,
-    /// Reads of device memory that nobody wrote.
+    /// Reads of uninitialized device memory.
     Initcheck,
 }
 

@@ -50,7 +50,7 @@ fn line_comment(bytes: &[u8], from: usize) -> usize {
     at
 }
 
-/// A literal ends at its mark, or with its line when somebody forgot the mark.
+/// Returns the end of a literal: its closing mark, or the end of its line when the mark is missing.
 fn literal(bytes: &[u8], from: usize, mark: u8) -> usize {
     let mut at = from + 1;
     while at < bytes.len() {
