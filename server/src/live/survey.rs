@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_change_without_a_notice_is_found_by_the_next_look() {
         let mut survey = Survey::default();
-        assert!(survey.compare(vec![stamp(1, 1), stamp(2, 1)]).is_empty(), "how things are is no news");
+        assert!(survey.compare(vec![stamp(1, 1), stamp(2, 1)]).is_empty(), "the first survey reports no change");
         assert!(survey.compare(vec![stamp(1, 1), stamp(2, 1)]).is_empty());
         let changed = survey.compare(vec![stamp(1, 2), stamp(2, 1), stamp(3, 1)]);
         assert_eq!(changed, HashSet::from([id(1), id(3)]), "one that changed, and one that is new");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_stands_as_it_did_is_no_news() {
+    fn an_unchanged_run_is_not_reported() {
         let mut survey = Survey::default();
         assert_eq!(survey.note(&mark(1, 1, RunStatus::Running)), Found::Status);
         assert_eq!(survey.note(&mark(1, 1, RunStatus::Running)), Found::Nothing);

@@ -69,7 +69,7 @@ impl TestServer {
 }
 
 #[tokio::test]
-async fn a_worker_tells_of_a_quarantined_device_and_everybody_sees_it() {
+async fn a_worker_reports_a_quarantined_device_and_every_view_shows_it() {
     let clock = ManualClock::new();
     let (server, _folder) = TestServer::start(Wish { clock: clock.clone(), ..Wish::default() }).await;
     let worker = server.introduce(with_gpus(2)).await;

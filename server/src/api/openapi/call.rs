@@ -13,7 +13,7 @@ use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, Required, ResponseBu
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Permission {
     /// Every caller.
-    Anybody,
+    Public,
     /// Readers; every caller where reading needs no token.
     Reads,
     /// Readers with a name, because the call stores data under it.
@@ -33,7 +33,7 @@ pub(super) enum Permission {
 impl Permission {
     fn roles(self) -> &'static [&'static str] {
         match self {
-            Self::Anybody => &["anybody"],
+            Self::Public => &["public"],
             Self::Reads | Self::Named => &["viewer", "operator", "admin"],
             Self::ReadsOrWorks => &["viewer", "operator", "worker", "admin"],
             Self::Operates => &["operator", "admin"],
@@ -44,7 +44,7 @@ impl Permission {
     }
 
     fn may_be_anonymous(self) -> bool {
-        matches!(self, Self::Anybody | Self::Reads | Self::ReadsOrWorks)
+        matches!(self, Self::Public | Self::Reads | Self::ReadsOrWorks)
     }
 }
 
@@ -199,7 +199,7 @@ impl Call {
         if !self.permission.may_be_anonymous() {
             fails.entry(401).or_default().extend(["auth.required", "auth.session_ended"]);
         }
-        if !matches!(self.permission, Permission::Anybody) {
+        if !matches!(self.permission, Permission::Public) {
             fails.entry(401).or_default().extend(["auth.wrong_token", "token.expired", "token.revoked"]);
             fails.entry(403).or_default().extend(["access.role_needed", "access.link_limited"]);
             fails.entry(429).or_default().push("request.too_many");
@@ -223,7 +223,7 @@ impl Call {
         if self.permission.may_be_anonymous() {
             ways.push(SecurityRequirement::default());
         }
-        if !matches!(self.permission, Permission::Anybody) {
+        if !matches!(self.permission, Permission::Public) {
             for way in ["token", "session"] {
                 ways.push(SecurityRequirement::new(way, nothing));
             }

@@ -13,7 +13,7 @@ const OPERATIONS: &str = "operations";
 
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
-        get("/health", HEALTH, Permission::Anybody, "Whether the server and its database work")
+        get("/health", HEALTH, Permission::Public, "Whether the server and its database work")
             .gives(200, schemas.of::<Health>())
             .fails(
                 503,
@@ -27,18 +27,18 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
                     "store.unreachable",
                 ],
             ),
-        get("/ready", HEALTH, Permission::Anybody, "Whether the server is ready for requests")
+        get("/ready", HEALTH, Permission::Public, "Whether the server is ready for requests")
             .gives_nothing(204, "It does.")
             .fails(503, &["server.stopping", "server.no_life", "server.expired"]),
-        get("/openapi.json", HEALTH, Permission::Anybody, "This document").gives_other(
+        get("/openapi.json", HEALTH, Permission::Public, "This document").gives_other(
             200,
             "application/json",
             "OpenAPI 3.1.",
         ),
-        get("/session", SESSION, Permission::Anybody, "The identity and permissions of the caller")
+        get("/session", SESSION, Permission::Public, "The identity and permissions of the caller")
             .gives(200, schemas.of::<SessionView>())
             .fails(401, &["auth.wrong_token"]),
-        post("/session", SESSION, Permission::Anybody, "Signs a browser in: sets a session cookie for a token")
+        post("/session", SESSION, Permission::Public, "Signs a browser in: sets a session cookie for a token")
             .takes(schemas.of::<SignIn>())
             .gives(200, schemas.of::<SessionView>())
             .fails(400, &["token.invalid_lifetime"])
@@ -47,7 +47,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .fails(409, &["auth.too_many_sessions"])
             .fails(413, &["request.too_large"])
             .fails(429, &["auth.too_many_tries"]),
-        Call::new(HttpMethod::Delete, "/session", SESSION, Permission::Anybody, "Signs a browser out")
+        Call::new(HttpMethod::Delete, "/session", SESSION, Permission::Public, "Signs a browser out")
             .gives_nothing(204, "The session has ended.")
             .fails(403, &["auth.cross_origin"]),
         get("/servers", OPERATIONS, Permission::Reads, "Servers on this database")
