@@ -13,7 +13,7 @@ use crate::bench::{Bench, done, lost, order, report};
 crate::bench::on_both!(
     the_lowest_rank_decides_and_an_exclusive_step_is_the_only_one,
     steps_share_a_device_up_to_the_first_that_needs_it_alone,
-    a_device_that_is_shared_is_not_given_to_anybody_alone,
+    a_device_that_is_shared_is_not_given_to_an_exclusive_step,
     an_exclusively_used_device_gets_no_other_step,
     each_device_has_its_own_lane,
     a_lane_without_places_to_share_begins_nothing_that_shares,
@@ -91,7 +91,7 @@ async fn steps_share_a_device_up_to_the_first_that_needs_it_alone(bench: Bench) 
     bench.assert_sound().await;
 }
 
-async fn a_device_that_is_shared_is_not_given_to_anybody_alone(bench: Bench) {
+async fn a_device_that_is_shared_is_not_given_to_an_exclusive_step(bench: Bench) {
     let (run, worker) = (bench.run().await, bench.worker().await);
     schedule(&bench, &run, &[("share", DeviceUse::Shared), ("alone", DeviceUse::Exclusive)]).await;
     assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 1)]).await), ["share"]);
