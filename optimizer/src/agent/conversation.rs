@@ -23,10 +23,10 @@ use crate::prompt::{Prompt, Rendered};
 /// Replies that one try of a step asks for: the first, and one after a repair request.
 const TURNS_PER_TRY: u32 = 2;
 
-/// Most bytes of a problem that is told to the model.
+/// Longest description of a problem in a prompt, in bytes.
 const MAX_PROBLEM_BYTES: usize = 2_000;
 
-/// A reply that cannot be used, in the end.
+/// A reply that cannot be used, also after a repair request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unusable {
     /// Stable code.
@@ -167,7 +167,7 @@ impl<'a> Conversation<'a> {
         let rendered = config.prompts.render(self.prompt, values).map_err(StepFailure::from)?;
         let run_input = self.step.run_input;
         let chain = chain::open(self.agents, self.ports, run_input, self.role).await?;
-        // Who answered stays in the conversation: whom it had to stand in for is hardly back within a turn.
+        // The model that answered keeps the conversation: the models before it rarely recover within a turn.
         let mut asked_first = 0;
         let own = self.role.and_then(|role| run_input.models.roles.get(&role));
         let mut request = ModelRequest {
@@ -189,7 +189,7 @@ impl<'a> Conversation<'a> {
                 request.call_name = call_name(self.step.step_key, turn);
                 let turn = match self.turn(&chain, &mut asked_first, &request, &rendered, turn).await {
                     Ok(turn) => turn,
-                    // A script that holds no second turn has said what it has to say.
+                    // A script without a second turn has no further reply.
                     Err(NoReply::Model(ModelError::ScriptEnded { .. })) if turn > 1 => {
                         return Err(give_up(problem, false));
                     }
@@ -285,7 +285,7 @@ impl<'a> Conversation<'a> {
                             *asked_first = place;
                             return Ok(answered);
                         }
-                        // Alone, a model's error is told as it is.
+                        // The error of a single model is returned unchanged.
                         Err(NoReply::Model(error)) if error.falls_through() && chain.len() > 1 => Arc::new(error),
                         Err(NoReply::Model(error)) => return Err(typed(error)),
                         Err(other) => return Err(other),
@@ -406,7 +406,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// Refusals and floods are answers of a kind: the request was heard, and asking again gives the same.
+/// Classifies an error. Refusals and replies above the limit of size count as replies: another try gives the same.
 fn typed(error: ModelError) -> NoReply {
     let code = match &error {
         ModelError::Refused { .. } => "reply.refused",

@@ -1,8 +1,7 @@
-//! Every prompt on recorded steps: what `nightshift prompts check` does, and what the snapshot tests hold.
+//! Renders every prompt on recorded steps, for `nightshift prompts check` and the snapshot tests.
 //!
-//! The steps are carried out as in a campaign, up to the model, which answers with nothing that can be used: so every
-//! prompt is made by the code that makes it for real, and the request for a repair as well. Nothing is sent and nothing
-//! is kept.
+//! The steps run as in a campaign, with a scripted model whose replies cannot be used. So the same code as in a
+//! campaign renders every prompt and every repair request. Nothing is sent and nothing is stored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,13 +27,13 @@ use crate::prompt::{PromptProblem, Prompts, place_of};
 
 mod shelf;
 
-/// What the model answers: no program, no plan, no diagnosis, no rating.
+/// Every reply of the model: no program, no plan, no diagnosis, no rating.
 const UNUSABLE: &str = "I would rather talk about something else.";
-/// Turns that are answered so. A plan has two tries of two.
+/// Number of turns with this reply. A plan has two tries of two turns.
 const TURNS: u32 = 4;
-/// The run of a rehearsal, which nothing is written down for.
+/// The run of a rehearsal. Nothing is stored for it.
 const NO_RUN: &str = "run_00000000000000000000000000000000";
-/// Codes of failures that are the prompt's fault.
+/// Codes of failures that a prompt causes.
 const OF_PROMPTS: [&str; 2] = ["config.prompt_template", "task.prompt_too_large"];
 
 #[derive(RustEmbed)]
@@ -65,10 +64,10 @@ pub struct RehearsedStep {
     pub transcript: String,
 }
 
-/// What a rehearsal gave.
+/// The result of a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rehearsal {
-    /// What could be rendered, by the name of the recording.
+    /// The rendered steps, in the order of their recordings' names.
     pub steps: Vec<RehearsedStep>,
     /// What is wrong, each problem once.
     pub problems: Vec<PromptProblem>,
@@ -95,7 +94,7 @@ pub async fn rehearse(prompts: Prompts) -> Result<Rehearsal, StepFailure> {
             },
         }
     }
-    // No recorded step uses a template that cannot be rendered. Each such template is reported once.
+    // A template that cannot be rendered also counts as unused. It is reported only once.
     let told: Vec<String> = rehearsal.problems.iter().map(|problem| problem.template.clone()).collect();
     let further = agents.config.prompts.problems().into_iter().filter(|found| !told.contains(&found.template));
     rehearsal.problems.extend(further);
@@ -138,12 +137,12 @@ async fn one(agents: &Agents, name: &str, recording: Recording) -> Result<Rehear
     Ok(RehearsedStep { name: name.to_owned(), version, transcript })
 }
 
-/// A recording that tells nothing about any template.
+/// Returns the problem of a recording that cannot be used.
 fn unusable(recording: &str, message: String) -> PromptProblem {
     PromptProblem { template: recording.to_owned(), line: None, message }
 }
 
-/// Artifacts, and what was asked: version and transcript of each turn.
+/// Holds artifacts, and the version and transcript of each turn.
 #[derive(Default)]
 struct Stage {
     artifacts: Mutex<BTreeMap<ArtifactHash, Vec<u8>>>,

@@ -205,7 +205,7 @@ pub(super) struct CommandModel {
     named: Vec<(String, SecretString)>,
 }
 
-/// What a command left behind.
+/// The result of a command.
 struct Left {
     stdout: Vec<u8>,
     is_too_much: bool,
@@ -285,7 +285,7 @@ impl CommandModel {
         };
         let wait = async {
             let status = child.wait().await;
-            // What it left running could hold its output open for ever.
+            // A process that the command left running could hold its output open forever.
             group.kill();
             status
         };
@@ -320,7 +320,7 @@ impl CommandModel {
         ModelError::CommandFailed { endpoint: self.provider.name.clone(), message, excerpt, before_it_ran }
     }
 
-    /// The end of what it said, on one line, without the values of named variables.
+    /// Returns the end of its standard error, on one line, without the values of named variables.
     fn excerpt(&self, stderr: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(stderr).into_owned();
         for (_, value) in self.named.iter().filter(|(_, value)| !value.expose_secret().is_empty()) {

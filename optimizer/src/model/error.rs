@@ -1,4 +1,4 @@
-//! What can go wrong between a question and its answer.
+//! Errors of model calls.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ pub enum ModelError {
         /// What the endpoint said, bounded.
         excerpt: String,
     },
-    /// Nothing came in time.
+    /// A time limit passed.
     #[error("the endpoint `{endpoint}` let the {phase} pass: {limit_ms} ms")]
     Timeout {
         /// Name of the endpoint.
@@ -128,7 +128,7 @@ pub enum ModelError {
         /// What was missing.
         message: String,
     },
-    /// Not what the wire format says.
+    /// The reply violates the wire format.
     #[error("the reply of the endpoint `{endpoint}` cannot be read: {message}. It began: {excerpt}")]
     Malformed {
         /// Name of the endpoint.

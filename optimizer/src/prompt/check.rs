@@ -66,7 +66,7 @@ pub(super) fn problems(
                 match look_up(&sight.values, &path) {
                     Some(true) => given.found = true,
                     Some(false) => given.missing = true,
-                    // Its parent was none here: another prompt tells.
+                    // Its parent is none here: another prompt may decide it.
                     None => {}
                 }
             }

@@ -114,7 +114,7 @@ pub struct Rendered {
 pub struct Prompts {
     environment: Environment<'static>,
     sources: BTreeMap<String, String>,
-    /// The recorded renderings; none unless a rehearsal records them.
+    /// The recorded renderings; none unless [`Prompts::watched`] was called.
     seen: Option<Mutex<Vec<Seen>>>,
 }
 
@@ -124,7 +124,7 @@ impl Prompts {
         Self::of(embedded_sources())
     }
 
-    /// The same, with the files of a folder in place of those of the same name.
+    /// Returns the embedded templates, with the files of a folder in place of those of the same name.
     pub fn with_overrides(folder: &Path) -> Result<Self, PromptError> {
         let mut sources = embedded_sources();
         let known = sources.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -144,7 +144,7 @@ impl Prompts {
         Self::of(sources)
     }
 
-    /// Makes a prompt.
+    /// Renders a prompt.
     pub fn render(&self, prompt: Prompt, values: &impl Serialize) -> Result<Rendered, PromptError> {
         let names = prompt.templates();
         self.note(names, values);
@@ -186,7 +186,7 @@ impl Prompts {
         Ok([self.one(result, values)?, self.one(left, values)?])
     }
 
-    /// Records the names and values of a rendering, when a rehearsal records them.
+    /// Records the names and values of a rendering, after [`Prompts::watched`].
     fn note(&self, names: [&'static str; 2], values: &impl Serialize) {
         if let Some(seen) = &self.seen {
             let values = Value::from(Serde(values));
@@ -194,12 +194,12 @@ impl Prompts {
         }
     }
 
-    /// The same, keeping what it renders for [`Prompts::problems`].
+    /// Returns the same templates, recording what they render for [`Prompts::problems`].
     pub(crate) fn watched(self) -> Self {
         Self { seen: Some(Mutex::default()), ..self }
     }
 
-    /// What is wrong with the templates, as far as what was rendered since they are watched tells.
+    /// Returns the problems of the templates that the recorded renderings show.
     pub(crate) fn problems(&self) -> Vec<PromptProblem> {
         let Some(seen) = &self.seen else { return Vec::new() };
         let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);

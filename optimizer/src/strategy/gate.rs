@@ -8,8 +8,8 @@ use super::routing::{self, Next};
 use super::state::{Phase, RunState};
 
 impl RunState {
-    /// Takes what a person said. An answer to a gate at which the run does not wait opens nothing: it was meant for
-    /// something that its author has not seen.
+    /// Handles the signal of a person. An answer to a gate at which the run does not wait has no effect: its author
+    /// has not seen what the gate is for.
     pub(super) fn hear(&mut self, signal: &Signal) -> Result<(), WorkflowError> {
         if matches!(self.phase, Phase::Ended { .. }) {
             return Ok(());
@@ -88,7 +88,7 @@ impl RunState {
         self.follow_route(finished)
     }
 
-    /// The attempts that wait for their route: they were in the works together.
+    /// Returns the newest attempts that have no route yet: they ran at the same time.
     fn finished_together(&self) -> Vec<u32> {
         let waiting = self.attempts.iter().rev().take_while(|attempt| attempt.route.is_none());
         let mut numbers: Vec<u32> = waiting.map(|attempt| attempt.number).collect();

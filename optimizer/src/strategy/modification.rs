@@ -128,7 +128,7 @@ pub(super) fn choose(
 }
 
 /// What the diagnosis of `parent` asks for, also when it failed before: for strategies without a memory, which cannot
-/// know better. That it is a repetition is said all the same.
+/// know better. The request still says that it is a repetition.
 pub(super) fn choose_again(run: &RunState, parent: &Attempt, because: &str) -> Option<Modification> {
     let tried = tried(run, &run.attempts);
     let mut asked = asked(parent.diagnosis.as_ref()?, parent, parent, &tried);

@@ -13,7 +13,7 @@ use super::state::RunState;
 /// next ones are timed without asking for it again. What is to be published is examined in any case.
 const MAX_VAIN: usize = 3;
 
-/// Code of a check that was still at it when its time was over.
+/// Code of a check that exceeded its time limit.
 const TOO_SLOW: &str = "profile.tool_too_slow";
 
 /// Code of the note that an attempt was not examined.
@@ -82,12 +82,12 @@ fn is_too_slow(check: &SanitizerRun) -> bool {
     check.outcome == SanitizerOutcome::Unavailable && check.code.as_deref() == Some(TOO_SLOW)
 }
 
-/// Whether a check that was too slow was at it, and not only expected to be.
+/// Returns whether a check was started. A check that is expected to be too slow is not.
 fn was_tried(check: &SanitizerRun) -> bool {
     check.wall_ms > 0
 }
 
-/// Whether asking again would tell nothing new.
+/// Returns whether a repetition of the check would not change its result.
 fn is_settled(rules: u32, check: &SanitizerRun) -> bool {
     let given_up = rules::gives_up_slow_checks(rules) && is_too_slow(check) && was_tried(check);
     check.outcome != SanitizerOutcome::Unavailable || given_up

@@ -10,7 +10,7 @@ use super::state::RunState;
 /// Variants of a search, unless task or campaign say otherwise.
 pub const DEFAULT_MAX_VARIANTS: u32 = 32;
 
-/// After so long a search begins nothing further, in milliseconds: some dozens of builds and short measurements.
+/// Time after which a search starts no further variant, in milliseconds: some dozens of builds and short measurements.
 const WALL_MS: u64 = 120_000;
 
 fn max_variants(run: &RunState) -> u32 {
