@@ -126,7 +126,7 @@ id_type!(
     WebhookId, "whk_", "a webhook"
 );
 id_type!(
-    /// One thing that one address is told.
+    /// The delivery of one event to one address.
     DeliveryId, "dlv_", "a delivery"
 );
 id_type!(

@@ -10,39 +10,39 @@ use crate::step::{StepFailure, StepInput, StepOutput};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Claim {
-    /// What is free on the worker now. The server knows from its registration what fits.
+    /// Free capacity of the worker. The server knows from its registration which steps fit.
     pub free: FreeSlots,
     /// How long to wait for work, in milliseconds.
     pub wait_ms: u64,
 }
 
-/// What is free on a worker.
+/// Free capacity of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FreeSlots {
     /// Steps without a device.
     pub cpu: u32,
-    /// Devices on which something can begin.
+    /// Devices on which a step can begin.
     pub devices: Vec<FreeDevice>,
 }
 
 impl FreeSlots {
-    /// Whether nothing can begin.
+    /// Returns whether no step can begin.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cpu == 0 && self.devices.iter().all(|device| !device.exclusive && device.shared == 0)
     }
 }
 
-/// What is free on one device.
+/// Free capacity of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FreeDevice {
     /// The device's number, as offered.
     pub index: u32,
-    /// Whether nothing is on it, so that a step can have it alone.
+    /// Whether no step uses it, so that a step can use it exclusively.
     pub exclusive: bool,
-    /// Steps that can join those that share it.
+    /// Number of further steps that can share it.
     pub shared: u32,
 }
 
@@ -52,7 +52,7 @@ pub struct FreeDevice {
 pub struct LeasedStep {
     /// The step.
     pub step: StepId,
-    /// The fence: every report must carry it.
+    /// Fencing token: every report must carry it.
     pub epoch: u64,
     /// Its run.
     pub run: RunId,
@@ -60,7 +60,7 @@ pub struct LeasedStep {
     pub key: String,
     /// The route that it was claimed on.
     pub route: String,
-    /// What it is given.
+    /// Its input.
     pub input: StepInput,
     /// How long the whole step may take, in milliseconds.
     pub timeout_ms: u64,
@@ -78,7 +78,7 @@ pub struct LeasedStep {
 pub struct Claimed {
     /// Steps; empty when there was nothing within the waiting time.
     pub steps: Vec<LeasedStep>,
-    /// Whether the worker is asked to end: it gets nothing any more.
+    /// Whether the worker has to stop: it gets no further steps.
     #[serde(default)]
     pub draining: bool,
     /// How long the server held the claim before it leased the steps, in milliseconds, rounded down. Their leases count
@@ -91,15 +91,15 @@ pub struct Claimed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Heartbeat {
-    /// Steps in its hands with their epochs.
+    /// Leased steps with their epochs.
     pub leases: Vec<(StepId, u64)>,
     /// All devices on which nothing may run, when there are some or when that changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<Vec<QuarantinedDevice>>,
-    /// The worker ends: nothing more is to be expected of it.
+    /// Whether the worker stops: it sends no further heartbeats and reports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
-    /// How its devices are, every few seconds.
+    /// Readings of its devices, sent every few seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readings: Option<Vec<DeviceReading>>,
 }
@@ -108,7 +108,7 @@ pub struct Heartbeat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeartbeatReply {
-    /// Leases that are gone: kill the work, its result will not be taken.
+    /// Lost leases: kill the work, because the server will not accept its result.
     pub lost: Vec<StepId>,
     /// Cancelled steps: kill the work and report `cancelled`.
     pub cancelled: Vec<StepId>,
@@ -142,11 +142,11 @@ pub enum TryOutcome {
 pub struct Report {
     /// Who reports.
     pub worker: WorkerId,
-    /// The fence.
+    /// The fencing token.
     pub epoch: u64,
     /// How it ended.
     pub result: TryOutcome,
-    /// What is free once it is reported: steps that are ready for it come with the answer, without waiting.
+    /// Free capacity after the report. The answer contains ready steps for it, without waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<FreeSlots>,
 }
@@ -155,14 +155,14 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReportReply {
-    /// What became of it.
+    /// The outcome of the report.
     pub result: ReportResult,
     /// Further steps for what is free.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<LeasedStep>,
 }
 
-/// What became of a report.
+/// The outcome of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]

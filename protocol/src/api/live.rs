@@ -1,5 +1,5 @@
-//! Live events, `GET /live`: what changed, as small as a list shows it. Each says how things are now, not what was done:
-//! a client that missed one is up to date again with the next one about the same thing.
+//! Live events, `GET /live`. Each event contains the current state of a run, a campaign or a worker, as lists show it.
+//! A client that missed one is up to date again with the next one about the same thing.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::time::TimestampMs;
 
 /// Header with which a client that comes back names the last event it has.
 pub const LAST_EVENT_ID_HEADER: &str = "last-event-id";
-/// How often a stream with nothing to say shows that it lives, in milliseconds.
+/// Interval of heartbeats on an idle stream, in milliseconds.
 pub const LIVE_HEARTBEAT_MS: u64 = 15_000;
 
 /// An event of a live stream.
@@ -22,7 +22,7 @@ pub enum LiveEvent {
     Opened {
         /// Whether it goes on right after the event that the client named.
         resumed: bool,
-        /// How often a stream with nothing else to say sends a heartbeat, in milliseconds.
+        /// Interval of heartbeats on an idle stream, in milliseconds.
         heartbeat_ms: u64,
     },
     /// Events may be missing: read again what is shown. Events go on after this one.
@@ -34,9 +34,9 @@ pub enum LiveEvent {
     RunChanged(Box<RunChange>),
     /// The runs of a campaign changed their status, or what it may use did.
     CampaignChanged(CampaignChange),
-    /// A worker came, went, or holds other work.
+    /// A worker was registered or removed, or its leased steps changed.
     WorkerChanged(WorkerChange),
-    /// Nothing happened, and the stream lives.
+    /// A heartbeat: nothing changed.
     Heartbeat {
         /// Server clock.
         at: TimestampMs,
@@ -112,13 +112,13 @@ pub struct WorkerChange {
     pub worker: WorkerId,
     /// Name for people.
     pub name: String,
-    /// Steps in its hands.
+    /// Number of steps that it holds.
     pub leases: u64,
-    /// Whether it was asked to take nothing new.
+    /// Whether it is being drained.
     pub draining: bool,
-    /// Whether it was not heard of for so long that it has most likely ended.
+    /// Whether the server has not heard from it for so long that it has most likely ended.
     pub silent: bool,
-    /// Whether it is known no more.
+    /// Whether it was removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
 }

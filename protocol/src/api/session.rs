@@ -26,16 +26,16 @@ impl std::fmt::Debug for SignIn {
     }
 }
 
-/// Who a caller is, and what pages may offer them.
+/// The identity and permissions of a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionView {
-    /// How they showed it.
+    /// How the caller was authenticated.
     pub by: SignedInBy,
     /// Name of the token or link; none for a caller without either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What they may do; none where even reading needs a token that was not shown.
+    /// Role of the caller; none where reading needs a token and the request has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// All that they may read; everything without it.
@@ -46,7 +46,7 @@ pub struct SessionView {
     pub expires_at: Option<TimestampMs>,
 }
 
-/// How a caller showed who they are.
+/// How a caller was authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]

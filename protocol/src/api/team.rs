@@ -1,4 +1,4 @@
-//! What people leave beside campaigns, runs and attempts: notes, tags, pins, views of pages, links for others to read.
+//! Data that people add to campaigns, runs and attempts: notes, tags, pins, saved views and links for readers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ pub enum Target {
     Attempt(RunId, u32),
 }
 
-/// A text that names nothing that can be noted, tagged, pinned or shared.
+/// The error for a text that names no campaign, run or attempt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no target: expected a campaign (`cmp_…`), a run (`run_…`) or an attempt (`run_…/3`)")]
 pub struct InvalidTarget(String);
@@ -87,7 +87,7 @@ pub struct Remark {
     pub target: Target,
     /// Markdown.
     pub text: String,
-    /// Name of the token of who wrote it.
+    /// Name of the author's token.
     pub author: String,
     /// When it was written.
     pub created_at: TimestampMs,
@@ -118,17 +118,17 @@ pub struct EditRemark {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Tag {
-    /// What has it.
+    /// The target that has it.
     pub target: Target,
     /// The tag.
     pub tag: String,
-    /// Name of the token of who put it there.
+    /// Name of the token that added it.
     pub author: String,
     /// When.
     pub at: TimestampMs,
 }
 
-/// A tag with the number of what has it.
+/// A tag with its number of targets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TagCount {
@@ -138,21 +138,21 @@ pub struct TagCount {
     pub targets: u64,
 }
 
-/// `POST /tags`: takes tags away and puts tags there; what is so already stays.
+/// `POST /tags`: adds and removes tags. Repeating a change has no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChangeTags {
-    /// What they are about.
+    /// The target whose tags change.
     pub target: Target,
-    /// Tags to be there.
+    /// Tags to add.
     #[serde(default)]
     pub add: Vec<String>,
-    /// Tags to be gone.
+    /// Tags to remove.
     #[serde(default)]
     pub remove: Vec<String>,
 }
 
-/// Something that the team keeps at hand.
+/// A campaign, run or attempt that the team pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pin {
@@ -160,9 +160,9 @@ pub struct Pin {
     pub target: Target,
     /// Its campaign.
     pub campaign: CampaignId,
-    /// What it is kept for.
+    /// Purpose of the pin.
     pub label: String,
-    /// Name of the token of who pinned it.
+    /// Name of the token that pinned it.
     pub author: String,
     /// When.
     pub at: TimestampMs,
@@ -172,11 +172,11 @@ pub struct Pin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SetPin {
-    /// What is to be pinned, or let go.
+    /// The target to pin or unpin.
     pub target: Target,
     /// Whether it is pinned from now on.
     pub pinned: bool,
-    /// What it is kept for.
+    /// Purpose of the pin.
     #[serde(default)]
     pub label: String,
 }
@@ -193,7 +193,7 @@ pub struct SavedView {
     pub page: String,
     /// The query of its address, without the question mark.
     pub query: String,
-    /// Name of the token of who owns it.
+    /// Name of the owner's token.
     pub owner: String,
     /// Whether others see it, too.
     pub shared: bool,
@@ -230,7 +230,7 @@ pub struct Share {
     pub target: Target,
     /// Who it is for.
     pub label: String,
-    /// Name of the token of who made it.
+    /// Name of the creator's token.
     pub author: String,
     /// When it was made.
     pub created_at: TimestampMs,
@@ -260,7 +260,7 @@ pub struct CreateShare {
 pub struct ShareCreated {
     /// The link as lists show it.
     pub share: Share,
-    /// What opens it, shown this once: a token for reading.
+    /// Secret of the link, a token for reading. Only this answer contains it.
     pub secret: String,
 }
 

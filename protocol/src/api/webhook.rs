@@ -1,4 +1,4 @@
-//! Webhooks: addresses that are told what happens, `/webhooks`.
+//! Webhooks: addresses that receive events, `/webhooks`.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub const DELIVERY_HEADER: &str = "x-nightshift-delivery";
 /// Header with the event of a delivery.
 pub const EVENT_HEADER: &str = "x-nightshift-event";
 
-/// What an address can be told of.
+/// An event that an address can receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -26,7 +26,7 @@ pub enum WebhookEvent {
     RunFailed,
     /// Every run of a campaign is over.
     CampaignFinished,
-    /// Nine tenths of a budget are used or set aside.
+    /// Nine tenths of a budget are used or reserved.
     BudgetNearlyUsed,
 }
 
@@ -62,7 +62,7 @@ pub struct Webhook {
     pub id: WebhookId,
     /// The address.
     pub url: String,
-    /// What it is told of.
+    /// The events that it receives.
     pub events: Vec<WebhookEvent>,
     /// Only of this campaign; of all without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,9 +70,9 @@ pub struct Webhook {
     /// Whether the address may be one of this machine or of a private network.
     #[serde(default)]
     pub allow_private: bool,
-    /// Name of the token of who made it.
+    /// Name of the creator's token.
     pub author: String,
-    /// When it was made: what happened before is not told.
+    /// When it was created. It receives no earlier events.
     pub created_at: TimestampMs,
 }
 
@@ -82,10 +82,10 @@ pub struct Webhook {
 pub struct CreateWebhook {
     /// The address, `https://…` or `http://…`.
     pub url: String,
-    /// What signs the deliveries, 16 to 200 characters; made by the server without it.
+    /// Secret that signs the deliveries, 16 to 200 characters. Without it, the server generates one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// What it is told of.
+    /// The events that it receives.
     pub events: Vec<WebhookEvent>,
     /// Only of this campaign; of all without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ impl std::fmt::Debug for CreateWebhook {
 pub struct WebhookCreated {
     /// As in a list.
     pub webhook: Webhook,
-    /// What signs the deliveries, shown this once.
+    /// Secret that signs the deliveries. Only this answer contains it.
     pub secret: String,
 }
 
@@ -117,16 +117,16 @@ impl std::fmt::Debug for WebhookCreated {
     }
 }
 
-/// Where a delivery stands.
+/// State of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryStatus {
-    /// It is tried, now or later.
+    /// The server tries it now or later.
     Pending,
-    /// The address took it.
+    /// The address accepted it.
     Delivered,
-    /// The address did not take it, and it is tried no more.
+    /// The address did not accept it, and the server tries it no more.
     GivenUp,
 }
 
@@ -151,11 +151,11 @@ impl DeliveryStatus {
     }
 }
 
-/// One thing that one address is told.
+/// The delivery of one event to one address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Delivery {
-    /// Id; receivers tell a second copy by it.
+    /// Id, by which receivers recognize a second copy.
     pub id: DeliveryId,
     /// Who is told.
     pub webhook: WebhookId,
@@ -166,7 +166,7 @@ pub struct Delivery {
     /// When it is tried next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<TimestampMs>,
-    /// What the last try brought, when it was not taken.
+    /// Why the last try failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The message that is sent.
@@ -208,10 +208,10 @@ pub struct WebhookMessage {
     /// The resource of a budget, for example `tokens`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// What of it is used or set aside.
+    /// Amount of it that is used or reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
-    /// What of it is allowed.
+    /// Its limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cap: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Workers: they introduce themselves, are listed and drained, and have devices on which nothing may run.
+//! Workers: registration, lists, draining and quarantined devices.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::id::WorkerId;
 use crate::machine::{Offers, Quarantine};
 use crate::time::TimestampMs;
 
-/// `POST /workers`: a worker process introduces itself. A restarted one is a new worker.
+/// `POST /workers`: registers a worker process. A restarted process is a new worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegisterWorker {
@@ -15,7 +15,7 @@ pub struct RegisterWorker {
     /// Whether it lives in the server's process: its leases are freed as soon as the server starts again. The server
     /// knows that by the token, and does not believe this field.
     pub embedded: bool,
-    /// What it can do.
+    /// Its capabilities.
     pub offers: Offers,
     /// Its version.
     pub version: String,
@@ -33,7 +33,7 @@ pub struct WorkerRegistered {
     pub heartbeat_ms: u64,
 }
 
-/// A device on which nothing may run for now.
+/// A quarantined device: no step may use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QuarantinedDevice {
@@ -67,7 +67,7 @@ pub struct QuarantineView {
     pub released_by: Option<String>,
 }
 
-/// How a device is, as its worker read it last.
+/// The last readings of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceReading {
@@ -76,9 +76,9 @@ pub struct DeviceReading {
     /// Temperature in degrees Celsius, when the driver or the system tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<u32>,
-    /// For how long of `over_ms` a step was on it, in milliseconds.
+    /// How long steps used it within the last `over_ms`, in milliseconds.
     pub busy_ms: u64,
-    /// The time that is looked back on, in milliseconds: an hour, or less after the worker's start.
+    /// Length of the window, in milliseconds: an hour, or less after the worker's start.
     pub over_ms: u64,
 }
 
@@ -90,26 +90,26 @@ pub struct WorkerView {
     pub id: WorkerId,
     /// Name for people.
     pub name: String,
-    /// Whether it lives in the server's process.
+    /// Whether it runs in the server's process.
     pub embedded: bool,
-    /// When it was last heard of.
+    /// When the server last heard from it.
     pub last_seen_at: TimestampMs,
-    /// Steps in its hands.
+    /// Number of steps that it holds.
     pub leases: u64,
-    /// What it can do.
+    /// Its capabilities.
     pub offers: Offers,
     /// Its version.
     pub version: String,
-    /// Whether it takes nothing new and will end.
+    /// Whether it takes no new steps and will stop.
     #[serde(default)]
     pub draining: bool,
-    /// Whether it was not heard of for so long that it has most likely ended.
+    /// Whether the server has not heard from it for so long that it has most likely ended.
     #[serde(default)]
     pub silent: bool,
-    /// How its devices are, those that it told of.
+    /// Last readings of the devices that it reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readings: Vec<DeviceReading>,
-    /// When it told that.
+    /// Time of these readings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_at: Option<TimestampMs>,
 }
@@ -118,6 +118,6 @@ pub struct WorkerView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Drain {
-    /// Whether it takes nothing new; false takes the request back.
+    /// Whether to drain it; false withdraws the request.
     pub draining: bool,
 }
