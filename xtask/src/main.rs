@@ -8,6 +8,7 @@ mod licences;
 mod nvcc;
 #[path = "../../tests/testbed/src/postgres/programs.rs"]
 mod postgres_programs;
+mod prose;
 mod test;
 mod tools;
 mod wheel;
@@ -18,11 +19,12 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
 tasks:
-  test [--install] [FILTER]   formatting, lints, licences, unused dependencies, then all tests (or those that FILTER
-                              names); --install lets it install missing tools (apt-get, cargo, and
+  test [--install] [FILTER]   formatting, prose, lints, licences, unused dependencies, then all tests (or those
+                              that FILTER names); --install lets it install missing tools (apt-get, cargo, and
                               nvcc from Python's package index)
   front [--check] [--install] builds what browsers are sent into dashboard/dist; --check only compares it with what is
                               there; --install lets it install the compiler's target
+  prose                       checks the words of comments, names and documents
   licences                    checks every dependency's licence against deny.toml";
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
                 front::write(may_install).map(|()| true)
             }
         }
+        ["prose"] => prose::check(),
         ["licences"] => licences::check().map(|count| {
             println!("licences: {count} packages, all allowed");
             true

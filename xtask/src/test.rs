@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, for_each_line, succeeds};
-use crate::{browser_tests, front, licences, nvcc, tools, wheel};
+use crate::{browser_tests, front, licences, nvcc, prose, tools, wheel};
 
 /// Sum over all test programs.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Tally {
     }
 }
 
-/// Runs the task; whether everything held.
+/// Runs the task. Returns whether everything held.
 pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let may_install = args.contains(&"--install");
     let filter: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--install").collect();
@@ -45,6 +45,7 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let mut notes: Vec<String> = Vec::new();
     if filter.is_empty() {
         check("formatting", &mut failed_checks, || succeeds(cargo().args(["fmt", "--all", "--", "--check"])))?;
+        check("prose", &mut failed_checks, prose::check)?;
         check("lints", &mut failed_checks, || {
             succeeds(cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
         })?;
