@@ -208,6 +208,7 @@ fn what_went_wrong(printed: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
@@ -219,7 +220,7 @@ mod tests {
                 "schema": 1, "name": "task", "title": "t", "description": "d", "target": "cuda", "reference": "model.py",
                 "inputs": tensor, "outputs": tensor, "tolerance": { "atol": 1e-4, "rtol": 1e-4 }, "precision": precision,
             }))
-            .expect("a task")
+            .unwrap()
         };
         for (policy, used) in
             [("reference", "tf32"), ("strict", "tf32"), ("bf16", "bf16"), ("kernelbench", "kernelbench")]

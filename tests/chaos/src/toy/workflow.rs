@@ -269,6 +269,7 @@ fn request() -> CodeRequest {
         near: None,
         candidate: None,
         fix_turn: 0,
+        session: None,
         history: Vec::new(),
         memory: AttemptMemory::default(),
         hints: Vec::new(),
