@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 use binary::{expect_exit, json_lines, nightshift};
 use serde_json::Value;
 
+/// The exit code of `run` where a run found no correct program.
+const NO_RESULT: i32 = 7;
+
 /// By so much each life of a killed process is longer than the one before.
 const LIFE_STEP_MS: u64 = 150;
 
@@ -80,8 +83,8 @@ fn command(data_dir: &Path, task: &Path, further: &[&str]) -> std::process::Comm
     command
 }
 
-fn run(data_dir: &Path, task: &Path, further: &[&str]) -> Value {
-    json_lines(&expect_exit(command(data_dir, task, further).arg("--json"), 0)).remove(0)["runs"][0].clone()
+fn run(data_dir: &Path, task: &Path, further: &[&str], exit_code: i32) -> Value {
+    json_lines(&expect_exit(command(data_dir, task, further).arg("--json"), exit_code)).remove(0)["runs"][0].clone()
 }
 
 /// Keys of the completed steps, in order.
@@ -103,7 +106,7 @@ fn stopped(run: &Value) -> &str {
 fn a_session_builds_checks_measures_submits_and_finishes_and_is_played_back() {
     let folder = tempfile::tempdir().unwrap();
     let (data_dir, recorded) = (folder.path().join("data"), folder.path().join("recorded"));
-    let run_of = run(&data_dir, &whole_session(folder.path()), &["--record", recorded.to_str().unwrap()]);
+    let run_of = run(&data_dir, &whole_session(folder.path()), &["--record", recorded.to_str().unwrap()], 0);
     let id = run_of["summary"]["id"].as_str().unwrap();
     let attempts = run_of["view"]["attempts"].as_array().unwrap();
     if stopped(&run_of) != "near_roofline" {
@@ -140,7 +143,7 @@ fn a_session_builds_checks_measures_submits_and_finishes_and_is_played_back() {
     }
 
     let again = folder.path().join("again");
-    let played = run(&again, &recorded.join("gaussian"), &[]);
+    let played = run(&again, &recorded.join("gaussian"), &[], 0);
     let sources = |run: &Value| {
         let attempts = run["view"]["attempts"].as_array().unwrap();
         attempts.iter().map(|attempt| attempt["source"].clone()).collect::<Vec<_>>()
@@ -153,7 +156,7 @@ fn a_session_that_is_killed_goes_on_with_its_transcript() {
     let folder = tempfile::tempdir().unwrap();
     let task = whole_session(folder.path());
     let expected_dir = folder.path().join("undisturbed");
-    let expected = run(&expected_dir, &task, &[]);
+    let expected = run(&expected_dir, &task, &[], 0);
     let data_dir = folder.path().join("killed");
     for life_ms in (1..=16).map(|life| life * LIFE_STEP_MS) {
         let mut child =
@@ -201,7 +204,7 @@ fn a_flood_of_turns_ends_with_the_limit_and_submits_what_was_measured() {
     }
     let replies: Vec<(&str, String)> = replies.iter().map(|(name, reply)| (name.as_str(), reply.clone())).collect();
     let data_dir = folder.path().join("data");
-    let run_of = run(&data_dir, &task(folder.path(), "gaussian", &replies), &["--max-turns", "4"]);
+    let run_of = run(&data_dir, &task(folder.path(), "gaussian", &replies), &["--max-turns", "4"], 0);
     assert!(["turn_budget", "near_roofline"].contains(&stopped(&run_of)), "{}", stopped(&run_of));
     let [attempt] = &run_of["view"]["attempts"].as_array().unwrap()[..] else { panic!("one attempt") };
     assert_eq!(attempt["turns"].as_array().unwrap().len(), 5, "four turns, and the one of the rules");
@@ -213,7 +216,7 @@ fn a_flood_of_turns_ends_with_the_limit_and_submits_what_was_measured() {
         ("attempt1.turn1.write_code.2", "Hello again.".to_owned()),
     ];
     let data_dir = folder.path().join("unusable");
-    let run_of = run(&data_dir, &task(folder.path(), "gaussian_b", &unusable), &["--max-turns", "1"]);
+    let run_of = run(&data_dir, &task(folder.path(), "gaussian_b", &unusable), &["--max-turns", "1"], NO_RESULT);
     assert_eq!(stopped(&run_of), "turn_budget");
     let attempt = &run_of["view"]["attempts"][0];
     assert_eq!(attempt["outcome"], "no_code");
