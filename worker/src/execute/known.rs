@@ -74,8 +74,11 @@ impl Step<'_> {
         }
         known.faults = faults.len();
         known.baselines.extend(faults);
-        known.baselines.sort_by_key(|baseline| kinds.iter().position(|kind| *kind == baseline.kind));
-        Ok(Some(known).filter(|known| kinds.is_empty() || !known.baselines.is_empty()))
+        if known.baselines.is_empty() && !kinds.is_empty() {
+            return Ok(None);
+        }
+        complete(&mut known.baselines, &kinds);
+        Ok(Some(known))
     }
 
     /// Returns a task as it was prepared before: the same task with the same `PyTorch`, tools and settings, on the same device
@@ -158,6 +161,15 @@ impl Step<'_> {
     }
 }
 
+/// Brings baselines into their order, and adds the ones that nothing is known of: the fastest of some may not be the fastest of all.
+fn complete(baselines: &mut Vec<Baseline>, kinds: &[BaselineKind]) {
+    let known: Vec<BaselineKind> = baselines.iter().map(|baseline| baseline.kind).collect();
+    let reason = "not asked for: `nightshift verify --baselines` measures all";
+    let unmeasured = |kind| Baseline { kind, measurement: None, reason: Some(reason.to_owned()) };
+    baselines.extend(kinds.iter().copied().filter(|kind| !known.contains(kind)).map(unmeasured));
+    baselines.sort_by_key(|baseline| kinds.iter().position(|kind| *kind == baseline.kind));
+}
+
 /// A kind of result that the cache keeps of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 enum CachedKind {
@@ -167,4 +179,21 @@ enum CachedKind {
 
 fn key(named: &serde_json::Value) -> String {
     blake3::hash(named.to_string().as_bytes()).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn baselines_that_were_not_asked_for_are_listed_with_the_reason() {
+        let failed = Baseline { kind: BaselineKind::Compile, measurement: None, reason: Some("no linker".to_owned()) };
+        let mut baselines = vec![failed.clone()];
+        complete(&mut baselines, &BaselineKind::OF_TORCH);
+        assert_eq!(baselines.iter().map(|baseline| baseline.kind).collect::<Vec<_>>(), BaselineKind::OF_TORCH);
+        assert_eq!(baselines[1], failed);
+        let not_asked_for =
+            |baseline: &&Baseline| baseline.reason.as_deref().is_some_and(|said| said.starts_with("not asked for"));
+        assert_eq!(baselines.iter().filter(not_asked_for).count(), 3);
+    }
 }
