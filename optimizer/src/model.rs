@@ -66,7 +66,7 @@ pub struct ModelRequest {
     /// Bytes at the beginning of `user` that other calls of the same run begin with too, for providers that cache prompts;
     /// 0 for none. On a character boundary.
     pub stable_user_bytes: usize,
-    /// Earlier turns: what the model answered and what it is told next.
+    /// Earlier turns: the model's reply and the message that follows it.
     pub earlier: Vec<(String, String)>,
     /// Limit of the reply, in tokens.
     pub max_output_tokens: u32,

@@ -7,13 +7,13 @@ use crate::profile::{
     Times,
 };
 
-/// Most kernels of a build that are told of.
+/// Maximum number of kernels of a build that are listed.
 const MAX_BUILT_KERNELS: usize = 12;
-/// Most kernels of a timeline that are told of.
+/// Maximum number of kernels of a timeline that are listed.
 const MAX_TIMED_KERNELS: usize = 10;
-/// Most kernels with hardware counters that are told of.
+/// Maximum number of kernels with hardware counters that are listed.
 const MAX_COUNTED_KERNELS: usize = 4;
-/// Most calls of the CUDA interfaces that are told of.
+/// Maximum number of calls of the CUDA interfaces that are listed.
 const MAX_API_CALLS: usize = 6;
 /// Most sentences of evidence for one bound.
 const MAX_EVIDENCE: usize = 4;

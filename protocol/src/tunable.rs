@@ -29,7 +29,7 @@ pub const MAX_CONFIGURATIONS: u32 = 256;
 /// Longest name, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Most problems that are told.
+/// Maximum number of problems that are listed.
 const MAX_PROBLEMS: usize = 8;
 
 /// One declaration.

@@ -7,7 +7,7 @@ use super::number::{Unit, float, show};
 use super::scale::{Scale, Spread};
 use crate::markup::Markup;
 
-/// Maximum number of bars of one chart; the rest is told in the caption.
+/// Maximum number of bars of one chart; the caption names the number of the others.
 const MAX_BARS: usize = 40;
 /// Room for one bar.
 const ROW: f64 = 22.0;

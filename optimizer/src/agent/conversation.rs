@@ -79,7 +79,7 @@ pub(super) struct Conversation<'a> {
     /// Replies that each of them asks for.
     turns_per_try: u32,
     schema: Option<Value>,
-    /// Turns of a session before this one: what the model replied, and what it was told.
+    /// Turns of a session before this one: the model's reply, and the result that it got.
     session: Vec<(String, String)>,
     /// Who asks.
     role: Option<AgentRole>,
@@ -126,7 +126,7 @@ impl<'a> Conversation<'a> {
         self
     }
 
-    /// Shows the model the turns of a session that came before, each with its reply and what it was told.
+    /// Shows the model the turns of a session that came before, each with its reply and its result.
     pub(super) fn with_session(mut self, turns: Vec<(String, String)>) -> Self {
         self.session = turns;
         self

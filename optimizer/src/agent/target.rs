@@ -1,4 +1,4 @@
-//! The speedup at which the run is done, as the agents are told it.
+//! The speedup at which the run is done, as prompts give it.
 
 use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::gpu_text::significant;

@@ -179,7 +179,7 @@ impl Prompts {
         self.one(prompt.repair(), &BTreeMap::from([("problem", problem), ("language", language(form))]))
     }
 
-    /// Returns what the Coder is told after a turn of an agent session: the result, and what is left.
+    /// Returns the text that the Coder gets after a turn of an agent session: the result, and what is left.
     pub fn turn_result(&self, values: &impl Serialize) -> Result<[String; 2], PromptError> {
         self.note(TURN_RESULT, values);
         let [result, left] = TURN_RESULT;

@@ -1,4 +1,4 @@
-//! What the Coder is told after a turn of an agent session.
+//! The text that the Coder gets after a turn of an agent session.
 
 use nightshift_protocol::attempt::{AgentTool, AgentTurn, Attempt, SessionRequest};
 use nightshift_protocol::baseline::BaselineKind;

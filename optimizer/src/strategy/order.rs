@@ -173,7 +173,7 @@ fn order(run: &RunState, key: String, open: Open) -> Result<StepOrder, WorkflowE
     })
 }
 
-/// What agents are told of the attempts before this one.
+/// Returns the history and the memory of the attempts before this one, for prompts.
 fn earlier(run: &RunState, number: u32) -> Result<(Vec<String>, AttemptMemory), WorkflowError> {
     if !run.strategy()?.remembers() {
         return Ok((Vec::new(), AttemptMemory::default()));

@@ -8,13 +8,13 @@ use crate::attempt::AttemptOutcome;
 use crate::id::RunId;
 use crate::time::TimestampMs;
 
-/// Most attempts that are told one by one.
+/// Maximum number of attempts that are listed one by one.
 pub const MAX_RESULT_MARKS: usize = 600;
 /// Most runs of which is told how their best grew: those that got furthest.
 pub const MAX_RESULT_LINES: usize = 8;
 /// Most bests of one of them.
 pub const MAX_LINE_POINTS: usize = 200;
-/// Most devices that are told.
+/// Maximum number of devices that are listed.
 pub const MAX_RESULT_DEVICES: usize = 100;
 
 /// Answer to `GET /campaigns/{id}/results`. Counts are over all attempts; what may be thinned says of how many it is.
