@@ -96,7 +96,7 @@ async fn a_lost_lease_commits_nothing_and_forgets_what_was_foreseen() {
     assert_eq!(site.facts(), before);
     let report = site.report_of("phase0/step0", done("a"));
     assert!(site.driver.precompute_decision(&report).is_none());
-    site.report_and_drive(report).await;
+    site.report_and_drive(report, false).await;
     let report = site.report_of("phase1/step0", done("b"));
     assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Ended));
 }
@@ -154,7 +154,7 @@ async fn a_server_that_lost_the_run_decides_nothing() {
     own(&site, 3);
     site.fence = Some(fence);
     let report = site.report_of("phase0/step0", done("a"));
-    site.report_and_drive(report).await;
+    site.report_and_drive(report, false).await;
     let report = site.report_of("phase1/step0", done("b"));
     // The run changes its owner and returns, so cached data may be outdated.
     assert_eq!(site.report_ahead(report, |site| own(site, 5)).await, Some(Settled::NotOwner));

@@ -88,9 +88,13 @@ impl Site {
         Report { step, epoch, end, used: Vec::new(), at: self.clock.now() }
     }
 
-    /// Reports without a decision, and then drives the run.
-    pub(crate) async fn report_and_drive(&mut self, report: Report) {
-        if self.store.report(report).await.unwrap() == Reported::Committed {
+    /// Reports without a decision, and then drives the run. With `claims_first`, the worker takes steps in between.
+    pub(crate) async fn report_and_drive(&mut self, report: Report, claims_first: bool) {
+        let reported = self.store.report(report).await.unwrap();
+        if claims_first {
+            self.claim().await;
+        }
+        if reported == Reported::Committed {
             self.drive().await;
         }
         self.claim().await;
@@ -100,7 +104,7 @@ impl Site {
     pub(crate) async fn report_ahead(&mut self, report: Report, between: impl FnOnce(&Self)) -> Option<Settled> {
         let Some(foreseen) = self.driver.precompute_decision(&report) else {
             between(self);
-            self.report_and_drive(report).await;
+            self.report_and_drive(report, false).await;
             return None;
         };
         between(self);
