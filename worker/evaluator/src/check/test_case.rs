@@ -174,6 +174,8 @@ pub(super) struct ShapeHistory {
     pub(super) first_passed: bool,
     /// Whether the outputs to the declared inputs were wrong, and those to the same inputs under other weights.
     pub(super) kept_weights: bool,
+    /// The reference's error for the inputs of the last case; none where its outputs were not finite.
+    pub(super) answer: Option<ReferenceError>,
     /// The reference's largest error so far.
     pub(super) reference_error: ReferenceError,
 }

@@ -244,21 +244,25 @@ pub(super) fn usual_times<M: Memory>(
     Ok(Usual::of(&windows[1..]))
 }
 
-/// Maximum number of rounds in which usual times are looked for, and the nanoseconds within which two of them agree.
+/// Maximum number of rounds in which usual times are looked for, and the nanoseconds within which two of them agree, or the share of the
+/// time of the window's calls where that is more.
 const ROUNDS: usize = 5;
 const AGREEMENT_NS: f64 = 3_000.0;
+const AGREEMENT_SHARE: f64 = 1e-3;
 
-/// The same where nothing of the candidate runs. A disturbance makes windows longer, so the quietest of several rounds counts, once
-/// another one agrees with it.
+/// The same where nothing of the candidate runs, for windows whose calls take about so many nanoseconds. A disturbance makes windows longer,
+/// so the quietest of several rounds counts, once another one agrees with it.
 pub(super) fn quietest_times<M: Memory>(
     memory: &M,
     trusted: &mut Program<M>,
     draw: &mut dyn FnMut() -> Inputs,
+    window_ns: f64,
 ) -> Result<Usual, Side> {
+    let agreement_ns = AGREEMENT_NS.max(AGREEMENT_SHARE * window_ns);
     let mut quietest = usual_times(memory, trusted, draw, true)?;
     for _ in 1..ROUNDS {
         let usual = usual_times(memory, trusted, draw, true)?;
-        let agree = usual.longer_ns(&quietest).abs() < AGREEMENT_NS;
+        let agree = usual.longer_ns(&quietest).abs() < agreement_ns;
         quietest = quietest.quieter(usual);
         if agree {
             break;

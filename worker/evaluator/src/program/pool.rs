@@ -20,9 +20,8 @@ use crate::lock::{DeviceLock, DeviceMode, holds_guard};
 /// How long a process waits for a program, and a trusted program for its next use.
 const KEPT_FOR: Duration = Duration::from_mins(2);
 
-/// Processes of a kind that wait at most.
-const SPARE_NATIVE: usize = 3;
-const SPARE_PYTHON: usize = 2;
+/// Processes of a kind that wait at most: as many as a check takes, one each for candidate, reference and truth.
+const SPARE: usize = 3;
 
 /// How often the pool looks for idle processes to end.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -126,8 +125,7 @@ impl State {
 
     /// Returns how many processes of a kind the pool starts ahead of time.
     fn spare_wanted(&mut self, kind: &ProcessKind) -> usize {
-        let most = if kind.python { SPARE_PYTHON } else { SPARE_NATIVE };
-        self.demand.as_mut().map_or(most, |demand| most.min(*demand.of(kind)))
+        self.demand.as_mut().map_or(SPARE, |demand| SPARE.min(*demand.of(kind)))
     }
 
     fn take_from_demand(&mut self, kind: &ProcessKind) {
@@ -391,10 +389,10 @@ mod tests {
     #[test]
     fn no_process_waits_that_a_known_demand_does_not_need() {
         let kind = |python| ProcessKind { python, device: None };
-        let demand = ProcessDemand { native: SPARE_NATIVE + 1, python: 1 };
+        let demand = ProcessDemand { native: SPARE + 1, python: 1 };
         let mut state = State { demand: Some(demand), ..State::default() };
-        assert_eq!((state.spare_wanted(&kind(false)), state.spare_wanted(&kind(true))), (SPARE_NATIVE, 1));
-        for _ in 0..SPARE_NATIVE {
+        assert_eq!((state.spare_wanted(&kind(false)), state.spare_wanted(&kind(true))), (SPARE, 1));
+        for _ in 0..SPARE {
             state.take_from_demand(&kind(false));
         }
         assert_eq!((state.spare_wanted(&kind(false)), state.spare_wanted(&kind(true))), (1, 1));
@@ -403,6 +401,6 @@ mod tests {
             state.take_from_demand(&kind(false));
         }
         assert_eq!(state.spare_wanted(&kind(false)), 0);
-        assert_eq!(State::default().spare_wanted(&kind(true)), SPARE_PYTHON);
+        assert_eq!(State::default().spare_wanted(&kind(true)), SPARE);
     }
 }

@@ -15,6 +15,7 @@ use crate::memory::Memory;
 use crate::phases::PhaseTimer;
 use crate::program::{Given, Program, ProgramOptions};
 use crate::runner::control::WindowKind;
+use crate::statistics::as_float;
 
 /// Windows of the baseline alone, for each number of calls.
 const SOLO_WINDOWS: usize = 12;
@@ -59,10 +60,11 @@ impl<M: Memory> Setup<'_, M> {
         for calls in numbers {
             let (call_ns, seeds) = (self.baseline_ns, &mut self.seeds);
             let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
-            let usual = quietest_times(memory, &mut self.baseline, &mut draw)?;
+            let window_ns = call_ns * as_float(calls);
+            let usual = quietest_times(memory, &mut self.baseline, &mut draw, window_ns)?;
             let of_candidate = match &mut self.control {
                 None => usual,
-                Some(control) => quietest_times(memory, control, &mut draw)?,
+                Some(control) => quietest_times(memory, control, &mut draw, window_ns)?,
             };
             let cores = &mut self.program_cores;
             let times = times_alone(memory, (&mut self.baseline, cores), &usual, calls, &mut draw, &mut waits)?;
