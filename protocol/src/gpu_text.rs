@@ -151,7 +151,8 @@ pub fn timeline(timeline: &Timeline) -> Vec<String> {
     let mut lines = Vec::new();
     if timeline.calls > 0 {
         lines.push(format!(
-            "One call takes {} on average over {calls} calls; the device works in {} % of it, the host alone has {} %",
+            "Under the profiler, one call takes {} on average over {calls} calls, from its begin to its end: the device works in {} % of it, the \
+             host alone has {} %",
             micros(timeline.span_ns / calls),
             percent(ratio(timeline.busy_ns, timeline.span_ns)),
             percent(timeline.host_share)
@@ -173,7 +174,7 @@ pub fn timeline(timeline: &Timeline) -> Vec<String> {
     }
     if timeline.gaps.between.count > 0 {
         lines.push(format!(
-            "Pauses of the device within a call: {}, the longest {}",
+            "Pauses of the device between the first and the last kernel of a call, a part of what the host alone has: {}, the longest {}",
             often(&timeline.gaps.between, timeline.calls),
             micros(timeline.gaps.between.max_ns)
         ));
@@ -396,8 +397,7 @@ mod tests {
     fn an_empty_timeline_produces_no_text() {
         assert_eq!(timeline(&Timeline::default()), Vec::<String>::new());
         let once = Timeline { calls: 1, span_ns: 2_000, busy_ns: 1_000, host_share: 0.5, ..Timeline::default() };
-        let said =
-            "One call takes 2.000 µs on average over 1 calls; the device works in 50 % of it, the host alone has 50 %";
+        let said = "Under the profiler, one call takes 2.000 µs on average over 1 calls, from its begin to its end: the device works in 50 % of it, the host alone has 50 %";
         assert_eq!(timeline(&once), [said]);
     }
 

@@ -32,7 +32,7 @@ mod shares;
 /// Most subtasks of a plan.
 pub const MAX_SUBTASKS: usize = 8;
 
-/// Most entries of a list in a plan.
+/// Most entries of a list in a plan. A scope may name every operator of the task.
 const MAX_LIST: usize = 64;
 
 /// Longest text in a plan, in bytes.
@@ -48,13 +48,13 @@ pub fn validate_plan(plan: &Plan, operators: &[OperatorSpec]) -> Result<(), Plan
         return Err(PlanProblem::Subtasks(plan.subtasks.len()));
     }
     filled("summary", &plan.summary)?;
-    list("correctness_risks", &plan.correctness_risks)?;
+    list("correctness_risks", &plan.correctness_risks, MAX_LIST)?;
     for (index, subtask) in plan.subtasks.iter().enumerate() {
         let field = |name: &str| format!("subtasks[{index}].{name}");
         filled(&field("title"), &subtask.title)?;
         filled(&field("fusion_boundary"), &subtask.fusion_boundary)?;
-        list(&field("methods"), &subtask.methods)?;
-        list(&field("scope"), &subtask.scope)?;
+        list(&field("methods"), &subtask.methods, MAX_LIST)?;
+        list(&field("scope"), &subtask.scope, MAX_LIST.max(known.len()))?;
         bounded(&field("risk"), &subtask.risk)?;
         if subtask.scope.is_empty() {
             return Err(PlanProblem::Empty(field("scope")));
@@ -81,7 +81,7 @@ pub fn validate_plan(plan: &Plan, operators: &[OperatorSpec]) -> Result<(), Plan
             }
             for tensor in tensors {
                 filled(&field("contract.name"), &tensor.name)?;
-                list(&field("contract.shape"), &tensor.shape)?;
+                list(&field("contract.shape"), &tensor.shape, MAX_LIST)?;
             }
         }
     }
@@ -119,8 +119,8 @@ fn bounded(field: &str, text: &str) -> Result<(), PlanProblem> {
     if text.len() > MAX_TEXT_BYTES { Err(PlanProblem::TooLong(field.to_owned())) } else { Ok(()) }
 }
 
-fn list(field: &str, texts: &[String]) -> Result<(), PlanProblem> {
-    if texts.len() > MAX_LIST {
+fn list(field: &str, texts: &[String], most: usize) -> Result<(), PlanProblem> {
+    if texts.len() > most {
         return Err(PlanProblem::TooLong(field.to_owned()));
     }
     texts.iter().try_for_each(|text| filled(field, text))
@@ -365,6 +365,18 @@ mod tests {
         assert_eq!((checked("i64"), checked("i32")), (Ok(()), Ok(())));
         let refused = checked("f32").unwrap_err().to_string();
         assert!(refused.contains("as f32") && refused.contains("as i64"), "{refused}");
+    }
+
+    #[test]
+    fn a_scope_may_name_every_operator_of_a_large_task() {
+        let names: Vec<String> = (0..=MAX_LIST).map(|number| format!("conv{number}")).collect();
+        let operators: Vec<OperatorSpec> =
+            names.iter().map(|name| OperatorSpec { name: name.clone(), ..OperatorSpec::default() }).collect();
+        let mut plan = good();
+        plan.subtasks[0].scope.clone_from(&names);
+        assert_eq!(validate_plan(&plan, &operators), Ok(()));
+        plan.subtasks[0].scope.push(names[0].clone());
+        assert_eq!(validate_plan(&plan, &operators), Err(PlanProblem::TooLong("subtasks[0].scope".to_owned())));
     }
 
     #[test]

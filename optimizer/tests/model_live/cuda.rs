@@ -203,7 +203,7 @@ async fn an_optimization_is_told_what_was_built_and_what_ran() {
             "machine code: 412 instructions, 0 on tensor cores, 9 global loads, 8 of 16 bytes, 6 shared loads, 3 special \
              functions",
             "As a whole it is bound by launch: the device idles for 38 % of a call.",
-            "One call takes 39.00 µs on average over 10 calls; the device works in 62 % of it, the host alone has 38 %",
+            "Under the profiler, one call takes 39.00 µs on average over 10 calls, from its begin to its end: the device works in 62 % of it, the host alone has 38 %",
             "62 % of the kernels' time, 2 a call, 12.10 µs each; grid 2048x1x1, block 256x1x1",
             "Copies `device_to_device`: 1 a call, 3.000 µs each, 1048576 bytes in all",
             "Launching on the host: 2 a call, 4.200 µs each; 5.100 µs until a kernel begins",

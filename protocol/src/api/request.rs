@@ -127,7 +127,7 @@ pub struct RequestQuestion {
     /// JSON schema that the answer has to satisfy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// Form of the program that the answer has to contain in one fenced code block.
+    /// Form of the program that the answer has to contain: whole in one fenced code block, or as edits where there is one to start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<CandidateForm>,
     /// Limit of the answer, in tokens, as models are given it. Not enforced for requests.
@@ -147,9 +147,11 @@ impl RequestQuestion {
             (Some(schema), _) => {
                 Some(format!("Exactly one JSON object that satisfies this schema:\n\n```json\n{schema:#}\n```"))
             }
-            (None, Some(CandidateForm::Native)) => Some("One program in one closed fenced code block.".to_owned()),
-            (None, Some(CandidateForm::Torch)) => {
-                Some("One Python program in one closed fenced code block.".to_owned())
+            (None, Some(form)) => {
+                let program = if form == CandidateForm::Torch { "Python program" } else { "program" };
+                Some(format!(
+                    "The {program}, in one of the forms that the rules name: whole in one fenced code block, or as edits."
+                ))
             }
             (None, None) => None,
         };
