@@ -23,7 +23,7 @@ use clap::{Args, Parser, Subcommand};
 use nightshift_optimizer::strategy::{
     DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, MAX_TURNS, is_known, known_names,
 };
-use nightshift_protocol::baseline::TargetBaseline;
+use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::task::{PrecisionPolicy, Target};
 use nightshift_protocol::tunable::MAX_CONFIGURATIONS;
 

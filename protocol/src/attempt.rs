@@ -1,27 +1,33 @@
 //! Attempts: a candidate with everything that was found out about it, its diagnosis and its route.
 
+mod agent_tool;
+mod earlier_version;
 mod failure;
-mod reports;
 mod route;
 mod session;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::agent_tool::AgentTool;
+pub use self::earlier_version::EarlierVersion;
 pub use self::failure::failure_reason;
-pub use self::reports::{BuildReport, CheckReport, EarlierVersion};
-pub use self::route::{Bound, DecidedBy, Diagnosis, Route, RouteDecision};
-pub use self::session::{AgentTool, AgentTurn, SessionProgram, SessionRequest, TurnReply};
+pub use self::route::{DecidedBy, Diagnosis, Route, RouteDecision};
+pub use self::session::{AgentTurn, SessionProgram, SessionRequest, TurnReply};
 use crate::artifact::ArtifactHash;
 use crate::attempt_memory::{Candidate, Correction, Gain, Modification};
+pub use crate::attempt_outcome::AttemptOutcome;
+pub use crate::bound::Bound;
 use crate::budget::Resource;
-use crate::measurement::{Interval, Measurement, Profile};
+use crate::measurement::{Interval, Measurement};
 use crate::model_call::ModelCallSummary;
+use crate::profile::Profile;
 use crate::profile::SanitizeReport;
+pub use crate::reports::{BuildReport, CheckReport};
 use crate::rubric::{RewardBreakdown, Rubric};
 use crate::signal::Gate;
 use crate::tunable::Tunable;
 use crate::tune::TuneReport;
-use crate::verdict::{Answer, Finding, ProcessEnd, Verdict};
+use crate::verdict::{Answer, Finding, Verdict};
 
 /// Why the Coder writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -70,99 +76,6 @@ impl Stage {
             Self::RepairCompliance => "repair_compliance",
             Self::Optimize => "optimize",
         }
-    }
-}
-
-/// What happened to a candidate in the end, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum AttemptOutcome {
-    /// Still in the works.
-    Pending,
-    /// The reply held no usable code.
-    NoCode,
-    /// The rules were broken.
-    NotCompliant,
-    /// It did not compile.
-    CompileFailed,
-    /// It crashed.
-    Crashed,
-    /// It hung.
-    TimedOut,
-    /// It ate memory.
-    MemoryExceeded,
-    /// Other failures at run time.
-    RuntimeFailed,
-    /// Wrong results.
-    Incorrect,
-    /// Right, and not faster than the baseline.
-    CorrectNotFaster,
-    /// Right and faster than the baseline.
-    CorrectFaster,
-}
-
-impl AttemptOutcome {
-    /// Every outcome.
-    pub const ALL: [Self; 11] = [
-        Self::Pending,
-        Self::NoCode,
-        Self::NotCompliant,
-        Self::CompileFailed,
-        Self::Crashed,
-        Self::TimedOut,
-        Self::MemoryExceeded,
-        Self::RuntimeFailed,
-        Self::Incorrect,
-        Self::CorrectNotFaster,
-        Self::CorrectFaster,
-    ];
-
-    /// The outcome of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
-    }
-
-    /// The stored and printed name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::NoCode => "no_code",
-            Self::NotCompliant => "not_compliant",
-            Self::CompileFailed => "compile_failed",
-            Self::Crashed => "crashed",
-            Self::TimedOut => "timed_out",
-            Self::MemoryExceeded => "memory_exceeded",
-            Self::RuntimeFailed => "runtime_failed",
-            Self::Incorrect => "incorrect",
-            Self::CorrectNotFaster => "correct_not_faster",
-            Self::CorrectFaster => "correct_faster",
-        }
-    }
-
-    /// What it comes to when a program's process ends like this before its work is done.
-    #[must_use]
-    pub fn of_end(end: &ProcessEnd) -> Self {
-        match end {
-            ProcessEnd::Crashed { .. } => Self::Crashed,
-            ProcessEnd::TimedOut { .. } => Self::TimedOut,
-            ProcessEnd::MemoryExceeded { .. } => Self::MemoryExceeded,
-            ProcessEnd::Finished
-            | ProcessEnd::Exited { .. }
-            | ProcessEnd::OutputExceeded { .. }
-            | ProcessEnd::ProtocolBroken { .. }
-            | ProcessEnd::LoadFailed { .. }
-            | ProcessEnd::CallFailed { .. }
-            | ProcessEnd::DeviceFault { .. } => Self::RuntimeFailed,
-        }
-    }
-
-    /// Whether the candidate gave right results.
-    #[must_use]
-    pub fn is_correct(self) -> bool {
-        matches!(self, Self::CorrectNotFaster | Self::CorrectFaster)
     }
 }
 
@@ -379,27 +292,6 @@ impl StopReason {
 mod tests {
     use super::*;
     use crate::machine::{MachineFacts, SandboxReport};
-
-    #[test]
-    fn a_program_that_broke_down_has_last_words() {
-        let call_failed = ProcessEnd::CallFailed { entry_point: "forward".to_owned(), status: 1 };
-        let load_failed = ProcessEnd::LoadFailed { message: "ValueError: boom (line 3)".to_owned() };
-        let report = |end: &ProcessEnd, printed: &str| CheckReport {
-            end: end.clone(),
-            cases: Vec::new(),
-            error_histogram: Vec::new(),
-            deterministic: None,
-            findings: Vec::new(),
-            printed: printed.to_owned(),
-            cost: Vec::new(),
-        };
-        let raised = "  File \"candidate.py\", line 9, in forward\nValueError: boom\n";
-        let ending = report(&call_failed, raised).ending();
-        assert_eq!(ending, "`forward` returned the error status 1: ValueError: boom");
-        assert_eq!(report(&call_failed, "").ending(), call_failed.describe());
-        assert_eq!(report(&load_failed, raised).last_words(), None, "how it ended says so already");
-        assert_eq!(report(&ProcessEnd::Finished, raised).last_words(), None, "nothing went wrong");
-    }
 
     fn measurement((low, estimate, high): (f64, f64, f64), precise: bool) -> Measurement {
         Measurement {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::attempt::AttemptOutcome;
+use crate::attempt_outcome::AttemptOutcome;
 use crate::measurement::Interval;
 
 /// The one change that the author of an attempt was asked for. A repair of the attempt carries it on.

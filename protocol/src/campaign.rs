@@ -6,56 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::budget::BudgetCaps;
+use crate::capability::{ComputeCapability, Label};
 use crate::models::ModelPlan;
-use crate::needs::{ComputeCapability, Label};
+pub use crate::models::{EXTERNAL, ModelChoice};
 use crate::schedule::Schedule;
 use crate::signal::Gate;
 use crate::task::{PrecisionPolicy, TaskGoal};
 
 /// Schema version of [`CampaignSpec`].
 pub const CAMPAIGN_SCHEMA: u32 = 1;
-
-/// The provider whose models are agents outside of Nightshift: their calls wait as requests.
-pub const EXTERNAL: &str = "external";
-
-/// Where replies come from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "provider", rename_all = "snake_case")]
-pub enum ModelChoice {
-    /// Files that were written beforehand; always labelled as such.
-    Scripted,
-    /// A live model.
-    Live {
-        /// Name of the provider in the configuration, for example `openai` or `anthropic`.
-        endpoint: String,
-        /// Name of the model at that provider.
-        model: String,
-    },
-}
-
-impl ModelChoice {
-    /// `scripted`, or `endpoint/model`.
-    #[must_use]
-    pub fn label(&self) -> String {
-        match self {
-            Self::Scripted => "scripted".to_owned(),
-            Self::Live { endpoint, model } => format!("{endpoint}/{model}"),
-        }
-    }
-
-    /// Whether an agent outside of Nightshift answers.
-    #[must_use]
-    pub fn is_external(&self) -> bool {
-        matches!(self, Self::Live { endpoint, .. } if endpoint == EXTERNAL)
-    }
-
-    /// Whether replies were written beforehand.
-    #[must_use]
-    pub fn is_scripted(&self) -> bool {
-        matches!(self, Self::Scripted)
-    }
-}
 
 /// A task of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{Attempt, AttemptOutcome, CheckReport};
+use crate::attempt::Attempt;
+
+use crate::reports::CheckReport;
+
+use crate::attempt_outcome::AttemptOutcome;
 use crate::measurement::Measurement;
 use crate::profile::{SanitizeReport, SanitizerOutcome};
 

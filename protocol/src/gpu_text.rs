@@ -1,6 +1,6 @@
 //! Facts of programs on a GPU in words, for people and for agents: bounded, one line each, every number with its unit.
 
-use crate::attempt::Bound;
+use crate::bound::Bound;
 use crate::cuda_build::{CudaBuild, KernelBuild, OccupancyLimiter, SassCounts};
 use crate::profile::{
     BoundBy, KernelProfile, KernelTime, Profile, SanitizeReport, SanitizerOutcome, SanitizerRun, TierReport, Timeline,

@@ -2,8 +2,13 @@
 
 use serde::Serialize;
 
-use crate::attempt::{AttemptOutcome, BuildReport, CheckReport, failure_reason};
-use crate::measurement::{Measurement, Profile};
+use crate::attempt::failure_reason;
+
+use crate::reports::{BuildReport, CheckReport};
+
+use crate::attempt_outcome::AttemptOutcome;
+use crate::measurement::Measurement;
+use crate::profile::Profile;
 use crate::verdict::{Finding, ProcessEnd};
 
 /// The verdict on a program, with its evidence.

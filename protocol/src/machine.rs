@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::needs::{ComputeCapability, Label, Tool};
-use crate::task::Target;
+use crate::capability::{ComputeCapability, Label, Tool};
+use crate::target::Target;
 use crate::time::TimestampMs;
 
 /// Who can carry out a step.

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{MachineFacts, SandboxReport};
-pub use crate::profile::Profile;
 use crate::task::PrecisionPolicy;
 use crate::verdict::Answer;
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::campaign::ModelChoice;
-use crate::step::StepKind;
+use crate::step_kind::StepKind;
 
 /// Most models that stand in for one another.
 pub const MAX_FALLBACKS: usize = 8;
@@ -15,6 +14,48 @@ pub const MAX_OUTPUT_TOKENS: u32 = 1_000_000;
 
 /// Highest sampling temperature.
 pub const MAX_TEMPERATURE: f32 = 2.0;
+
+/// Where replies come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "provider", rename_all = "snake_case")]
+pub enum ModelChoice {
+    /// Files that were written beforehand; always labelled as such.
+    Scripted,
+    /// A live model.
+    Live {
+        /// Name of the provider in the configuration, for example `openai` or `anthropic`.
+        endpoint: String,
+        /// Name of the model at that provider.
+        model: String,
+    },
+}
+
+impl ModelChoice {
+    /// `scripted`, or `endpoint/model`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self {
+            Self::Scripted => "scripted".to_owned(),
+            Self::Live { endpoint, model } => format!("{endpoint}/{model}"),
+        }
+    }
+
+    /// Whether an agent outside of Nightshift answers.
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        matches!(self, Self::Live { endpoint, .. } if endpoint == EXTERNAL)
+    }
+
+    /// Whether replies were written beforehand.
+    #[must_use]
+    pub fn is_scripted(&self) -> bool {
+        matches!(self, Self::Scripted)
+    }
+}
+
+/// The provider whose models are agents outside of Nightshift: their calls wait as requests.
+pub const EXTERNAL: &str = "external";
 
 /// Who asks a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

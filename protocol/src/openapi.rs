@@ -8,7 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::api::Target;
 use crate::artifact::ArtifactHash;
-use crate::needs::{ComputeCapability, Label};
+use crate::capability::{ComputeCapability, Label};
 use crate::schedule::Window;
 use crate::task::Dim;
 

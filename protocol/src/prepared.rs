@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::attempt::BuildReport;
-use crate::baseline::{Baseline, BaselineKind, BaselineSpeedup, FastestBaseline, TargetBaseline};
+use crate::baseline::{Baseline, BaselineKind, BaselineSpeedup, FastestBaseline};
 use crate::machine::MachineFacts;
-use crate::measurement::{CostPart, Interval, Measurement, Profile};
+use crate::measurement::{CostPart, Interval, Measurement};
+use crate::profile::Profile;
+use crate::reports::BuildReport;
+use crate::target_baseline::TargetBaseline;
 use crate::verdict::Finding;
 
 /// What reference and truth answered to hidden inputs, kept for checks on machines that cannot run them.

@@ -10,7 +10,7 @@ pub use self::kernel::{KernelProfile, Stall};
 pub use self::sanitizer::{SanitizeReport, SanitizerIssue, SanitizerOutcome, SanitizerRun, SanitizerTool};
 pub use self::timeline::{ApiTime, CopyDirection, CopyTime, Gaps, KernelTime, Launches, StreamTime, Timeline, Times};
 use crate::artifact::ArtifactHash;
-use crate::attempt::Bound;
+use crate::bound::Bound;
 use crate::measurement::CompilerReport;
 
 /// Which arithmetic a peak is of.

@@ -19,8 +19,9 @@ pub use self::tensor::{
     ConcreteShapes, ConcreteTensor, DType, Dim, Distribution, ShapeError, ShapeVariant, TensorSpec,
 };
 pub use self::torch::{HANDED_OVER_AS_I32, PYTHON_EXTENSION, TaskProblem, TorchSpec};
-use crate::baseline::TargetBaseline;
-use crate::needs::ComputeCapability;
+use crate::capability::ComputeCapability;
+pub use crate::target::Target;
+use crate::target_baseline::TargetBaseline;
 
 /// Largest number of bytes that the tensors of one shape may take together.
 pub const MAX_TENSOR_BYTES: u64 = 16 << 30;
@@ -30,31 +31,6 @@ pub const DEFAULT_SHAPE: &str = "default";
 
 /// Schema version of [`TaskSpec`] and [`TaskBundle`].
 pub const TASK_SCHEMA: u32 = 1;
-
-/// The hardware that a program is written for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Target {
-    /// The host processor, built by the system C++ compiler.
-    Cpu,
-    /// An NVIDIA GPU, built by nvcc.
-    Cuda,
-}
-
-impl Target {
-    /// Every target.
-    pub const ALL: [Self; 2] = [Self::Cpu, Self::Cuda];
-
-    /// `cpu` or `cuda`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-        }
-    }
-}
 
 /// The form in which the candidates of a task are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]

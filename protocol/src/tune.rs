@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::attempt::{BuildReport, CheckReport};
 use crate::measurement::Interval;
+use crate::reports::{BuildReport, CheckReport};
 use crate::tunable::Tunable;
 
 /// What one search may use up.

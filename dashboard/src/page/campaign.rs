@@ -13,8 +13,8 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{
     CampaignDetail, CampaignResults, HandoverDetail, RequestView, RunSummary, precision_policies,
 };
-use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::time::TimestampMs;
 
 use self::outcome::{Outcome, over_fastest, over_reference};

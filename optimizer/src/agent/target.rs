@@ -1,8 +1,8 @@
 //! The speedup at which the run is done, as prompts give it.
 
-use nightshift_protocol::baseline::TargetBaseline;
 use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::step::PreparedTask;
+use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::task::TaskGoal;
 use serde::Serialize;
 

@@ -2,8 +2,9 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{AttemptOutcome, BuildReport};
 use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild, SassCounts};
 use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
-use nightshift_protocol::measurement::{CompilerReport, Interval, Measurement, Profile};
+use nightshift_protocol::measurement::{CompilerReport, Interval, Measurement};
 use nightshift_protocol::plan::{Contract, Plan, Subtask};
+use nightshift_protocol::profile::Profile;
 use nightshift_protocol::profile::{KernelTime, Timeline};
 use nightshift_protocol::verdict::{Answer, DECEPTION_CODES, Finding, ProcessEnd, Severity, Verdict};
 

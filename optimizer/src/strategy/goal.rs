@@ -1,6 +1,6 @@
 //! The limits and targets of a run: campaign over task over the defaults here.
 
-use nightshift_protocol::baseline::TargetBaseline;
+use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::task::TaskGoal;
 
 /// Attempts of a run, unless task or campaign say otherwise.

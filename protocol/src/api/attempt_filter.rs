@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::MAX_PAGE_ROWS;
-use crate::attempt::{AttemptOutcome, Stage};
+use crate::attempt::Stage;
+use crate::attempt_outcome::AttemptOutcome;
 use crate::id::{CampaignId, RunId};
 
 /// Longest text of a filter, in characters.

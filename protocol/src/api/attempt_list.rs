@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::attempt::{AttemptOutcome, Bound, Stage};
+use crate::attempt::Stage;
+use crate::attempt_outcome::AttemptOutcome;
+use crate::bound::Bound;
 use crate::id::{CampaignId, RunId};
 use crate::measurement::Interval;
-use crate::task::Target;
+use crate::target::Target;
 use crate::time::TimestampMs;
 
 /// An attempt in a list.

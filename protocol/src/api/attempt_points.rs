@@ -18,7 +18,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::attempt_filter::{AttemptFilter, InvalidQuery};
-use crate::attempt::{AttemptOutcome, Stage};
+use crate::attempt::Stage;
+use crate::attempt_outcome::AttemptOutcome;
 use crate::time::TimestampMs;
 
 /// Most points of one answer. With more attempts than that, those that began last are given.

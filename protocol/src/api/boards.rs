@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attempt_list::AttemptRow;
 use crate::id::RunId;
-use crate::task::Target;
+use crate::target::Target;
 use crate::time::TimestampMs;
 
 /// Values of p for which `fast_p` is told: the share of runs whose best program is correct and more than p times as fast as

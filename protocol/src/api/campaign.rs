@@ -8,7 +8,7 @@ use crate::budget::{BudgetCaps, BudgetLine};
 use crate::campaign::CampaignSpec;
 use crate::id::{CampaignId, RunId};
 use crate::schedule::Schedule;
-use crate::task::Target;
+use crate::target::Target;
 use crate::time::TimestampMs;
 
 /// `POST /campaigns`.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attempt_list::Facet;
 use super::boards::ModelBoard;
-use crate::attempt::AttemptOutcome;
+use crate::attempt_outcome::AttemptOutcome;
 use crate::id::RunId;
 use crate::time::TimestampMs;
 

@@ -14,7 +14,8 @@ use crate::model_call::ModelCallSummary;
 use crate::plan::PlanVersion;
 use crate::plan_difference::PlanDifference;
 use crate::run::{RunStatus, StepStatus};
-use crate::step::{PreparedTask, StepFailure, StepKind};
+use crate::step::{PreparedTask, StepFailure};
+use crate::step_kind::StepKind;
 use crate::task::PrecisionPolicy;
 use crate::time::TimestampMs;
 

@@ -1,7 +1,8 @@
 //! Why a program is not right, in one line: the first cause.
 
-use super::{AttemptOutcome, BuildReport, CheckReport};
+use crate::attempt_outcome::AttemptOutcome;
 use crate::last_words::last_words;
+use crate::reports::{BuildReport, CheckReport};
 use crate::verdict::{Finding, ProcessEnd, Severity};
 
 /// Most findings that a reason names.

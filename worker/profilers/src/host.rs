@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::machine::{MachineFacts, Toolchain};
-use nightshift_protocol::measurement::{CompilerReport, Measurement, Profile};
+use nightshift_protocol::measurement::{CompilerReport, Measurement};
+use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{CandidateForm, TaskSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use leptos::prelude::*;
 use nightshift_protocol::api::{BestAt, CampaignDetail, CampaignResults, ResultLine, ResultMark};
 use nightshift_protocol::attempt::AttemptOutcome;
-use nightshift_protocol::baseline::TargetBaseline;
+use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::time::TimestampMs;
 
 use super::outcome::Outcome;

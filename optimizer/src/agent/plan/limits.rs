@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use nightshift_protocol::measurement::Profile;
 use nightshift_protocol::plan::{Plan, Subtask, SubtaskLimits};
+use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::TaskSpec;
 

@@ -3,7 +3,7 @@
 
 use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::gpu_text::significant;
-use nightshift_protocol::measurement::Profile;
+use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::{Target, TaskSpec};
 

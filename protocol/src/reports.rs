@@ -1,14 +1,13 @@
-//! Reports of builds and checks, and versions of a program that failed before.
+//! Reports of builds and checks.
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentTool, AttemptOutcome, failure_reason};
 use crate::artifact::ArtifactHash;
 use crate::cuda_build::CudaBuild;
 use crate::gpu_text::significant;
 use crate::last_words::last_words;
 use crate::machine::{SandboxReport, Toolchain};
-use crate::measurement::{CompilerMessage, CompilerReport, CostPart, Measurement, Profile};
+use crate::measurement::{CompilerMessage, CompilerReport, CostPart};
 use crate::verdict::{CheckCase, Finding, ProcessEnd};
 
 /// What the checks found.
@@ -105,69 +104,28 @@ pub struct BuildReport {
     pub sandbox: SandboxReport,
 }
 
-/// A version of an attempt's program: one that failed before it was run and that a fix turn replaced, or one that an agent tried
-/// out without submitting it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct EarlierVersion {
-    /// Its source.
-    pub source: ArtifactHash,
-    /// How it failed: `compile_failed` or `not_compliant`; of an agent session also every other outcome, and `pending` where it
-    /// was built or checked and nothing else was asked for.
-    pub outcome: AttemptOutcome,
-    /// Findings of the screening, and of the tools that were used on it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub findings: Vec<Finding>,
-    /// The build; none where the screening refused it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub build: Option<BuildReport>,
-    /// The turn of the agent session that brought it; none for a version of a fix turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<u32>,
-    /// The tool that the agent used on it; none for a version of a fix turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<AgentTool>,
-    /// The checks, where it came so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub check: Option<CheckReport>,
-    /// The measurement, without its samples, where it came so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measurement: Option<Measurement>,
-    /// The profile, where it was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Profile>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl EarlierVersion {
-    /// A version of this source that failed before it was built.
-    #[must_use]
-    pub fn new(source: ArtifactHash, outcome: AttemptOutcome, findings: Vec<Finding>) -> Self {
-        Self {
-            source,
-            outcome,
-            findings,
-            build: None,
-            turn: None,
-            tool: None,
-            check: None,
-            measurement: None,
-            profile: None,
-        }
-    }
-
-    /// Returns why it failed: the first cause, in one line. Texts of compilers in it are as they came.
-    #[must_use]
-    pub fn reason(&self) -> Option<String> {
-        failure_reason(self.outcome, &self.findings, self.build.as_ref(), self.check.as_ref(), None)
-    }
-
-    /// Returns what became of it, in one word: its outcome, or how far it came where nothing else was asked for.
-    #[must_use]
-    pub fn result(&self) -> &'static str {
-        match (self.outcome, &self.check) {
-            (AttemptOutcome::Pending, Some(_)) => "right",
-            (AttemptOutcome::Pending, None) => "built",
-            (outcome, _) => outcome.as_str(),
-        }
+    #[test]
+    fn a_program_that_broke_down_has_last_words() {
+        let call_failed = ProcessEnd::CallFailed { entry_point: "forward".to_owned(), status: 1 };
+        let load_failed = ProcessEnd::LoadFailed { message: "ValueError: boom (line 3)".to_owned() };
+        let report = |end: &ProcessEnd, printed: &str| CheckReport {
+            end: end.clone(),
+            cases: Vec::new(),
+            error_histogram: Vec::new(),
+            deterministic: None,
+            findings: Vec::new(),
+            printed: printed.to_owned(),
+            cost: Vec::new(),
+        };
+        let raised = "  File \"candidate.py\", line 9, in forward\nValueError: boom\n";
+        let ending = report(&call_failed, raised).ending();
+        assert_eq!(ending, "`forward` returned the error status 1: ValueError: boom");
+        assert_eq!(report(&call_failed, "").ending(), call_failed.describe());
+        assert_eq!(report(&load_failed, raised).last_words(), None, "how it ended says so already");
+        assert_eq!(report(&ProcessEnd::Finished, raised).last_words(), None, "nothing went wrong");
     }
 }
