@@ -31,6 +31,7 @@ mod diagnose;
 mod evidence;
 mod examine;
 mod judge;
+mod knowledge;
 mod outside;
 mod plan;
 mod rehearsal;

@@ -4,6 +4,7 @@
 //! store through the [`agent::AgentPorts`] trait. Nothing here knows SQL, HTTP servers or processes.
 
 pub mod agent;
+pub mod change_text;
 pub mod export;
 pub mod knowledge;
 pub mod model;
@@ -11,6 +12,7 @@ pub mod prompt;
 pub mod reply;
 pub mod reward;
 pub mod rollout;
+mod roofline;
 pub mod rubric;
 pub mod screen;
 pub mod strategy;

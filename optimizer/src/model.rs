@@ -23,6 +23,7 @@ mod chat_completions;
 mod command;
 mod endpoint;
 mod error;
+mod error_report;
 mod external;
 mod live;
 mod price;
@@ -36,9 +37,11 @@ mod stream;
 mod transport;
 mod usage;
 
-pub use self::catalog::{Catalog, InvalidModelName, KeyLookup, SCRIPTED, parse_chain, parse_choice};
+pub use self::catalog::{Catalog, InvalidModelName, SCRIPTED, parse_chain, parse_choice};
 pub use self::command::{CommandConfig, CommandKind};
-pub use self::endpoint::{EndpointConfig, MaxTokensField, StructuredReplies, Timeouts, WireFormat, default_endpoints};
+pub use self::endpoint::{
+    EndpointConfig, KeyLookup, MaxTokensField, StructuredReplies, Timeouts, WireFormat, default_endpoints,
+};
 pub use self::error::ModelError;
 pub(crate) use self::error::SCRIPT_ENDED;
 pub use self::external::DEFAULT_AGENT;

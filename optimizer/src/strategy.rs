@@ -9,7 +9,10 @@
 mod advice;
 mod agent;
 mod attempt;
+mod attempt_step;
 mod beam;
+mod confirmation;
+mod failed_attempt;
 mod fix;
 mod forge;
 mod gain;
@@ -20,6 +23,7 @@ mod history;
 mod memory;
 mod method;
 mod modification;
+mod opening;
 mod order;
 mod routing;
 mod rules;
@@ -33,7 +37,6 @@ mod tune;
 mod workflow;
 
 pub use advice::{MAX_ADVICE_CHARS, MAX_HINTS};
-pub(crate) use agent::NEAR_ROOFLINE;
 pub use goal::{
     DEFAULT_CANDIDATES_PER_ROUND, DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_FIX_TURNS, DEFAULT_MAX_REPLANS, DEFAULT_MAX_TURNS,
     DEFAULT_MIN_GAIN, DEFAULT_REPLAN_AFTER_FAILED, DEFAULT_REPLAN_AFTER_STAGNANT, MAX_ATTEMPTS,
@@ -41,7 +44,6 @@ pub use goal::{
 };
 pub use history::{MAX_HISTORY_LINE_CHARS, MAX_HISTORY_LINES};
 pub use memory::MAX_MEMORY_TOKENS;
-pub use modification::same_modification;
 pub use order::{cost_ms, retry_policy, timeout_ms};
 pub use rules::RULES;
 pub use tune::DEFAULT_MAX_VARIANTS;
@@ -50,7 +52,9 @@ pub use workflow::{STATE_FORMAT, StrategyWorkflow, initial_digest, view};
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::RouteDecision;
 
-use self::routing::{Next, Opening};
+use self::routing::Next;
+
+use self::opening::Opening;
 use self::state::RunState;
 
 /// The strategy of a campaign that names none.

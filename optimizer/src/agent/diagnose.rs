@@ -11,12 +11,13 @@ use serde::Serialize;
 
 use super::conversation::{Conversation, Unusable};
 use super::evidence::Evidence;
+use super::knowledge::retrieve;
 use super::target::RunTarget;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema, subtask};
-use crate::knowledge::{Question, Retrieved, retrieve};
+use crate::change_text::same_modification;
+use crate::knowledge::{Question, Retrieved};
 use crate::prompt::{AttemptView, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView};
 use crate::reply::extract_json;
-use crate::strategy::same_modification;
 
 /// Longest text of a diagnosis, in bytes.
 const MAX_TEXT_BYTES: usize = 4_000;

@@ -12,12 +12,13 @@ use nightshift_protocol::verdict::has_violation;
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{Conversation, Unusable};
+use super::knowledge::learn;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema, subtask};
 use crate::knowledge::lesson::Lesson;
 use crate::prompt::{Prompt, SubtaskView, TaskView, contract, difference};
 use crate::reply::extract_json;
 use crate::screen::strip_candidate;
-use crate::{knowledge, reward, rubric};
+use crate::{reward, rubric};
 
 /// Most reasons of a judge that are kept.
 const MAX_REASONS: usize = 12;
@@ -102,7 +103,7 @@ pub(super) async fn judge(
         parent_speedup: given.parent_speedup,
         parent_bound: given.parent_bound,
     };
-    knowledge::learn(ports, &step, lesson).await?;
+    learn(ports, &step, lesson).await?;
     Ok(StepOutput::Judged { rubric, reward, calls })
 }
 

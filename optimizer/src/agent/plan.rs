@@ -15,18 +15,18 @@ use serde::Serialize;
 
 use self::limits::Grounds;
 pub use self::problem::PlanProblem;
-use self::roofline::Floor;
 use super::conversation::{Conversation, NoReply, Unusable};
+use super::knowledge::retrieve;
 use super::target::RunTarget;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema};
-use crate::knowledge::{Question, Retrieved, retrieve};
+use crate::knowledge::{Question, Retrieved};
 use crate::prompt::{AttemptView, GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView, contract};
 use crate::reply::extract_json;
+use crate::roofline::Floor;
 
 mod estimates;
 mod limits;
 mod problem;
-mod roofline;
 mod shares;
 
 /// Most subtasks of a plan.

@@ -8,15 +8,16 @@ use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use serde::Serialize;
 
 use super::conversation::{Conversation, NoReply, Unusable, shown_again};
+use super::knowledge::retrieve;
 use super::target::RunTarget;
 use super::write_code::with_tunables;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
-use crate::knowledge::{Question, Retrieved, retrieve};
+use crate::knowledge::{Question, Retrieved};
 use crate::model::ModelError;
 use crate::prompt::{MachineView, PlanView, Prompt, TaskView, TurnResultView, clipped, contract};
 use crate::reply::{ToolCall, extract_call, extract_turn_program};
+use crate::roofline::NEAR_ROOFLINE;
 use crate::screen::screen_candidate;
-use crate::strategy::NEAR_ROOFLINE;
 
 /// Under which the notes and lessons of a session are kept: they stay the same through all of its turns.
 const RETRIEVAL_KEY: &str = "session";

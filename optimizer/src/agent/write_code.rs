@@ -11,8 +11,9 @@ use nightshift_protocol::tunable::{self, Tunable};
 use serde::Serialize;
 
 use super::conversation::{Conversation, NoReply, Unusable};
+use super::knowledge::retrieve;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
-use crate::knowledge::{Question, Retrieved, retrieve};
+use crate::knowledge::{Question, Retrieved};
 use crate::model::ModelError;
 use crate::prompt::{
     AttemptView, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView, contract, difference,

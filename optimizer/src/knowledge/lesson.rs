@@ -5,12 +5,10 @@ use nightshift_protocol::attempt::{Attempt, Bound, Stage};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::plan::{PlanVersion, Subtask};
-use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::time::TimestampMs;
 
-use super::{failure, select};
-use crate::agent::{AgentPorts, AgentStep};
+use super::select;
 use crate::rubric;
 
 /// Bytes of a change that are kept.
@@ -35,13 +33,6 @@ pub struct Lesson<'a> {
     pub parent_speedup: Option<Interval>,
     /// What limited the program before, when that was diagnosed.
     pub parent_bound: Option<Bound>,
-}
-
-/// Keeps what an attempt taught, where the campaign wants it and there is something.
-pub(crate) async fn learn(ports: &dyn AgentPorts, step: &AgentStep<'_>, lesson: Lesson<'_>) -> Result<(), StepFailure> {
-    let Some((store, now)) = ports.knowledge().filter(|_| step.run_input.knowledge.lessons) else { return Ok(()) };
-    let Some(record) = lesson.record(step.run, now) else { return Ok(()) };
-    store.record_lesson(record).await.map_err(|error| failure(&error))
 }
 
 impl Lesson<'_> {

@@ -1,25 +1,17 @@
 //! The endpoints that are known, and the way from a name to a model.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use governor::clock::DefaultClock;
-use governor::state::{InMemoryState, NotKeyed};
-use governor::{Quota, RateLimiter};
 use nightshift_protocol::campaign::{EXTERNAL, ModelChoice};
-use secrecy::SecretString;
 
 use super::command::{CommandConfig, CommandProvider};
-use super::endpoint::{EndpointConfig, MaxTokensField, WireFormat, default_endpoints};
+use super::endpoint::{Endpoint, EndpointConfig, KeyLookup, MaxTokensField, WireFormat, default_endpoints};
 use super::external::{DEFAULT_AGENT, ExternalModel};
 use super::live::LiveModel;
 use super::probe::{ProbeReport, probe};
 use super::transport::Transport;
 use super::{Model, ModelError};
-
-/// Finds the value of an environment variable that holds a key. The environment itself is read elsewhere.
-pub type KeyLookup<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
 
 /// The name of the provider that answers from files.
 pub const SCRIPTED: &str = "scripted";
@@ -29,8 +21,6 @@ const OPENAI_HOST: &str = "api.openai.com";
 
 /// Longest name of a model, in bytes.
 const MAX_MODEL_NAME_BYTES: usize = 256;
-
-pub(super) type Limiter = RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
 
 /// A text that names no model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,43 +51,6 @@ pub fn parse_choice(text: &str) -> Result<ModelChoice, InvalidModelName> {
 /// Reads models that stand in for one another, separated by commas: the first one is asked first.
 pub fn parse_chain(text: &str) -> Result<Vec<ModelChoice>, InvalidModelName> {
     text.split(',').map(|part| parse_choice(part.trim())).collect()
-}
-
-/// An endpoint with what all its models share: one connection pool and one rate limit.
-pub(super) struct Endpoint {
-    pub(super) name: String,
-    pub(super) config: EndpointConfig,
-    pub(super) limiter: Option<Limiter>,
-    client: OnceLock<reqwest::Client>,
-}
-
-impl Endpoint {
-    fn new(name: String, config: EndpointConfig) -> Self {
-        let limiter = config.requests_per_minute.map(|per_minute| {
-            // One at a time: a burst at the start of a minute is what a server's own limiter punishes.
-            RateLimiter::direct(Quota::per_minute(per_minute).allow_burst(NonZeroU32::MIN))
-        });
-        Self { name, config, limiter, client: OnceLock::new() }
-    }
-
-    fn client(&self) -> Result<reqwest::Client, ModelError> {
-        if let Some(client) = self.client.get() {
-            return Ok(client.clone());
-        }
-        let mut builder = reqwest::Client::builder()
-            .connect_timeout(self.config.timeouts.connect())
-            // A redirected POST loses its body, and a key must not follow to another host.
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("nightshift/", env!("CARGO_PKG_VERSION")));
-        if self.config.is_loopback() {
-            builder = builder.no_proxy();
-        }
-        let client = builder.build().map_err(|error| ModelError::Misconfigured {
-            endpoint: self.name.clone(),
-            message: format!("the HTTP client cannot be made: {}", error.without_url()),
-        })?;
-        Ok(self.client.get_or_init(|| client).clone())
-    }
 }
 
 /// The known endpoints. Models opened from one catalog share its connections and rate limits.
@@ -251,6 +204,8 @@ fn transport(endpoint: &Arc<Endpoint>, keys: KeyLookup<'_>) -> Result<Transport,
 
 #[cfg(test)]
 mod tests {
+    use secrecy::SecretString;
+
     use super::*;
 
     #[test]

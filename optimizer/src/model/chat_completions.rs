@@ -5,8 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::endpoint::{EndpointConfig, MaxTokensField, StructuredReplies};
+use super::error_report::is_provider_error;
 use super::stream::{Draft, Reader, Trouble};
-use super::{ModelRequest, TokenUsage, transport};
+use super::{ModelRequest, TokenUsage};
 
 /// The resource that answers.
 pub(super) const RESOURCE: &str = "chat/completions";
@@ -118,7 +119,7 @@ impl Reader for ReplyReader {
 fn take(draft: &mut Draft, data: &str) -> Result<(), Trouble> {
     let malformed = |message: String| Trouble::Malformed { message, excerpt: data.to_owned() };
     let value: Value = serde_json::from_str(data).map_err(|error| malformed(error.to_string()))?;
-    if transport::is_provider_error(&value) {
+    if is_provider_error(&value) {
         return Err(Trouble::Provider(value));
     }
     let chunk: Chunk = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;

@@ -19,7 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::catalog::KeyLookup;
+use super::endpoint::KeyLookup;
 use super::probe::ProbeReport;
 use super::{MAX_REPLY_BYTES, Meter, Model, ModelError, ModelReply, ModelRequest, StopCause, TokenUsage};
 

@@ -1,10 +1,23 @@
-//! What is configured about an endpoint.
+//! Endpoints and their configuration.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use governor::clock::DefaultClock;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use secrecy::SecretString;
+
 use serde::{Deserialize, Serialize};
+
+use super::error::ModelError;
+
+/// Finds the value of an environment variable that holds a key. The environment itself is read elsewhere.
+pub type KeyLookup<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
+
+pub(super) type Limiter = RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
 
 /// How an endpoint is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,6 +248,43 @@ pub fn default_endpoints() -> BTreeMap<String, EndpointConfig> {
     .into_iter()
     .map(|(name, config)| (name.to_owned(), config))
     .collect()
+}
+
+/// An endpoint with what all its models share: one connection pool and one rate limit.
+pub(super) struct Endpoint {
+    pub(super) name: String,
+    pub(super) config: EndpointConfig,
+    pub(super) limiter: Option<Limiter>,
+    client: OnceLock<reqwest::Client>,
+}
+
+impl Endpoint {
+    pub(super) fn new(name: String, config: EndpointConfig) -> Self {
+        let limiter = config.requests_per_minute.map(|per_minute| {
+            // One at a time: a burst at the start of a minute is what a server's own limiter punishes.
+            RateLimiter::direct(Quota::per_minute(per_minute).allow_burst(NonZeroU32::MIN))
+        });
+        Self { name, config, limiter, client: OnceLock::new() }
+    }
+
+    pub(super) fn client(&self) -> Result<reqwest::Client, ModelError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client.clone());
+        }
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(self.config.timeouts.connect())
+            // A redirected POST loses its body, and a key must not follow to another host.
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("nightshift/", env!("CARGO_PKG_VERSION")));
+        if self.config.is_loopback() {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| ModelError::Misconfigured {
+            endpoint: self.name.clone(),
+            message: format!("the HTTP client cannot be made: {}", error.without_url()),
+        })?;
+        Ok(self.client.get_or_init(|| client).clone())
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::catalog::Endpoint;
+use super::endpoint::Endpoint;
 use super::endpoint::WireFormat;
 use super::retry::with_retries;
 use super::transport::{Transport, stop_of};

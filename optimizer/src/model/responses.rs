@@ -5,8 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::endpoint::{EndpointConfig, StructuredReplies};
+use super::error_report::is_provider_error;
 use super::stream::{Draft, Reader, Trouble};
-use super::{ModelRequest, TokenUsage, transport};
+use super::{ModelRequest, TokenUsage};
 
 /// The resource that answers.
 pub(super) const RESOURCE: &str = "responses";
@@ -168,7 +169,7 @@ impl Reader for ReplyReader {
 /// Returns the value of a JSON text that reports no error.
 fn checked(data: &str) -> Result<Value, Trouble> {
     let value: Value = serde_json::from_str(data).map_err(|error| malformed(&error, data))?;
-    if transport::is_provider_error(&value) { Err(Trouble::Provider(value)) } else { Ok(value) }
+    if is_provider_error(&value) { Err(Trouble::Provider(value)) } else { Ok(value) }
 }
 
 fn malformed(error: &dyn std::fmt::Display, data: &str) -> Trouble {

@@ -9,9 +9,10 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::catalog::Endpoint;
+use super::endpoint::Endpoint;
 use super::endpoint::WireFormat;
 use super::error::CONNECTING;
+use super::error_report::{kind_of, message_of, status_within};
 use super::retry_after::retry_after_ms;
 use super::stream::{Draft, Reader, Trouble, Waits, read_body, read_events};
 use super::{ModelError, anthropic};
@@ -30,13 +31,6 @@ const HIDDEN_KEY: &str = "[key]";
 
 /// The fields of a request that hold the limit of its reply.
 const LIMIT_FIELDS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-
-/// Whether a JSON value is an error report of any of the known servers.
-pub(super) fn is_provider_error(value: &Value) -> bool {
-    value.get("error").is_some_and(|error| !error.is_null())
-        || value.get("object").and_then(Value::as_str) == Some("error")
-        || value.get("type").and_then(Value::as_str) == Some("error")
-}
 
 /// What an error has to name of a request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -330,34 +324,4 @@ fn refuses_limit(kind: &str, message: &str) -> bool {
     // Prompt and reply share a context, of which the reply takes the larger part.
     let shares_context = has(&["maximum context length"]) && has(&["in the completion", "output tokens"]);
     (names_limit && is_too_large) || shares_context
-}
-
-fn inner(report: &Value) -> &Value {
-    report.get("error").filter(|error| !error.is_null()).unwrap_or(report)
-}
-
-/// The machine-readable words of an error report, in lower case.
-fn kind_of(report: &Value) -> String {
-    let inner = inner(report);
-    ["type", "code"]
-        .iter()
-        .filter_map(|field| inner.get(field).and_then(Value::as_str))
-        .collect::<Vec<_>>()
-        .join(" ")
-        .to_ascii_lowercase()
-}
-
-/// Some servers put the status that they would have sent into the report.
-fn status_within(report: &Value) -> Option<u16> {
-    let status = inner(report).get("code")?.as_u64()?;
-    u16::try_from(status).ok().filter(|status| (400..600).contains(status))
-}
-
-fn message_of(report: &Value) -> String {
-    let inner = inner(report);
-    match (inner, inner.get("message").and_then(Value::as_str)) {
-        (_, Some(message)) => message.to_owned(),
-        (Value::String(text), None) => text.clone(),
-        (other, None) => other.to_string(),
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use minijinja::value::ValueKind;
 use minijinja::{Environment, Value};
 
-use super::library::included;
+use super::inclusion::included;
 
 /// What one prompt was made from.
 #[derive(Debug, Clone)]

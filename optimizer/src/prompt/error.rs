@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use nightshift_protocol::step::StepFailure;
 
-use super::library::MAX_PROMPT_BYTES;
+/// Longest rendered prompt, in bytes, system and user part each.
+pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
 
 /// The templates cannot be used, or a prompt cannot be made from them.
 #[derive(Debug, thiserror::Error)]

@@ -16,12 +16,10 @@ use rust_embed::RustEmbed;
 use serde::Serialize;
 
 use super::check::{self, PromptProblem, Seen};
-use super::error::PromptError;
+use super::error::{MAX_PROMPT_BYTES, PromptError};
 use super::format::fenced;
+use super::inclusion::included;
 use super::task::{TaskView, language};
-
-/// Longest rendered prompt, in bytes, system and user part each.
-pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
 
 /// Largest template of the user's, in bytes.
 const MAX_TEMPLATE_BYTES: u64 = 256 * 1024;
@@ -305,11 +303,6 @@ fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>, PromptError> {
 
 fn is_markdown(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "md")
-}
-
-/// The names that a template includes: always literals, which a test holds.
-pub(super) fn included(source: &str) -> Vec<String> {
-    source.split("{% include \"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
 }
 
 /// A text without gaps and without the mark of its stable beginning, and the length of that beginning in bytes.

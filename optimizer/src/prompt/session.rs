@@ -8,7 +8,7 @@ use nightshift_protocol::verdict::Answer;
 use serde::Serialize;
 
 use super::view::AttemptView;
-use crate::strategy::NEAR_ROOFLINE;
+use crate::roofline::NEAR_ROOFLINE;
 
 /// The result of a turn, and what is left after it.
 #[derive(Serialize)]

@@ -6,14 +6,11 @@ use nightshift_protocol::attempt::{Route, RouteDecision, StopReason};
 
 use super::Strategy;
 use super::goal::Limits;
-use super::routing::{
-    Next, Opening, Routed, attempts_used_up, by_model, by_rule, first_of_scope, target_reached, with_advice,
-};
+use super::opening::Opening;
+use super::routing::{Next, Routed, attempts_used_up, by_model, by_rule, first_of_scope, target_reached, with_advice};
 use super::session;
 use super::state::{RunState, broken};
-
-/// A program is near the roofline from this share on: measurements of the device's peaks are no better.
-pub(crate) const NEAR_ROOFLINE: f64 = 0.9;
+use crate::roofline::NEAR_ROOFLINE;
 
 /// See the module.
 pub(super) struct Agent;

@@ -6,33 +6,22 @@ use nightshift_protocol::attempt_memory::{Candidate, Correction};
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::profile::SanitizeReport;
-use nightshift_protocol::rubric::RewardBreakdown;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, has_violation};
 
+use super::attempt_step::{AfterStep, AttemptStep};
+use super::confirmation::{confirmed_estimate, confirmed_speedup};
+use super::failed_attempt::{failed, reward_of_failure, unless_violated};
 use super::fix;
 use super::goal::Limits;
-use super::routing::Opening;
+use super::opening::Opening;
 use super::rules;
 use super::sanitize;
 use super::session;
 use super::share::own_kernel_share;
-use super::state::{AttemptStep, RunState};
+use super::state::RunState;
 use super::tune;
 use crate::model::SCRIPT_ENDED;
-use crate::reward;
-use crate::rubric;
-
-/// What follows a step of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AfterStep {
-    /// The attempt's next step.
-    Step(AttemptStep),
-    /// The turn of an agent session has its result.
-    TurnOver,
-    /// The attempt is finished: route.
-    Finished,
-}
 
 /// A new attempt, nothing known about it.
 pub(super) fn opened(number: u32, plan_version: u32, opening: &Opening, candidate: Option<Candidate>) -> Attempt {
@@ -155,14 +144,6 @@ impl RunState {
     }
 }
 
-/// No agent judges an attempt that failed: its reward follows from the failure alone.
-pub(super) fn reward_of_failure(rules: u32, attempt: &Attempt) -> RewardBreakdown {
-    let lambda = reward::lambda(rubric::skill_of(attempt.stage));
-    let speedup = attempt.speedup().map_or(0.0, |speedup| speedup.estimate);
-    let major_hacking = rules::is_major_hacking(rules, &attempt.findings);
-    reward::of_parts(false, major_hacking, speedup, None, lambda)
-}
-
 /// Takes a reply without a program. In a fix turn, the version that failed stays.
 fn no_code(attempt: &mut Attempt, why: Finding, calls: Vec<ModelCallSummary>) -> AfterStep {
     let outcome = fix::unfixed(attempt).unwrap_or(AttemptOutcome::NoCode);
@@ -211,22 +192,6 @@ fn is_faster_than(rules: u32, attempt: &Attempt, best: Option<f64>) -> bool {
     let first = attempt.measurement.as_ref().map(|first| first.speedup);
     confirmed_speedup(attempt)
         .is_some_and(|confirmed| best.is_none_or(|best| rules::beats(rules, first, confirmed, best)))
-}
-
-/// The speedup that a best attempt is compared by: the published one, once a fresh process had its say.
-pub(super) fn confirmed_estimate(attempt: &Attempt) -> Option<f64> {
-    confirmed_speedup(attempt).map(|speedup| speedup.estimate)
-}
-
-/// The confirmed speedup, with its interval.
-fn confirmed_speedup(attempt: &Attempt) -> Option<Interval> {
-    attempt.confirmation.as_ref()?;
-    attempt.speedup()
-}
-
-/// The speedup over the reference that a subtask's target is compared with: the lower bound of the confirmation.
-pub(super) fn confirmed_low(attempt: &Attempt) -> Option<f64> {
-    confirmed_speedup(attempt).map(|speedup| speedup.low)
 }
 
 fn checked(attempt: &mut Attempt, report: CheckReport, next: AttemptStep) -> AfterStep {
@@ -301,19 +266,6 @@ fn timed(attempt: &mut Attempt) {
     } else {
         AttemptOutcome::CorrectNotFaster
     };
-}
-
-pub(super) fn unless_violated(attempt: &mut Attempt, next: AttemptStep) -> AfterStep {
-    if has_violation(&attempt.findings) { failed(attempt, AttemptOutcome::NotCompliant) } else { AfterStep::Step(next) }
-}
-
-/// Ends an attempt that no agent judges.
-fn failed(attempt: &mut Attempt, outcome: AttemptOutcome) -> AfterStep {
-    attempt.outcome = outcome;
-    if outcome == AttemptOutcome::NotCompliant {
-        attempt.verdict.contract_compliant = Answer::Fail;
-    }
-    AfterStep::Finished
 }
 
 fn note(code: String, message: String) -> Finding {

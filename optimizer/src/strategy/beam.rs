@@ -6,11 +6,12 @@ use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::{Attempt, DecidedBy, Route, RouteDecision, Stage};
 use nightshift_protocol::attempt_memory::Modification;
 
-use super::attempt::confirmed_estimate;
+use super::confirmation::confirmed_estimate;
 use super::goal::Limits;
+use super::opening::{Failure, Opening};
 use super::routing::{
-    Advised, AfterSubtask, Failure, Next, Opening, Routed, advised, after_subtask, attempts_used_up, by, by_rule,
-    first_of_scope, give_up, replans_left, subtask_target, target_reached, with_advice,
+    Advised, AfterSubtask, Next, Routed, advised, after_subtask, attempts_used_up, by, by_rule, first_of_scope,
+    give_up, replans_left, subtask_target, target_reached, with_advice,
 };
 use super::state::{RunState, broken};
 use super::{Strategy, modification};

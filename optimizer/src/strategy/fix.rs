@@ -9,11 +9,10 @@ use std::borrow::Cow;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, EarlierVersion, Stage};
 use nightshift_protocol::verdict::Verdict;
 
-use super::attempt::AfterStep;
-use super::routing::Failure;
+use super::attempt_step::AfterStep;
+use super::attempt_step::AttemptStep;
+use super::opening::Failure;
 use super::rules;
-use super::session;
-use super::state::AttemptStep;
 
 /// Returns the outcome of the version that a turn is to fix; none while the attempt has no version that failed.
 pub(super) fn unfixed(attempt: &Attempt) -> Option<AttemptOutcome> {
@@ -37,7 +36,7 @@ pub(super) fn turn(attempt: &Attempt, step: AttemptStep) -> u32 {
 
 /// Returns the last segments of the key of an open step.
 pub(super) fn step_name(attempt: &Attempt, step: AttemptStep) -> Cow<'static, str> {
-    if let Some(turn) = session::turn(attempt) {
+    if let Some(turn) = attempt.turns.last() {
         return Cow::Owned(format!("turn{}/{}", turn.number, step.as_str()));
     }
     match turn(attempt, step) {

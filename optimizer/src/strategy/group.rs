@@ -9,9 +9,10 @@ use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::{Attempt, DecidedBy, Route, RouteDecision, StopReason};
 
 use super::goal::Limits;
+use super::opening::{Failure, Opening};
 use super::routing::{
-    Advised, AfterSubtask, Failure, Next, Opening, Routed, advised, after_subtask, by, by_rule, first_of_scope,
-    optimize, replans_left, subtask_target, target_reached, with_advice,
+    Advised, AfterSubtask, Next, Routed, advised, after_subtask, by, by_rule, first_of_scope, optimize, replans_left,
+    subtask_target, target_reached, with_advice,
 };
 use super::state::{RunState, broken};
 use super::{MIN_GROUP, Strategy};

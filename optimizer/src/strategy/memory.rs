@@ -7,11 +7,12 @@ use nightshift_protocol::attempt::{Attempt, Stage};
 use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, PinnedBest, UntriedModification};
 
 use super::Strategy;
-use super::attempt::confirmed_estimate;
+use super::confirmation::confirmed_estimate;
 use super::history::{cause, one_line, shortened};
-use super::modification::{Words, tried};
+use super::modification::tried;
 use super::shared::Shared;
 use super::state::RunState;
+use crate::change_text::Words;
 
 /// Most tokens of a memory, estimated.
 pub const MAX_MEMORY_TOKENS: usize = 4_000;

@@ -14,9 +14,14 @@ use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Finding, Severity, Verdict};
 
-use super::attempt::{AfterStep, confirmed_estimate, reward_of_failure, unless_violated};
+use super::failed_attempt::{reward_of_failure, unless_violated};
+
+use super::confirmation::confirmed_estimate;
+
+use super::attempt_step::AfterStep;
+use super::attempt_step::AttemptStep;
 use super::rules;
-use super::state::{AttemptStep, RunState, broken};
+use super::state::{RunState, broken};
 
 /// Code of the note on an attempt of which nothing was submitted.
 const NOT_SUBMITTED: &str = "agent.not_submitted";

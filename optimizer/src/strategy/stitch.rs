@@ -6,9 +6,10 @@ use nightshift_protocol::attempt::{Attempt, DecidedBy, Route, RouteDecision};
 
 use super::Strategy;
 use super::goal::Limits;
+use super::opening::Opening;
 use super::routing::{
-    Advised, AfterSubtask, Next, Opening, Routed, advised, after_subtask, attempts_used_up, by, by_rule, failed,
-    first_of_scope, optimize, stagnated, subtask_target, target_reached, with_advice,
+    Advised, AfterSubtask, Next, Routed, advised, after_subtask, attempts_used_up, by, by_rule, failed, first_of_scope,
+    optimize, stagnated, subtask_target, target_reached, with_advice,
 };
 use super::state::{RunState, broken};
 

@@ -31,10 +31,14 @@ use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::attempt::{self, AfterStep};
-use super::routing::{Next, Opening};
+use super::attempt;
+
+use super::attempt_step::AfterStep;
+use super::attempt_step::AttemptStep;
+use super::opening::Opening;
+use super::routing::Next;
 use super::shared::Shared;
-use super::state::{AttemptStep, Lane, Open, Phase, RunState, broken};
+use super::state::{Lane, Open, Phase, RunState, broken};
 use super::{Strategy, fix, gain, order, session};
 use crate::agent::exhausted_resource;
 

@@ -1,6 +1,7 @@
 //! What every strategy keeps to, whatever the agents and the worker say, and in whatever order parallel steps end.
 
-use nightshift_optimizer::strategy::{known, same_modification};
+use nightshift_optimizer::change_text::same_modification;
+use nightshift_optimizer::strategy::known;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Stage};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::step::{StepInput, StepOutput};

@@ -8,13 +8,11 @@ use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::TaskSpec;
 
 use super::PlanProblem;
-use super::roofline::Roofline;
 use super::shares::Shares;
+use crate::roofline::{Roofline, TARGET_SLACK};
 
 /// How far an expectation may lie above the one before it: estimates are no measurements.
 const ORDER_SLACK: f64 = 1.02;
-/// How far a target may lie above a limit.
-pub(super) const TARGET_SLACK: f64 = 1.05;
 /// How far an estimated share may lie outside of what the profile shows.
 const SHARE_SLACK: f64 = 0.05;
 
@@ -145,7 +143,7 @@ pub(super) fn check_machine(plan: &Plan, grounds: &Grounds) -> Result<(), PlanPr
 
 #[cfg(test)]
 mod tests {
-    use super::super::roofline::Roof;
+    use crate::roofline::Roof;
     use super::*;
 
     fn subtask(scope: &[&str], share: Option<f64>, gain: Option<f64>, target: Option<f64>) -> Subtask {

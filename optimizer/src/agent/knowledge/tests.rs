@@ -5,16 +5,19 @@ use async_trait::async_trait;
 use minijinja::Environment;
 use nightshift_engine::store::{BoundFrom, LessonRecord, NoteRecord, RetrievalRecord, ScoreRecord};
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::Bound;
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::campaign::{KnowledgeUse, RunInput};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::model_call::ModelCallSummary;
-use nightshift_protocol::step::StepInput;
+use nightshift_protocol::step::{PreparedTask, StepInput};
+use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::AnsweredCall;
+use crate::knowledge::note;
 use crate::rollout::guard::LESSONS_HEADING;
 
 /// A store that holds what a test puts into it, and counts searches.
@@ -228,7 +231,7 @@ async fn notes_and_lessons_are_shown_under_headings_that_the_guard_of_training_r
     ports.0.replace_notes("", vec![note("first.md")], TimestampMs(1)).await.unwrap();
     ports.0.record_lesson(lesson(2)).await.unwrap();
     let given = ask(&ports, KnowledgeUse::default(), "plan").await;
-    let template = include_str!("../../../prompts/shared/knowledge.md");
+    let template = include_str!("../../../../prompts/shared/knowledge.md");
     let render = |given: &Retrieved| {
         let values = json!({ "knowledge": given });
         Environment::new().render_str(template, minijinja::value::Serde(values)).unwrap()
@@ -278,11 +281,11 @@ fn taught(attempt: &nightshift_protocol::attempt::Attempt, before: Option<f64>) 
     let spec = spec();
     let modification = None;
     let parent_speedup = before.map(interval);
-    let lesson = lesson::Lesson { spec: &spec, plan: &plan, attempt, modification, parent_speedup, parent_bound: None };
+    let lesson = Lesson { spec: &spec, plan: &plan, attempt, modification, parent_speedup, parent_bound: None };
     let record = lesson.record(&run(1), TimestampMs(1))?;
     assert_eq!((record.operator_class.as_str(), record.bound.as_str()), ("softmax", "memory"));
     assert_eq!(record.bound_from, BoundFrom::Plan, "no profile shows it: the plan expected it");
-    let diagnosed = lesson::Lesson { parent_bound: Some(Bound::Latency), ..lesson }.record(&run(1), TimestampMs(1))?;
+    let diagnosed = Lesson { parent_bound: Some(Bound::Latency), ..lesson }.record(&run(1), TimestampMs(1))?;
     assert_eq!(
         (diagnosed.bound.as_str(), diagnosed.bound_from),
         ("latency", BoundFrom::Diagnosis),

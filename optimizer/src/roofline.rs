@@ -7,17 +7,20 @@ use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::{Target, TaskSpec};
 
-use super::limits::TARGET_SLACK;
+/// How far a target may lie above a limit.
+pub(crate) const TARGET_SLACK: f64 = 1.05;
+/// A program is near the roofline from this share on: measurements of the device's peaks are no better.
+pub(crate) const NEAR_ROOFLINE: f64 = 0.9;
 
 /// A roof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Roof {
+pub(crate) enum Roof {
     Memory,
     Compute,
 }
 
 impl Roof {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Compute => "compute",
@@ -27,34 +30,34 @@ impl Roof {
 
 /// The least time of a call below a roof.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Floor {
-    pub(super) by: Roof,
+pub(crate) struct Floor {
+    pub(crate) by: Roof,
     /// Speedup of a program that takes just that time.
-    pub(super) speedup: f64,
+    pub(crate) speedup: f64,
     /// What it follows from.
-    pub(super) reason: String,
+    pub(crate) reason: String,
 }
 
 impl Floor {
     /// Whether a target lies above it, by more than peaks are known.
-    pub(super) fn is_passed_by(&self, target: f64) -> bool {
+    pub(crate) fn is_passed_by(&self, target: f64) -> bool {
         target > self.speedup * TARGET_SLACK
     }
 }
 
 /// Both roofs, as far as they are known.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Roofline {
+pub(crate) struct Roofline {
     floors: Vec<Floor>,
     /// Why a roof limits nothing.
-    pub(super) unknown: Vec<String>,
+    pub(crate) unknown: Vec<String>,
 }
 
 impl Roofline {
     /// Caches are emptied before each measured call, so that no program is faster than its compulsory traffic. Of the
     /// arithmetic the fastest counts, which are the tensor cores of a GPU: whether a program may round so far is for the
     /// tolerance to say. Peaks that were measured come from the profile of the reference, or of an attempt where it has none.
-    pub(super) fn of(spec: &TaskSpec, prepared: &PreparedTask, of_attempt: Option<&Profile>) -> Self {
+    pub(crate) fn of(spec: &TaskSpec, prepared: &PreparedTask, of_attempt: Option<&Profile>) -> Self {
         let peaks = prepared.machine.gpus.first().map(DevicePeaks::of).unwrap_or_default();
         let profile = prepared.profile.as_deref().or(of_attempt);
         let bytes_per_s = peaks.bytes_per_s.or(profile.map(|profile| profile.peak_bytes_per_s));
