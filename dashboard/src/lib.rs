@@ -13,12 +13,16 @@ mod actions;
 #[cfg(feature = "ssr")]
 mod address;
 #[cfg(feature = "ssr")]
+mod answer;
+#[cfg(feature = "ssr")]
 mod assets;
 mod browser;
 #[cfg(feature = "ssr")]
 mod chart;
 #[cfg(feature = "ssr")]
 mod download;
+#[cfg(feature = "ssr")]
+mod failure;
 #[cfg(feature = "ssr")]
 mod form;
 #[cfg(feature = "ssr")]
@@ -35,9 +39,13 @@ mod meter;
 #[cfg(feature = "ssr")]
 mod page;
 #[cfg(feature = "ssr")]
+mod picks;
+#[cfg(feature = "ssr")]
 mod report;
 #[cfg(feature = "ssr")]
 mod router;
+#[cfg(feature = "ssr")]
+mod saved_view;
 #[cfg(feature = "ssr")]
 mod shell;
 #[cfg(feature = "ssr")]

@@ -9,12 +9,12 @@ pub(crate) mod campaign_name;
 pub(crate) mod campaigns;
 pub(crate) mod compare;
 pub(crate) mod components;
-pub(crate) mod failure;
 pub(crate) mod files;
 pub(crate) mod glossary;
 pub(crate) mod health;
 pub(crate) mod models;
 pub(crate) mod requests;
+pub(crate) mod resource;
 pub(crate) mod retrieved;
 pub(crate) mod run;
 #[cfg(test)]

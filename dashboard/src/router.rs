@@ -12,8 +12,8 @@ use nightshift_client::Client;
 
 use crate::address::Address;
 use crate::assets::{self, ASSETS};
+use crate::failure::PageError;
 use crate::keys;
-use crate::page::failure::PageError;
 use crate::page::{
     admin, attempt, attempts, campaign, campaigns, compare, health, models, run, search, sign_in, tasks, views,
     webhooks, workers,

@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use crate::address::Address;
 use crate::assets::ASSETS;
 use crate::markup::visible;
-use crate::page::attempts::picks::Picks;
+use crate::picks::Picks;
 use crate::visitor::Visitor;
 
 pub(crate) use navigation::Section;

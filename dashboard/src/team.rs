@@ -6,11 +6,11 @@ use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::{Remark, Share, Target};
 use nightshift_protocol::time::TimestampMs;
 
+use crate::address::Address;
+use crate::failure::PageError;
 use crate::form::{Form, hidden, hidden_json};
 use crate::format::{moment, when};
 use crate::markdown;
-use crate::page::campaigns::tag_href;
-use crate::page::failure::PageError;
 use crate::shell::Page;
 use crate::visitor::Visitor;
 use crate::who::Who;
@@ -25,6 +25,11 @@ const MAX_NOTE_CHARS: u32 = 16_000;
 const MAX_TAG_CHARS: u32 = 50;
 /// How long a link is valid, in milliseconds: a week.
 const LINK_VALID_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+
+/// Where everything with this tag is listed.
+pub(crate) fn tag_href(tag: &str) -> String {
+    Address::parse("/").with("tag", Some(tag)).href()
+}
 
 /// The page with the section about `target` (`cmp_…`, `run_…` or `run_…/3`) below its content; without it where the visitor
 /// may not read it.

@@ -5,14 +5,11 @@ use std::convert::Infallible;
 use axum::extract::FromRequestParts;
 use axum::http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName};
 use axum::http::request::Parts;
-use axum::response::{IntoResponse, Redirect, Response};
 use nightshift_client::Client;
 
 use crate::address::Address;
 use crate::assets::Encodings;
 use crate::keys;
-use crate::page::failure::PageError;
-use crate::shell::{self, Page};
 use crate::theme::Theme;
 use crate::who::Who;
 
@@ -29,7 +26,8 @@ pub(crate) struct Visitor {
     pub(crate) address: String,
     /// Session and rights.
     pub(crate) who: Who,
-    encodings: Encodings,
+    /// Encodings that the browser accepts.
+    pub(crate) encodings: Encodings,
 }
 
 /// Prefix of the names of session cookies.
@@ -66,19 +64,6 @@ impl Visitor {
     /// Returns the address of the sign-in page that leads back to this page.
     pub(crate) fn sign_in(&self) -> String {
         self.who.sign_in().to_owned()
-    }
-
-    /// Renders the page, or the error page.
-    pub(crate) fn answer(&self, page: Result<Page, PageError>) -> Response {
-        let (status, page) = match page {
-            Ok(page) => (axum::http::StatusCode::OK, page),
-            // No session, or an expired one: the visitor returns to this page after signing in.
-            Err(error) if error.status == axum::http::StatusCode::UNAUTHORIZED => {
-                return Redirect::to(&self.sign_in()).into_response();
-            }
-            Err(error) => (error.status, error.into_page(self)),
-        };
-        (status, self.encodings.html(shell::document(self, page))).into_response()
     }
 }
 

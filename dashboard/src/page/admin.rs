@@ -8,9 +8,9 @@ use nightshift_protocol::api::{OpenSession, PruneDone, SessionView, Share};
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
+use crate::failure::{PageError, needs_role};
 use crate::form::{Form, hidden_json};
 use crate::format::{count, counted, moment, when};
-use crate::page::failure::{PageError, needs_role};
 use crate::shell::{Page, Section};
 use crate::visitor::Visitor;
 

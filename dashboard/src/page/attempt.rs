@@ -15,6 +15,7 @@ mod profile;
 mod program;
 mod strip;
 mod tab;
+mod tab_navigation;
 mod talk;
 mod timing;
 mod verdict;
@@ -40,8 +41,9 @@ use self::tab::Tab;
 pub(crate) use self::verdict::{findings, worst_error};
 use super::campaign_name::campaign_name;
 use super::components::{Section as Part, below_each_other, on_page_only, sections, words};
-use super::failure::{PageError, Path};
 use super::short_id::{self, Kind};
+use crate::answer::Path;
+use crate::failure::PageError;
 use crate::markup::visible;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::trace::{of_steps, well_formed};
@@ -149,7 +151,7 @@ fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look,
 
 /// Renders the tabs and the open one. All tabs but the overview have a table of contents.
 fn tabbed(parts: Vec<Part>, offers: AnyView, look: &Look) -> AnyView {
-    let tabs = tab::navigation(look);
+    let tabs = tab_navigation::navigation(look);
     let tabs = on_page_only(view! { <div class="tabs-row">{tabs}{offers}</div> }.into_any());
     let name = look.tab.as_str();
     let content = match (look.tab, parts.is_empty()) {

@@ -1,7 +1,5 @@
 //! Attempts over all campaigns: filtered, sorted, counted and paged by the address.
 
-pub(crate) mod picks;
-
 use axum::response::Response;
 use futures::future::try_join;
 use leptos::prelude::*;
@@ -9,15 +7,14 @@ use nightshift_protocol::api::{AttemptPage, AttemptQuery, AttemptRow, Facet, Fac
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::time::TimestampMs;
 
-use self::picks::Picks;
 use crate::address::Address;
+use crate::failure::PageError;
 use crate::format::{count, counted, device, dollars, tokens, when, words};
 use crate::island::PointCloud;
 use crate::page::as_of::as_of;
-use crate::page::compare::MAX_COMPARED;
 use crate::page::components::stacked;
-use crate::page::failure::PageError;
 use crate::page::files;
+use crate::picks::{self, MAX_COMPARED, Picks};
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;

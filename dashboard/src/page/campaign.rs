@@ -18,14 +18,14 @@ use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::time::TimestampMs;
 
 use self::outcome::{Outcome, over_fastest, over_reference};
-pub(crate) use self::usage::resource_name;
 use crate::actions;
 use crate::address::Address;
+use crate::answer::Path;
 use crate::chart::Unit;
+use crate::failure::PageError;
 use crate::format::{count, counted, milliseconds, speedup, when, words};
 use crate::meter;
 use crate::page::components::on_page_only;
-use crate::page::failure::{PageError, Path};
 use crate::page::requests;
 use crate::page::short_id::{self, Kind};
 use crate::report;

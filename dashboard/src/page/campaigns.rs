@@ -11,13 +11,12 @@ use nightshift_protocol::api::{
 use nightshift_protocol::time::TimestampMs;
 
 use self::kept::Kept;
-pub(crate) use self::kept::tag_href;
 use crate::address::Address;
+use crate::failure::PageError;
 use crate::form;
 use crate::format::{count, counted, dollars, milliseconds, when};
 use crate::meter;
 use crate::page::components::times;
-use crate::page::failure::PageError;
 use crate::page::files;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};

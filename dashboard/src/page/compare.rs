@@ -15,14 +15,14 @@ use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::id::RunId;
 
 use self::facts::{Fact, all, best};
-pub(crate) use self::look::MAX_COMPARED;
 use self::look::{Look, Place};
 use super::attempt::{Pairs, Stored, text};
 use super::components::{Section as Part, sections};
-use super::failure::PageError;
 use crate::chart::{Axis, Caption, IntervalMark, Unit, intervals};
+use crate::failure::PageError;
 use crate::format::{counted, speedup};
 use crate::markup::{Markup, visible};
+use crate::picks::MAX_COMPARED;
 use crate::shell::{Page, Section};
 use crate::source::{Diff, DiffView, Language, diff_view, highlighted};
 use crate::visitor::Visitor;

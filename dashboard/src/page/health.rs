@@ -5,8 +5,8 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{Health, ServerView};
 use nightshift_protocol::time::TimestampMs;
 
+use crate::failure::PageError;
 use crate::format::{milliseconds, moment, when};
-use crate::page::failure::PageError;
 use crate::shell::{Live, Page, Section};
 use crate::visitor::Visitor;
 

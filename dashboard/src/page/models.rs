@@ -9,11 +9,11 @@ use nightshift_protocol::api::{AttemptFilter, FAST_P_THRESHOLDS, ModelBoard, Tab
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
+use crate::failure::PageError;
 use crate::form;
 use crate::format::{count, dollars, percent, tokens};
 use crate::page::as_of::as_of;
 use crate::page::components::times;
-use crate::page::failure::PageError;
 use crate::page::files;
 use crate::page::glossary::glossary;
 use crate::shell::{Live, Page, Section, model_label};

@@ -5,9 +5,9 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{MAX_COUNTED_HITS, SearchHit, SearchKind, SearchPage, SearchQuery};
 
 use crate::address::Address;
+use crate::failure::PageError;
 use crate::format::{count, counted, when, words};
 use crate::markup::visible;
-use crate::page::failure::PageError;
 use crate::shell::{Page, Section};
 use crate::table;
 use crate::visitor::Visitor;

@@ -7,9 +7,9 @@ use leptos::prelude::*;
 use nightshift_client::Client;
 
 use crate::address::Address;
+use crate::failure::PageError;
 use crate::form::Form;
 use crate::format::sentence;
-use crate::page::failure::PageError;
 use crate::shell::Page;
 use crate::visitor::Visitor;
 use crate::who::Who;

@@ -12,11 +12,11 @@ use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
 use crate::chart::{Axis, Caption, Series, Unit, float_u64, lines, since_beginning};
+use crate::failure::PageError;
 use crate::form;
 use crate::format::{count, counted, device, when};
 use crate::page::as_of::as_of;
 use crate::page::components::stacked;
-use crate::page::failure::PageError;
 use crate::page::files;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};

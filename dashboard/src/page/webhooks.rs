@@ -7,9 +7,9 @@ use nightshift_protocol::api::{Delivery, DeliveryStatus, Page as Rows, Webhook, 
 use nightshift_protocol::id::WebhookId;
 
 use crate::address::Address;
+use crate::failure::{PageError, needs_role};
 use crate::form::Form;
 use crate::format::{when, words};
-use crate::page::failure::{PageError, needs_role};
 use crate::shell::{Page, Section};
 use crate::visitor::Visitor;
 

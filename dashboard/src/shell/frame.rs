@@ -6,7 +6,7 @@ use super::{Page, help, navigation};
 use crate::assets::Assets;
 use crate::form::Form;
 use crate::island::{LinkState, ThemeSwitch};
-use crate::page::views;
+use crate::saved_view::save_href;
 use crate::theme::Theme;
 use crate::visitor::Visitor;
 
@@ -28,7 +28,7 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
     let is_limited = visitor.who.limited_to().is_some();
     // Visitors with a shared link have no views.
     let keep = (page.is_list && !is_limited).then(|| {
-        let href = views::save_href(&visitor.address);
+        let href = save_href(&visitor.address);
         view! { <p class="keep"><a href=href>"Save this view"</a></p> }
     });
     let above = page.crumbs.into_iter().filter(|crumb| visitor.who.reaches(&crumb.href)).collect();

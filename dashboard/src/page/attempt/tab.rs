@@ -1,9 +1,5 @@
 //! The tabs of an attempt's page. Each is an address, so that it works without scripts and can be sent to others.
 
-use leptos::prelude::*;
-
-use super::look::Look;
-
 /// A tab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Tab {
@@ -40,7 +36,8 @@ impl Tab {
         }
     }
 
-    fn title(self) -> &'static str {
+    /// Returns its title.
+    pub(super) fn title(self) -> &'static str {
         match self {
             Self::Overview => "Overview",
             Self::Profile => "Profile",
@@ -49,16 +46,4 @@ impl Tab {
             Self::Conversation => "Conversation",
         }
     }
-}
-
-/// Links to all tabs; the current one is marked.
-pub(super) fn navigation(look: &Look) -> AnyView {
-    let links = Tab::ALL
-        .into_iter()
-        .map(|tab| {
-            let is_current = (tab == look.tab).then_some("page");
-            view! { <li><a href=look.opened(tab).href("") aria-current=is_current>{tab.title()}</a></li> }
-        })
-        .collect::<Vec<_>>();
-    view! { <nav class="tabs" aria-label="Attempt"><ul>{links}</ul></nav> }.into_any()
 }

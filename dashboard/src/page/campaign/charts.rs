@@ -14,9 +14,9 @@ use crate::address::Address;
 use crate::chart::{
     Axis, Caption, Dots, Group, Series, Unit, float_u64, histogram, lines, scatter, show, since_beginning,
 };
+use crate::failure::PageError;
 use crate::format::{count, counted, words};
 use crate::page::components::on_page_only;
-use crate::page::failure::PageError;
 use crate::table;
 
 /// Classes of lines, in their order.

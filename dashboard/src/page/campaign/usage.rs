@@ -7,6 +7,7 @@ use nightshift_protocol::time::TimestampMs;
 
 use crate::format::{count, milliseconds, money};
 use crate::meter;
+use crate::page::resource::resource_name;
 
 pub(super) fn usage(detail: &CampaignDetail, now: TimestampMs) -> impl IntoView + use<> {
     let lines = detail.budget.iter().map(|line| row(line, detail, now)).collect::<Vec<_>>();
@@ -61,17 +62,6 @@ fn passed_ms(detail: &CampaignDetail, now: TimestampMs) -> u64 {
     let is_over = detail.summary.runs.unfinished() == 0;
     let end = detail.runs.iter().filter_map(|run| run.finished_at).max().filter(|_| is_over).unwrap_or(now);
     end.since_ms(detail.summary.created_at)
-}
-
-/// What is counted, for people.
-pub(crate) fn resource_name(resource: Resource) -> &'static str {
-    match resource {
-        Resource::CostMicrousd => "Price of model calls",
-        Resource::Tokens => "Tokens",
-        Resource::DeviceMs => "Time on devices",
-        Resource::Attempts => "Attempts",
-        Resource::WallMs => "Time since the beginning",
-    }
 }
 
 fn shown(resource: Resource, amount: u64) -> String {

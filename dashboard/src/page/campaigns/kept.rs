@@ -7,6 +7,7 @@ use nightshift_protocol::api::{Pin, Tag, TagCount, Target};
 
 use crate::address::Address;
 use crate::format::count;
+use crate::team::tag_href;
 
 /// Pins that are shown, the latest ones.
 const MAX_PINS: u32 = 12;
@@ -64,11 +65,6 @@ pub(super) fn view(kept: &Kept) -> AnyView {
         view! { {part("tagged", format!("Tagged {tag}"), entries)}{none}{all} }
     });
     view! { {pins}{names}{tagged} }.into_any()
-}
-
-/// Where everything with this tag is listed.
-pub(crate) fn tag_href(tag: &str) -> String {
-    Address::parse("/").with("tag", Some(tag)).href()
 }
 
 fn part(id: &'static str, title: String, entries: Vec<AnyView>) -> Option<AnyView> {

@@ -4,10 +4,9 @@ use std::fmt;
 
 use nightshift_protocol::id::RunId;
 
+use crate::picks::MAX_COMPARED;
 use crate::source::DiffView;
 
-/// Maximum number of attempts that are compared.
-pub(crate) const MAX_COMPARED: usize = 12;
 /// Longest place of an address that is repeated when it is wrong, in characters.
 const MAX_REPEATED_CHARS: usize = 80;
 

@@ -9,10 +9,9 @@ use nightshift_protocol::measurement::Interval;
 use crate::chart::{Axis, Caption, IntervalMark, Node, Series, Unit, intervals, lineage, lines, show};
 use crate::format::speedup;
 use crate::page::attempt::{fastest_baseline, speedup_over_fastest};
-use crate::page::attempts::picks::Picks;
-use crate::page::compare::MAX_COMPARED;
 use crate::page::components::words;
 use crate::page::files;
+use crate::picks::{MAX_COMPARED, Picks};
 
 /// Maximum number of attempts in the list.
 const MAX_LISTED: usize = 500;
@@ -228,8 +227,8 @@ mod tests {
 
     use super::*;
     use crate::address::Address;
-    use crate::page::attempts::picks;
     use crate::page::sample::Sample;
+    use crate::picks;
 
     #[test]
     fn charts_and_list_have_both_baselines() {

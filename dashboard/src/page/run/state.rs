@@ -12,8 +12,8 @@ use crate::chart::{Bar, Caption, Unit, bars, float_u64, significant};
 use crate::format::{money, sentence, speedup, tokens, when};
 use crate::markup::visible;
 use crate::page::attempt::{baseline_table, fastest_baseline, findings, speedup_over_fastest};
-use crate::page::campaign::resource_name;
 use crate::page::components::{Cell, artifact, facts, folded, machine, milliseconds, on_page_only, table, words};
+use crate::page::resource::resource_name;
 use crate::shell::model_label;
 use crate::who::Who;
 

@@ -6,7 +6,9 @@ use nightshift_protocol::id::RunId;
 
 use crate::address::Address;
 use crate::format::counted;
-use crate::page::compare::MAX_COMPARED;
+
+/// Maximum number of attempts that are compared.
+pub(crate) const MAX_COMPARED: usize = 12;
 
 /// The name of the choice in the address; the API knows nothing of it.
 pub(crate) const NAME: &str = "pick";

@@ -1,12 +1,8 @@
 //! The error page.
 
-use axum::extract::{self, FromRequestParts};
 use axum::http::StatusCode;
-use axum::http::request::Parts;
-use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_client::{Client, ClientError};
-use serde::de::DeserializeOwned;
+use nightshift_client::ClientError;
 
 use crate::format::sentence;
 use crate::shell::Page;
@@ -74,21 +70,6 @@ impl PageError {
                 </section>
             },
         )
-    }
-}
-
-/// The parameters of a path. A path that cannot be parsed is answered with the page for missing objects.
-pub(crate) struct Path<T>(pub(crate) T);
-
-impl<T: DeserializeOwned + Send> FromRequestParts<Client> for Path<T> {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, client: &Client) -> Result<Self, Response> {
-        if let Ok(extract::Path(read)) = extract::Path::from_request_parts(parts, client).await {
-            return Ok(Self(read));
-        }
-        let Ok(visitor) = Visitor::from_request_parts(parts, client).await;
-        Err(visitor.answer(Err(PageError::not_found("This page"))))
     }
 }
 
