@@ -3,8 +3,8 @@
 use nightshift_client::ClientError;
 use nightshift_protocol::error::ApiError;
 
+use crate::ellipsis::cut;
 use crate::limits::MAX_ERROR_BYTES;
-use crate::text::cut;
 
 /// An error of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -8,6 +8,7 @@
 //! folders and find servers.
 
 mod answer;
+mod ellipsis;
 mod error;
 mod guide;
 pub mod http;
@@ -20,6 +21,7 @@ mod program;
 mod progress;
 mod resource;
 mod service;
+mod shared;
 mod stdio;
 mod text;
 mod tool;

@@ -2,11 +2,12 @@
 
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 
+use crate::ellipsis::cut;
 use crate::error::ToolError;
 use crate::guide::{GUIDE_URI, INSTRUCTIONS};
 use crate::limits::MAX_RESOURCE_BYTES;
 use crate::program::Section;
-use crate::text::{cut, name};
+use crate::text::name;
 use crate::tool::Call;
 use crate::tools::{self, RunSection, TaskSection};
 

@@ -20,6 +20,7 @@ use crate::limits::ROLE_TIMEOUT;
 use crate::ports::{Caller, Judge, Servers, Tasks};
 use crate::progress::Progress;
 use crate::resource;
+use crate::shared::Shared;
 use crate::tool::{Access, Call, Entry};
 use crate::tools;
 use crate::verification::Verifications;
@@ -38,11 +39,9 @@ pub struct Offer {
     pub version: String,
 }
 
-/// State that all calls share.
-pub(crate) struct Shared {
-    pub(crate) servers: Box<dyn Servers>,
-    pub(crate) tasks: Arc<dyn Tasks>,
-    pub(crate) verifications: Option<Verifications>,
+/// State of a service: what its calls share, and the tools that it offers.
+struct State {
+    shared: Shared,
     read_only: bool,
     version: String,
     entries: Vec<Entry>,
@@ -51,7 +50,7 @@ pub(crate) struct Shared {
 /// The MCP server, for any number of clients.
 #[derive(Clone)]
 pub struct Service {
-    shared: Arc<Shared>,
+    state: Arc<State>,
 }
 
 impl Service {
@@ -60,24 +59,25 @@ impl Service {
     pub fn new(offer: Offer) -> Self {
         let Offer { servers, tasks, judge, read_only, version } = offer;
         let verifications = judge.map(Verifications::new);
-        Self { shared: Arc::new(Shared { servers, tasks, verifications, read_only, version, entries: tools::all() }) }
+        let shared = Shared { servers, tasks, verifications };
+        Self { state: Arc::new(State { shared, read_only, version, entries: tools::all() }) }
     }
 
     /// Ends open verifications, and waits for their end up to a timeout.
     pub async fn close(&self) {
-        if let Some(verifications) = &self.shared.verifications {
+        if let Some(verifications) = &self.state.shared.verifications {
             verifications.close().await;
         }
     }
 }
 
-impl Shared {
+impl State {
     /// Returns whether a caller of this role is offered the tool. If the role is unknown, tools that read are offered:
     /// the server decides.
     fn offers(&self, entry: &Entry, role: Option<Role>) -> bool {
         match entry.access {
             Access::Open => true,
-            Access::Judges => self.verifications.is_some(),
+            Access::Judges => self.shared.verifications.is_some(),
             Access::Needs(Role::Viewer) => role.is_none_or(|role| role.includes(Role::Viewer)),
             Access::Needs(needed) => !self.read_only && role.is_some_and(|role| role.includes(needed)),
         }
@@ -86,7 +86,7 @@ impl Shared {
     /// Returns the caller's role on the server, if it can be determined.
     async fn role(&self, caller: &Caller) -> Option<Role> {
         let asked = async {
-            let connection = self.servers.connect(caller).await.ok()?;
+            let connection = self.shared.servers.connect(caller).await.ok()?;
             connection.client.session().await.ok()?.role
         };
         tokio::time::timeout(ROLE_TIMEOUT, asked).await.ok().flatten()
@@ -110,7 +110,7 @@ impl Shared {
         let entry = self.entries.iter().find(|entry| entry.listed.name == name).ok_or_else(unknown)?;
         match entry.access {
             Access::Needs(Role::Viewer) | Access::Open => Ok(entry),
-            Access::Judges => self.verifications.is_some().then_some(entry).ok_or_else(unknown),
+            Access::Judges => self.shared.verifications.is_some().then_some(entry).ok_or_else(unknown),
             Access::Needs(_) if self.read_only => Err(ToolError::new(
                 "access.read_only",
                 format!("{name} changes something, and this MCP server was started to read only"),
@@ -143,7 +143,7 @@ fn caller(context: &RequestContext<RoleServer>) -> Caller {
 impl ServerHandler for Service {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
-        let implementation = Implementation::new("nightshift", self.shared.version.clone()).with_title("Nightshift");
+        let implementation = Implementation::new("nightshift", self.state.version.clone()).with_title("Nightshift");
         ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
     }
 
@@ -152,14 +152,14 @@ impl ServerHandler for Service {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let role = self.shared.role(&caller(&context)).await;
-        let offered = self.shared.entries.iter().filter(|entry| self.shared.offers(entry, role));
+        let role = self.state.role(&caller(&context)).await;
+        let offered = self.state.entries.iter().filter(|entry| self.state.offers(entry, role));
         // In one page, because some clients do not request a second one.
         Ok(ListToolsResult::with_all_items(offered.map(|entry| entry.listed.clone()).collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<ListedTool> {
-        self.shared.entries.iter().find(|entry| entry.listed.name == name).map(|entry| entry.listed.clone())
+        self.state.entries.iter().find(|entry| entry.listed.name == name).map(|entry| entry.listed.clone())
     }
 
     async fn call_tool(
@@ -167,9 +167,9 @@ impl ServerHandler for Service {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let call = Call { shared: &self.shared, caller: caller(&context), progress: Progress::of(&context) };
+        let call = Call { shared: &self.state.shared, caller: caller(&context), progress: Progress::of(&context) };
         let arguments = request.arguments.unwrap_or_default();
-        Ok(self.shared.answer(&request.name, &call, arguments).await.into())
+        Ok(self.state.answer(&request.name, &call, arguments).await.into())
     }
 
     async fn list_resources(
@@ -193,7 +193,7 @@ impl ServerHandler for Service {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let call = Call { shared: &self.shared, caller: caller(&context), progress: Progress::of(&context) };
+        let call = Call { shared: &self.state.shared, caller: caller(&context), progress: Progress::of(&context) };
         match resource::read(&call, &request.uri).await {
             Ok(contents) => Ok(rmcp::model::ReadResourceResult::new(vec![contents]).into()),
             Err(error) => Err(ErrorData::resource_not_found(error.text(), None)),

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::ellipsis::cut;
 use crate::error::ToolError;
 use crate::limits::{MAX_LINE_BYTES, MAX_LINES, MAX_WINDOW_BYTES, WINDOW_BYTES};
 
@@ -59,18 +60,6 @@ fn json_bytes(c: char) -> usize {
         c if u32::from(c) < 0x20 => 6,
         c => c.len_utf8(),
     }
-}
-
-/// Returns at most `max_bytes` bytes of the text, with an ellipsis if it was cut.
-pub(crate) fn cut(text: &str, max_bytes: usize) -> String {
-    if text.len() <= max_bytes {
-        return text.to_owned();
-    }
-    let mut end = max_bytes.saturating_sub('…'.len_utf8());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", &text[..end])
 }
 
 /// Returns a short text of one line, without control characters.

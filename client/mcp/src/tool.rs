@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::error::ToolError;
 use crate::ports::{Caller, Connection};
 use crate::progress::Progress;
-use crate::service::Shared;
+use crate::shared::Shared;
 
 /// The permission for a tool, and where it is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

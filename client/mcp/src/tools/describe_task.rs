@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::in_background;
 use super::list_tasks::language;
+use crate::ellipsis::cut;
 use crate::error::ToolError;
 use crate::program::json;
-use crate::text::{Window, cut, line, lines, name};
+use crate::text::{Window, line, lines, name};
 use crate::tool::{Access, Call, Effect, Tool};
 
 /// Maximum size of a description, in bytes.

@@ -5,10 +5,11 @@ use nightshift_protocol::api::Target;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ellipsis::cut;
 use crate::error::ToolError;
 use crate::limits::MAX_ROWS;
 use crate::lookup;
-use crate::text::{cut, name};
+use crate::text::name;
 use crate::tool::{Access, Call, Effect, Tool};
 
 /// Default number of notes per page.

@@ -7,11 +7,12 @@ use nightshift_protocol::api::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ellipsis::cut;
 use crate::error::ToolError;
 use crate::limits::{MAX_ROWS, ROWS};
 use crate::lookup;
 use crate::program::SpeedupAnswer;
-use crate::text::{cut, line, name};
+use crate::text::{line, name};
 use crate::tool::{Access, Call, Effect, Tool};
 
 /// Maximum size of an excerpt, in bytes.
