@@ -4,6 +4,7 @@
 //! `--check` builds again and compares, and an ordinary test notices sources that are newer than the bundle.
 
 mod bindings;
+mod checksum;
 mod compile;
 mod manifest;
 mod sources;

@@ -1,14 +1,13 @@
 //! What is known about a bundle that is kept.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use super::checksum::sha256;
 use super::sources::Sources;
 
 /// Window of the compressor, as a power of two: everything fits.
@@ -53,15 +52,6 @@ impl Manifest {
     }
 }
 
-/// Lower-case hexadecimal digits.
-pub(super) fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content).iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 pub(super) fn compress(content: &[u8]) -> Result<Vec<u8>> {
     let mut stored = Vec::new();
     let mut writer = brotli::CompressorWriter::new(&mut stored, BUFFER_BYTES, QUALITY, WINDOW_BITS);
@@ -89,10 +79,5 @@ mod tests {
         assert!(stored.len() < 100);
         assert_eq!(decompress(&stored).unwrap(), content);
         assert!(decompress(b"no brotli at all").is_err());
-    }
-
-    #[test]
-    fn the_hash_is_the_one_that_other_tools_give() {
-        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use super::checksum::sha256;
 use super::compile;
-use super::manifest::sha256;
 use crate::command::{cargo, root};
 
 const CRATE: &str = "dashboard/Cargo.toml";
