@@ -11,6 +11,7 @@ mod proxy;
 
 mod settle;
 mod summary;
+mod violation;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -21,12 +22,12 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use self::check::Violation;
 use self::fault::Plan;
 use self::fleet::Fleet;
 use self::inject::Injector;
 use self::load::Load;
 use self::summary::Summary;
+use self::violation::Violation;
 
 /// How long the storm may go on beyond its faults' own times before it is given up.
 const PATIENCE_PER_FAULT: Duration = Duration::from_secs(6);

@@ -18,30 +18,12 @@ use serde::Serialize;
 
 use super::fleet::Fleet;
 use super::load::{Book, Load};
+use super::violation::Violation;
 use crate::node::open;
 use crate::toy::{Line, What, read_folder};
 
 /// Rows that are read at once.
 const PAGE: u32 = 500;
-
-/// A promise that was not kept.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Violation {
-    rule: &'static str,
-    told: String,
-}
-
-impl Violation {
-    pub(super) fn new(rule: &'static str, told: impl Into<String>) -> Self {
-        Self { rule, told: told.into() }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}] {}", self.rule, self.told)
-    }
-}
 
 /// A run with everything about it.
 struct Run {

@@ -11,10 +11,10 @@ use nightshift_client::Client;
 use rustix::process::Signal;
 
 use super::Kind;
-use super::check::Violation;
 use super::database::Database;
 use super::process::Process;
 use super::proxy::Proxy;
+use super::violation::Violation;
 use crate::node::{Control, TOKEN};
 
 /// Workers.

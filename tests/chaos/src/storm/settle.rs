@@ -6,9 +6,9 @@ use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::RunSummary;
 use nightshift_protocol::run::RunStatus;
 
-use super::check::Violation;
 use super::fleet::Fleet;
 use super::load::Load;
+use super::violation::Violation;
 
 /// How long nothing at all may happen until the rest counts as stuck.
 const MAX_STANDSTILL: Duration = Duration::from_mins(1);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Kind;
-use super::check::{Facts, Violation};
+use super::check::Facts;
+use super::violation::Violation;
 
 /// The summary, as it is printed.
 #[derive(Debug, Serialize)]

@@ -4,7 +4,8 @@ use nightshift_engine::event::Event;
 use nightshift_protocol::budget::{BudgetLine, Resource};
 use nightshift_protocol::run::StepStatus;
 
-use super::{Books, Violation};
+use super::Books;
+use crate::storm::violation::Violation;
 use crate::toy::{CALL_TOKENS, DEVICE_MS, RESERVED_TOKENS, What};
 
 const RULE: &str = "budgets are kept";

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use nightshift_protocol::run::StepStatus;
 
-use super::{Books, Violation};
+use super::Books;
+use crate::storm::violation::Violation;
 use crate::toy::{Line, What};
 
 pub(super) fn check(books: &Books, violations: &mut Vec<Violation>) {

@@ -6,7 +6,8 @@ use nightshift_engine::event::{Event, EventRecord};
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use serde_json::{Value, json};
 
-use super::{Run, Violation};
+use super::Run;
+use crate::storm::violation::Violation;
 use crate::toy::{Name, expected_sum, keys};
 
 /// Returns whether a run ended with its sum, and not because its campaign could not afford it.
