@@ -35,6 +35,7 @@ mod search;
 mod serve;
 mod share;
 mod show;
+mod standstill;
 mod token;
 mod verify;
 mod watch;

@@ -9,7 +9,7 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::time::TimestampMs;
 
-use super::control;
+use super::standstill::note_that_nothing_moves;
 use crate::args::Filters;
 use crate::confirm::confirm;
 use crate::connect::{Purpose, Session};
@@ -112,7 +112,7 @@ fn report(context: &Context, session: &Session, done: &BulkDone, dry_run: bool) 
         return Ok(());
     }
     let statuses: Vec<RunStatus> = done.done.iter().map(|(_, status)| *status).collect();
-    control::note_that_nothing_moves(context, session, &statuses);
+    note_that_nothing_moves(context, session, &statuses);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::run::RunStatus;
 
 use super::bulk;
+use super::standstill::note_that_nothing_moves;
 use crate::args::Control;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
@@ -46,12 +47,4 @@ pub(super) fn report(context: &Context, session: &Session, controlled: &Controll
     let statuses: Vec<RunStatus> = controlled.runs.iter().map(|(_, status)| *status).collect();
     note_that_nothing_moves(context, session, &statuses);
     Ok(())
-}
-
-/// Prints a note when runs are active but no server carries them out.
-pub(super) fn note_that_nothing_moves(context: &Context, session: &Session, statuses: &[RunStatus]) {
-    let moves = |status: &RunStatus| matches!(status, RunStatus::Running | RunStatus::Cancelling);
-    if !session.drives() && statuses.iter().any(moves) {
-        context.output.note("nothing carries out runs at the moment: `nightshift resume` or `nightshift serve` does");
-    }
 }

@@ -13,7 +13,7 @@ use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepOutput;
 use serde_json::{Value, json};
 
-use super::watch;
+use super::standstill::stands_still;
 use crate::args::Logs;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
@@ -72,7 +72,7 @@ pub(super) async fn follow(context: &Context, session: &Session, run: &RunId) ->
             return Ok(page.status);
         }
         let summary = client.run(run).await?.summary;
-        if watch::stands_still(context, session, [&summary].into_iter()) {
+        if stands_still(context, session, [&summary].into_iter()) {
             return Ok(summary.status);
         }
         wait_ms = MAX_WAIT_MS;

@@ -7,9 +7,9 @@ use nightshift_protocol::api::{CampaignDetail, RunSummary};
 use nightshift_protocol::budget::Resource;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::{CampaignId, RunId};
-use nightshift_protocol::run::RunStatus;
 
 use super::logs;
+use super::standstill::stands_still;
 use crate::args::Named;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
@@ -98,27 +98,6 @@ fn print(context: &Context, run: &RunSummary) -> Result<()> {
     let line = format!("{}  {:20} {attempts}{best}: {what}{gates}", run.id.short(), run.digest.task);
     let line = printable(&line).replace('\n', " ");
     context.output.text(&context.output.paint(&line, present::run_tone(run)))
-}
-
-/// Returns whether no server will carry out what is watched, and prints a note about it.
-pub(super) fn stands_still<'a>(
-    context: &Context,
-    session: &Session,
-    runs: impl Iterator<Item = &'a RunSummary>,
-) -> bool {
-    let mut open = runs.filter(|run| !run.status.is_final()).peekable();
-    if open.peek().is_none() {
-        return false;
-    }
-    if !session.drives() {
-        context.output.note("nothing carries out runs at the moment: `nightshift resume` or `nightshift serve` does");
-        return true;
-    }
-    if open.all(|run| run.status == RunStatus::Paused) {
-        context.output.note("what is left is paused: `nightshift resume ID` goes on");
-        return true;
-    }
-    false
 }
 
 /// 0 when everything ended with a correct candidate, 130 after a signal with work left, else 7.

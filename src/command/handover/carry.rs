@@ -17,7 +17,8 @@ use nightshift_server::SystemClock;
 use nightshift_store::SqlStore;
 use tokio::time::Instant;
 
-use super::{earlier, off_the_runtime, result};
+use super::result::{self, Until};
+use super::{earlier, off_the_runtime};
 use crate::archive_file;
 use crate::args::HandoverRun;
 use crate::command::run::OWN_ADDRESS;
@@ -32,19 +33,6 @@ use crate::progress::Progress;
 const FOLDERS: &str = "handovers";
 /// Looks in a row at which nothing moves before everything counts as waiting for agents.
 const QUIET_LOOKS: u32 = 3;
-
-/// Why it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
-    /// The remaining steps need an agent, a person or a larger budget.
-    Waits,
-    /// Every run is over.
-    Ended,
-    /// The time was over.
-    TimeOver,
-    /// A signal came.
-    Interrupted,
-}
 
 pub(super) async fn run(context: &Context, args: HandoverRun) -> Result<ExitCode> {
     let until = args.limit_ms.map(|limit_ms| Instant::now() + Duration::from_millis(limit_ms));

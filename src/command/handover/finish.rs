@@ -6,7 +6,7 @@ use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::handover::Direction;
 use nightshift_protocol::run::RunStatus;
 
-use super::super::control;
+use super::super::standstill::note_that_nothing_moves;
 use super::off_the_runtime;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
@@ -29,7 +29,7 @@ pub(super) async fn run(context: &Context, file: PathBuf) -> Result<ExitCode> {
             output.text(&format!("{id}  {done}; {campaign} has {all}, {open} of them not over"))?;
         }
         let statuses: Vec<RunStatus> = finished.runs.iter().map(|(_, status)| *status).collect();
-        control::note_that_nothing_moves(context, session, &statuses);
+        note_that_nothing_moves(context, session, &statuses);
         Ok(ExitCode::Ok)
     })
     .await

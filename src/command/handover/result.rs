@@ -13,7 +13,6 @@ use nightshift_protocol::handover::{Direction, HandoverHeader, UnpackedHandover,
 use nightshift_server::SystemClock;
 use serde_json::json;
 
-use super::carry::Until;
 use super::off_the_runtime;
 use crate::compose::Local;
 use crate::context::Context;
@@ -21,6 +20,19 @@ use crate::failure::Result;
 use crate::handover_file::{self, Content};
 use crate::output::printable;
 use crate::present;
+
+/// Why it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// The remaining steps need an agent, a person or a larger budget.
+    Waits,
+    /// Every run is over.
+    Ended,
+    /// The time was over.
+    TimeOver,
+    /// A signal came.
+    Interrupted,
+}
 
 /// The result that was written.
 pub(super) struct Written {
