@@ -11,6 +11,7 @@
 pub(crate) mod boards;
 pub(crate) mod columns;
 pub(crate) mod cursor;
+pub(crate) mod document;
 pub(crate) mod labels;
 pub(crate) mod list;
 pub(crate) mod points;

@@ -9,6 +9,7 @@
 //! Claims come last, so they see all steps that the flush made ready. Such a step never touches the ready list. Rare
 //! operations use the same working set and verbs ([`locked_rows::LockedRows`]).
 
+pub(crate) mod admit;
 mod advance;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::postgres::hot::Hot;
 use crate::row::Row;
 use crate::sqlite::writer::{Parameter, SqliteWriter};
-use crate::value::Value;
+use crate::value::{Value, as_json};
 
 /// A statement: one text for both databases, or two texts.
 #[derive(Debug, Clone, Copy)]
@@ -330,11 +330,6 @@ fn sqlite(mut query: Query<'_, Sqlite, SqliteArguments>, values: Vec<Value>) -> 
         };
     }
     query
-}
-
-/// Lists of numbers and texts always serialize. After an error, the statement would find nothing.
-pub(crate) fn as_json<T: serde::Serialize>(list: &[T]) -> String {
-    serde_json::to_string(list).unwrap_or_else(|_| "[]".to_owned())
 }
 
 fn postgres(mut query: Query<'_, Postgres, PgArguments>, values: Vec<Value>) -> Query<'_, Postgres, PgArguments> {

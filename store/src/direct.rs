@@ -34,28 +34,18 @@ pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod signal;
 pub(crate) mod step;
+pub(crate) mod step_runs;
 pub(crate) mod team;
 pub(crate) mod timer;
 pub(crate) mod token;
+pub(crate) mod transition;
 pub(crate) mod watch;
 pub(crate) mod webhook;
 pub(crate) mod worker;
 
+pub(crate) use crate::page::MAX_PAGE;
+pub(crate) use crate::public_id::public_id;
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
 mod tests;
-
-use std::str::FromStr;
-
-use crate::failure::Failure;
-
-/// Maximum number of rows per page of a list. A larger request gets this many.
-pub const MAX_PAGE: u32 = 1_000;
-
-/// Parses a stored id, which can only be wrong in a damaged database.
-pub(crate) fn public_id<Id: FromStr>(text: &str, what: &'static str) -> Result<Id, Failure>
-where
-    Id::Err: std::fmt::Display,
-{
-    text.parse().map_err(|error: Id::Err| Failure::unreadable(what, &error))
-}

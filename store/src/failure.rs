@@ -1,12 +1,13 @@
 //! Internal failures, and their conversion into errors that name the database and say what to do.
 
+pub(crate) mod postgres;
+pub(crate) mod sqlite;
+
 use std::path::{Path, PathBuf};
 
 use nightshift_engine::store::StoreError;
 use nightshift_protocol::run::IllegalTransition;
 use sqlx::migrate::MigrateError;
-
-use crate::{postgres, sqlite};
 
 /// SQLSTATE of transactions that Postgres aborted because of concurrency: serialization failure and deadlock.
 const REDO: [&str; 2] = ["40001", "40P01"];
@@ -96,10 +97,10 @@ impl Failure {
                 "{failure}. The database {} may be damaged, or written by another release. Nothing was changed",
                 place.name()
             )),
-            (Self::Database(error), Place::File(database)) => sqlite::failure::into_store_error(&error, database),
-            (Self::Sqlite(error), Place::File(database)) => sqlite::failure::writer_error(&error, database),
+            (Self::Database(error), Place::File(database)) => sqlite::into_store_error(&error, database),
+            (Self::Sqlite(error), Place::File(database)) => sqlite::writer_error(&error, database),
             (Self::Sqlite(error), Place::Server(server)) => StoreError::Other(format!("{error} ({server})")),
-            (Self::Database(error), Place::Server(server)) => postgres::failure::into_store_error(&error, server),
+            (Self::Database(error), Place::Server(server)) => postgres::into_store_error(&error, server),
             (Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)), place) => {
                 Self::Database(error).into_store_error(place)
             }

@@ -5,12 +5,11 @@
 //! decision, or refuses it because another transaction came first.
 //!
 //! Read `store.rs` (opening) and `port.rs` (the port, one line per method) first. Hot changes go through the tasks of
-//! `writer.rs` into `batch.rs`. Everything else is in `direct/`, one file per noun or verb. Only `admit.rs` makes a
-//! step ready. The index of attempts is derived from the other data and has a port of its own, in `attempt.rs` and
+//! `writer.rs` into `batch.rs`. Everything else is in `direct/`, one file per noun or verb. Only `batch/admit.rs`
+//! makes a step ready. The index of attempts is derived from the other data and has a port of its own, in `attempt.rs` and
 //! `search.rs`. The databases differ in `connection.rs`, `sqlite/`, `postgres/`, and in statements with two texts.
 //! [`fault`] is for tests.
 
-mod admit;
 mod batch;
 mod connection;
 mod created;
@@ -22,17 +21,23 @@ mod json;
 mod notices;
 mod number;
 mod packed;
+mod page;
 #[cfg(test)]
 mod parity;
 #[cfg(test)]
 mod plans;
 pub mod postgres;
 mod process_cache;
+mod public_id;
+mod redo;
 mod row;
+mod run_reads;
 mod search;
+mod source;
 mod sql;
 pub mod sqlite;
 mod store;
+mod surroundings;
 mod transaction;
 mod value;
 mod writer;
@@ -41,6 +46,7 @@ mod writer;
 #[macro_use]
 mod port_macros;
 mod attempt;
+mod attempt_columns;
 mod port;
 mod port_artifacts;
 mod port_attempts;
@@ -57,9 +63,9 @@ pub use attempt::{
     AttemptIndex, CampaignBest, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS, MAX_DOCUMENT_BYTES,
 };
 pub use batch::{MAX_CLAIMED, MAX_STEPS_PER_ADVANCE};
-pub use direct::MAX_PAGE;
 pub use direct::campaign::MAX_RUNS_PER_CAMPAIGN;
 pub use direct::lease::MAX_HEARTBEAT_LEASES;
+pub use page::MAX_PAGE;
 pub use postgres::look::{PostgresLook, look_at_postgres};
 pub use postgres::open::PostgresOptions;
 pub use sqlite::open::OpenOptions;

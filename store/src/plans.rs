@@ -5,6 +5,7 @@ use nightshift_testbed::postgres::Cluster;
 use sea_query::{PostgresQueryBuilder, SqliteQueryBuilder};
 use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqliteConnection};
 
+use crate::attempt::document;
 use crate::attempt::{refresh, tagged};
 use crate::connection::Sql;
 use crate::direct::run_list::{self, ListFilter};
@@ -13,7 +14,7 @@ use crate::direct::{
     step, timer, token, watch,
 };
 use crate::postgres::open::PostgresOptions;
-use crate::search::{document, find};
+use crate::search::find;
 use crate::sqlite::open::{OpenOptions, connect, open};
 
 /// Test data: many runs, each with ten steps and twenty events. One in fifty is unfinished.

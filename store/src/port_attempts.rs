@@ -11,11 +11,12 @@ use nightshift_protocol::api::{
 use nightshift_protocol::id::{CampaignId, RunId};
 
 use crate::attempt::columns::Key;
+use crate::attempt::document;
 use crate::attempt::tagged::Tagged;
 use crate::attempt::{
     AttemptIndex, CampaignBest, DocumentKey, IndexedRun, boards, list, points, results, rows, sums, write,
 };
-use crate::search::{document, find};
+use crate::search::find;
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -1,9 +1,7 @@
 //! SQLite: one file, one process, one connection that writes.
 
-pub(crate) mod failure;
 pub(crate) mod lock;
 pub(crate) mod open;
-pub(crate) mod source;
 pub(crate) mod writer;
 
 pub use self::lock::LOCK_FILE;

@@ -16,11 +16,14 @@ use crate::failure::{Failure, Place};
 use crate::invariants;
 use crate::notices::Notices;
 use crate::postgres::open::PostgresOptions;
-use crate::postgres::run_reads::RunReads;
 use crate::process_cache::ProcessCache;
+use crate::run_reads::RunReads;
+use crate::source::postgres::PooledSource;
+use crate::source::sqlite::SingleSource;
 use crate::sqlite::open::OpenOptions;
-use crate::writer::{self, Message, Surroundings, Work, Writer, closed};
-use crate::{postgres, sqlite};
+use crate::surroundings::Surroundings;
+use crate::writer::{self, Message, Work, Writer, closed};
+use crate::{postgres, redo, sqlite};
 
 /// Tasks of the hot path on Postgres, each with its own connection: while one waits for the disk, another one works.
 /// SQLite has one connection that writes, so it has one task.
@@ -59,7 +62,7 @@ impl SqlStore {
         let (writer, receiver) = Writer::new();
         let place = Place::file(&opened.database);
         let around = Surroundings { memory: Arc::new(ProcessCache::default()), notices: Notices::local(), place };
-        let source = sqlite::source::SingleSource::new(opened.writer);
+        let source = SingleSource::new(opened.writer);
         let writing = write_to_sqlite(source, opened.lock, around.clone(), receiver);
         let runtime = tokio::runtime::Handle::current();
         std::thread::Builder::new()
@@ -84,7 +87,7 @@ impl SqlStore {
         let around = Surroundings { memory: Arc::new(ProcessCache::default()), notices, place: opened.place };
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..BATCHERS {
-            let source = postgres::source::PooledSource::new(opened.hot.clone());
+            let source = PooledSource::new(opened.hot.clone());
             tokio::spawn(write_to_postgres(source, around.clone(), Arc::clone(&receiver)));
         }
         let me = opened.me;
@@ -187,7 +190,7 @@ impl SqlStore {
     pub(crate) async fn write<T: Send + 'static>(&self, work: Work<T>) -> Result<T, StoreError> {
         match &self.side {
             Side::Sqlite { .. } => self.writer.write(work).await,
-            Side::Postgres { pool, .. } => postgres::redo::write(pool, &self.around, work).await,
+            Side::Postgres { pool, .. } => redo::write(pool, &self.around, work).await,
         }
     }
 
@@ -214,7 +217,7 @@ impl std::fmt::Debug for SqlStore {
 /// Spawns the task of SQLite on a thread of its own, because its statements block on the disk. The lock is released
 /// when the file is closed.
 async fn write_to_sqlite(
-    source: sqlite::source::SingleSource,
+    source: SingleSource,
     lock: sqlite::lock::ProcessLock,
     around: Surroundings,
     receiver: mpsc::Receiver<Message>,
@@ -232,11 +235,7 @@ async fn write_to_sqlite(
 }
 
 /// Spawns a task of Postgres.
-async fn write_to_postgres(
-    source: postgres::source::PooledSource,
-    around: Surroundings,
-    receiver: Arc<Mutex<mpsc::Receiver<Message>>>,
-) {
+async fn write_to_postgres(source: PooledSource, around: Surroundings, receiver: Arc<Mutex<mpsc::Receiver<Message>>>) {
     let (source, closing) = writer::run(source, around, receiver).await;
     drop(source);
     if let Some(closing) = closing {

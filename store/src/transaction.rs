@@ -7,7 +7,7 @@ use nightshift_engine::store::Notice;
 use crate::connection::Connection;
 use crate::created::Created;
 use crate::process_cache::ProcessCache;
-use crate::writer::Surroundings;
+use crate::surroundings::Surroundings;
 
 /// An open transaction. The code that opened it commits it, sends the notices and answers, or rolls it back and drops
 /// the notices.

@@ -80,3 +80,8 @@ macro_rules! values {
     };
 }
 pub(crate) use values;
+
+/// Lists of numbers and texts always serialize. After an error, the statement would find nothing.
+pub(crate) fn as_json<T: serde::Serialize>(list: &[T]) -> String {
+    serde_json::to_string(list).unwrap_or_else(|_| "[]".to_owned())
+}

@@ -18,8 +18,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use crate::batch;
 use crate::connection::Connection;
 use crate::failure::{Failure, Place};
-use crate::notices::Notices;
-use crate::process_cache::ProcessCache;
+use crate::surroundings::Surroundings;
 use crate::transaction::Transaction;
 
 /// Maximum number of groups and operations per commit.
@@ -131,14 +130,6 @@ impl<T: Send> Operation for Pending<T> {
         // The caller may be gone. The commit stands.
         let _gone = self.reply.send(answer);
     }
-}
-
-/// Shared state of the tasks of one store.
-#[derive(Clone)]
-pub(crate) struct Surroundings {
-    pub(crate) memory: Arc<ProcessCache>,
-    pub(crate) notices: Notices,
-    pub(crate) place: Place,
 }
 
 /// Changes and operations of one commit.

@@ -13,8 +13,8 @@ use super::labels::Label;
 use super::rows::from_ppm;
 use super::tagged::Tagged;
 use super::wanted::ResolvedFilter;
-use crate::direct::public_id;
 use crate::failure::Failure;
+use crate::public_id::public_id;
 
 /// Maximum number of entries in a task's history of bests.
 const MAX_HISTORY: usize = 200;

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use nightshift_engine::store::StoreError;
 use nightshift_protocol::attempt::{AttemptOutcome, Stage};
 
 use super::columns::{ABSENT, Columns, Run, Slot};
@@ -13,12 +12,10 @@ use crate::failure::Failure;
 use crate::number::count_from_stored;
 use crate::row::Row;
 use crate::sql::any_of;
-use crate::store::SqlStore;
 use crate::value::values;
-use crate::writer::closed;
 
 /// Runs per read, which bounds the memory of their rows.
-const RUNS_AT_ONCE: u32 = 50;
+pub(crate) const RUNS_AT_ONCE: u32 = 50;
 
 /// The state of the index.
 const CLOCK: &str = "SELECT changed, forgotten FROM attempt_clock WHERE id = 1";
@@ -42,16 +39,16 @@ pub(crate) const OF_RUNS: Sql = any_of!(
 /// The columns of a store.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnCache {
-    columns: Arc<RwLock<Columns>>,
+    pub(crate) columns: Arc<RwLock<Columns>>,
     /// One task reads the changes while the others wait for it.
-    reading: tokio::sync::Mutex<()>,
+    pub(crate) reading: tokio::sync::Mutex<()>,
 }
 
 /// A changed run as stored now.
-struct ChangedRun {
-    run_id: i64,
-    changed: i64,
-    is_gone: bool,
+pub(crate) struct ChangedRun {
+    pub(crate) run_id: i64,
+    pub(crate) changed: i64,
+    pub(crate) is_gone: bool,
     id: String,
     campaign: String,
     task: String,
@@ -59,65 +56,17 @@ struct ChangedRun {
     strategy: String,
 }
 
-impl SqlStore {
-    /// Runs `look` on the refreshed columns, in a thread of its own: scanning a million attempts takes milliseconds.
-    pub(crate) async fn look<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Columns) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.refresh_attempts().await?;
-        let columns = Arc::clone(&self.attempts.columns);
-        let looking = move || look(&columns.read().unwrap_or_else(PoisonError::into_inner));
-        tokio::task::spawn_blocking(looking).await.map_err(|_| closed())
-    }
-
-    async fn refresh_attempts(&self) -> Result<(), StoreError> {
-        let _only_one = self.attempts.reading.lock().await;
-        let clock = read!(self, |connection| clock(connection))?;
-        let mut seen = self.attempts.read(|columns| columns.seen);
-        if seen == clock.0 {
-            return Ok(());
-        }
-        // The log of deletions does not reach back far enough, or the database is older than it was (a restored
-        // backup): read everything again.
-        if seen < clock.1 || seen > clock.0 {
-            self.attempts.write(Columns::clear);
-            seen = 0;
-        }
-        let mut within: Option<i64> = None;
-        loop {
-            let changed = match within {
-                None => read!(self, |connection| changes(connection, CHANGED, seen, 0))?,
-                Some(run_id) => read!(self, |connection| changes(connection, CHANGED_WITH, seen, run_id))?,
-            };
-            let full = changed.len() >= usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX);
-            let last = changed.last().map(|last| (last.changed, last.run_id));
-            let here: Vec<i64> = changed.iter().filter(|run| !run.is_gone).map(|run| run.run_id).collect();
-            let rows = read!(self, |connection| connection.fetch_all(OF_RUNS, values![here.clone()]))?;
-            self.attempts.take(changed, &rows).map_err(|failure| self.store_error(failure))?;
-            // A page may end within a change. Its rest comes first.
-            match (last, full, within) {
-                (Some((change, run_id)), true, _) => (seen, within) = (change, Some(run_id)),
-                (_, _, Some(_)) => within = None,
-                _ => break,
-            }
-        }
-        self.attempts.write(|columns| columns.seen = clock.0.max(seen));
-        Ok(())
-    }
-}
-
 impl ColumnCache {
-    fn read<T>(&self, look: impl FnOnce(&Columns) -> T) -> T {
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Columns) -> T) -> T {
         look(&self.columns.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn write<T>(&self, change: impl FnOnce(&mut Columns) -> T) -> T {
+    pub(crate) fn write<T>(&self, change: impl FnOnce(&mut Columns) -> T) -> T {
         change(&mut self.columns.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Inserts runs with the rows of their attempts.
-    fn take(&self, changed: Vec<ChangedRun>, rows: &[Row]) -> Result<(), Failure> {
+    pub(crate) fn take(&self, changed: Vec<ChangedRun>, rows: &[Row]) -> Result<(), Failure> {
         self.write(|columns| {
             let mut slots: HashMap<i64, Vec<Slot>> = HashMap::with_capacity(changed.len());
             for row in rows {
@@ -146,12 +95,12 @@ impl ColumnCache {
     }
 }
 
-async fn clock(connection: &mut Connection) -> Result<(i64, i64), Failure> {
+pub(crate) async fn clock(connection: &mut Connection) -> Result<(i64, i64), Failure> {
     let row = connection.fetch_one(CLOCK, values![]).await?;
     Ok((row.i64(0)?, row.i64(1)?))
 }
 
-async fn changes(
+pub(crate) async fn changes(
     connection: &mut Connection,
     sql: &'static str,
     seen: i64,

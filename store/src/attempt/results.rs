@@ -17,8 +17,8 @@ use super::columns::{ABSENT, Columns, Slot};
 use super::labels::Label;
 use super::rows::from_ppm;
 use super::wanted::ResolvedFilter;
-use crate::direct::public_id;
 use crate::failure::Failure;
+use crate::public_id::public_id;
 
 /// An attempt that was the best of its run when it finished.
 struct Best {

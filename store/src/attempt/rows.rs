@@ -8,10 +8,10 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::columns::Key;
 use crate::connection::{Connection, Sql};
-use crate::direct::public_id;
 use crate::failure::Failure;
 use crate::json;
 use crate::number::{count_from_stored, from_stored};
+use crate::public_id::public_id;
 use crate::row::Row;
 use crate::sql::from_rows;
 use crate::value::values;

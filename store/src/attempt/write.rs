@@ -5,13 +5,13 @@ use nightshift_protocol::id::RunId;
 use serde_json::{Value as Json, json};
 
 use super::wanted::in_ppm;
-use super::{IndexedAttempt, IndexedRun};
+use super::{IndexedAttempt, IndexedRun, document};
 use crate::connection::{Connection, Sql};
-use crate::direct::{MAX_PAGE, public_id};
 use crate::failure::Failure;
 use crate::json;
 use crate::number::to_stored;
-use crate::search;
+use crate::page::MAX_PAGE;
+use crate::public_id::public_id;
 use crate::sql::from_rows;
 use crate::transaction::Transaction;
 use crate::value::values;
@@ -151,7 +151,7 @@ pub(crate) async fn put(transaction: &mut Transaction<'_>, runs: &[IndexedRun]) 
     for chunk in rows.chunks(ROWS_PER_STATEMENT) {
         connection.execute(PUT_ATTEMPTS, values![json::write(chunk)?, change]).await?;
     }
-    search::document::put(connection, runs, change).await
+    document::put(connection, runs, change).await
 }
 
 /// Removes deleted runs that every process has seen.

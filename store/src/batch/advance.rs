@@ -8,11 +8,11 @@ use nightshift_protocol::id::StepId;
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::time::TimestampMs;
 
+use super::admit;
 use super::event_text::EventText;
 use super::rows::{Decided, DecidedPart, DecidedState, Details, Fresh, Input, Place, Step};
 use super::try_end::settle_lost;
 use super::working_set::WorkingSet;
-use crate::admit;
 use crate::failure::Failure;
 use crate::json;
 use crate::number::{from_stored, to_stored};

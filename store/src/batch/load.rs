@@ -11,9 +11,9 @@ use nightshift_protocol::budget::{BudgetLine, Resource};
 use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::run::{RunStatus, StepStatus};
 
+use super::admit::{read_amounts, read_reserved};
 use super::rows::{Campaign, Place, Run, Step};
 use super::working_set::WorkingSet;
-use crate::admit::{read_amounts, read_reserved};
 use crate::connection::{Backend, Connection, Sql};
 use crate::failure::Failure;
 use crate::json;

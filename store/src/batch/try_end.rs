@@ -8,10 +8,10 @@ use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 
+use super::admit;
 use super::event_text::EventText;
 use super::rows::Place;
 use super::working_set::WorkingSet;
-use crate::admit;
 use crate::failure::Failure;
 use crate::json;
 

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use nightshift_protocol::budget::Resource;
 use nightshift_protocol::time::TimestampMs;
 
+use super::admit;
 use super::load;
 use super::rows::Place;
 use super::working_set::WorkingSet;
-use crate::admit;
 use crate::connection::Connection;
 use crate::failure::Failure;
 

@@ -9,6 +9,7 @@ use nightshift_protocol::run::StepStatus;
 use nightshift_protocol::time::TimestampMs;
 
 use super::step::resource_of;
+use super::step_runs::runs_of;
 use super::{campaign, schedule};
 use crate::batch::load;
 use crate::batch::locked_rows::{LoadRequest, LockedRows};
@@ -58,7 +59,7 @@ pub(crate) async fn set_caps(
     // Runs come before budgets in the lock order, so runs with steps that may become ready are loaded first.
     let rows = transaction.connection.fetch_all(OF_BLOCKED, values![campaign_id]).await?;
     let mut run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
-    run_ids.extend(schedule::runs_of(transaction, &step_ids).await?);
+    run_ids.extend(runs_of(transaction, &step_ids).await?);
     let wanted = LoadRequest { run_ids, step_ids: step_ids.clone(), ..LoadRequest::default() };
     let mut held = LockedRows::load(transaction, wanted).await?;
     for resource in Resource::ALL {

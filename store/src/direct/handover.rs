@@ -9,7 +9,7 @@ use nightshift_protocol::id::{CampaignId, HandoverId, RunId};
 use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::time::TimestampMs;
 
-use super::{campaign, control, public_id, request};
+use super::{campaign, public_id, request, transition};
 use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::rows::Place;
 use crate::batch::try_end;
@@ -91,7 +91,7 @@ pub(crate) async fn begin(transaction: &mut Transaction<'_>, new: &NewHandover) 
             }
             _ => continue,
         }
-        control::apply(&mut held.set, run_id, RunTransition::Pause, Some(&new.by), new.at)?;
+        transition::apply(&mut held.set, run_id, RunTransition::Pause, Some(&new.by), new.at)?;
     }
     held.write(transaction, new.at).await?;
     let sql = "INSERT INTO handover (public_id, campaign_id, state, key, runs, author, created_at_ms) \
@@ -118,7 +118,7 @@ pub(crate) async fn check_out(
         return Ok(handover);
     }
     let set = &mut held.set;
-    let in_flight = control::in_place(set, |place| matches!(place, Place::Leased { .. }));
+    let in_flight = transition::in_place(set, |place| matches!(place, Place::Leased { .. }));
     if !in_flight.is_empty() && !by_force {
         return Ok(handover);
     }
@@ -126,8 +126,8 @@ pub(crate) async fn check_out(
         try_end::free(set, step_id, at)?;
     }
     // Each step waits only for its run to resume.
-    for step_id in control::in_place(set, |place| matches!(place, Place::Timer { .. } | Place::Blocked { .. })) {
-        crate::admit::release(set, step_id)?;
+    for step_id in transition::in_place(set, |place| matches!(place, Place::Timer { .. } | Place::Blocked { .. })) {
+        crate::batch::admit::release(set, step_id)?;
         set.put(step_id, Place::Nowhere)?;
     }
     let run_ids: Vec<i64> = set.runs.keys().copied().collect();
@@ -186,7 +186,7 @@ async fn resume(
     for run_id in run_ids {
         if held.set.runs.get(&run_id).is_some_and(|run| run.status == RunStatus::Paused) {
             request::renew(transaction.connection, run_id, at).await?;
-            control::apply(&mut held.set, run_id, RunTransition::Resume, Some(by), at)?;
+            transition::apply(&mut held.set, run_id, RunTransition::Resume, Some(by), at)?;
         }
     }
     held.write(transaction, at).await?;

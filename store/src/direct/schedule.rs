@@ -8,7 +8,7 @@ use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::time::TimestampMs;
 
 use super::campaign;
-use crate::admit;
+use crate::batch::admit;
 use crate::batch::load;
 use crate::batch::locked_rows::LockedRows;
 use crate::batch::rows::Place;
@@ -72,13 +72,6 @@ pub(crate) fn admit_again(set: &mut WorkingSet, step_ids: Vec<i64>, at: Timestam
         }
     }
     Ok(())
-}
-
-/// Returns the runs of steps, each once.
-pub(crate) async fn runs_of(transaction: &mut Transaction<'_>, step_ids: &[i64]) -> Result<Vec<i64>, Failure> {
-    let sql = crate::sql::any_of!("SELECT DISTINCT run_id FROM step WHERE id", "$1", " ORDER BY run_id");
-    let rows = transaction.connection.fetch_all(sql, values![step_ids.to_vec()]).await?;
-    rows.iter().map(|row| row.i64(0)).collect()
 }
 
 pub(crate) async fn set_weight(transaction: &mut Transaction<'_>, id: &CampaignId, weight: u32) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use nightshift_protocol::id::ServerId;
 use nightshift_protocol::time::TimestampMs;
 
 use super::public_id;
-use super::schedule::runs_of;
+use super::step_runs::runs_of;
 use super::timer;
 use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::rows::Place;

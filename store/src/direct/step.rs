@@ -10,7 +10,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 
 use super::{public_id, run};
-use crate::admit::read_amounts;
+use crate::batch::admit::read_amounts;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;

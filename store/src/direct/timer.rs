@@ -2,8 +2,8 @@
 
 use nightshift_protocol::time::TimestampMs;
 
-use super::schedule::runs_of;
-use crate::admit;
+use super::step_runs::runs_of;
+use crate::batch::admit;
 use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::rows::Place;
 use crate::connection::Connection;

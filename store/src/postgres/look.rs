@@ -9,8 +9,8 @@ use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
-use super::failure::foreign;
 use super::open::{MIGRATIONS_TABLE, OUR_TABLE, describe, tables, unconfigured};
+use crate::failure::postgres::foreign;
 use crate::failure::{Failure, Place};
 
 /// Result of an inspection.

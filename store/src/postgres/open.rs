@@ -7,7 +7,7 @@ use nightshift_engine::store::StoreError;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
-use super::failure::foreign;
+use crate::failure::postgres::foreign;
 use crate::failure::{Failure, Place};
 
 /// A table that every Nightshift database has since the first migration.

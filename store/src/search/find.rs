@@ -3,14 +3,15 @@
 use nightshift_protocol::api::{MAX_COUNTED_HITS, MAX_PAGE_ROWS, SearchHit, SearchKind, SearchPage, SearchQuery};
 use nightshift_protocol::time::TimestampMs;
 
-use super::document::kind_of;
 use super::excerpt::excerpt;
 use super::words::{Term, for_fts5, for_tsquery, terms};
+use crate::attempt::document::kind_of;
 use crate::connection::{Backend, Connection, Sql};
-use crate::direct::{campaign, public_id, run};
+use crate::direct::{campaign, run};
 use crate::failure::Failure;
 use crate::json;
 use crate::number::{count_from_stored, from_stored, to_stored};
+use crate::public_id::public_id;
 use crate::row::Row;
 use crate::value::values;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use nightshift_engine::store::StoreError;
 
-use super::failure::io_error;
+use crate::failure::sqlite::io_error;
 
 /// Name of the lock file in the data folder.
 pub const LOCK_FILE: &str = "nightshift.lock";

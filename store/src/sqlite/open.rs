@@ -11,9 +11,9 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
-use super::failure::{corrupt, io_error, unusable};
 use super::lock::ProcessLock;
 use super::writer::SqliteWriter;
+use crate::failure::sqlite::{corrupt, io_error, unusable};
 use crate::failure::{Failure, Place};
 
 /// Name of the database in the data folder.

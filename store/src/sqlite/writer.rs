@@ -8,10 +8,9 @@ use std::time::Duration;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{OpenFlags, Statement};
 
-use crate::connection::as_json;
 use crate::failure::Failure;
 use crate::row::{Cell, CopiedRow, Row};
-use crate::value::Value;
+use crate::value::{Value, as_json};
 
 /// Number of cached prepared statements.
 const STATEMENT_CACHE: usize = 512;

@@ -8,7 +8,7 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::lease::{locked, refuse_other_lease, refuse_unless_waiting};
 use super::view;
-use crate::admit;
+use crate::batch::admit;
 use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::batch::rows::Place;
 use crate::failure::Failure;

@@ -7,8 +7,9 @@ use sqlx::postgres::PgPool;
 
 use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::surroundings::Surroundings;
 use crate::transaction::Transaction;
-use crate::writer::{Surroundings, Work, closed};
+use crate::writer::{Work, closed};
 
 /// Maximum number of executions.
 const MAX_TRIES: u32 = 12;

@@ -4,7 +4,7 @@ use nightshift_protocol::api::SearchKind;
 use nightshift_protocol::id::RunId;
 use serde_json::{Value as Json, json};
 
-use crate::attempt::{Document, DocumentKey, IndexedRun, MAX_DOCUMENT_BYTES};
+use super::{Document, DocumentKey, IndexedRun, MAX_DOCUMENT_BYTES};
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::json;
@@ -79,6 +79,6 @@ fn cut(body: &str) -> &str {
 }
 
 /// Parses a stored kind.
-pub(super) fn kind_of(text: &str) -> Result<SearchKind, Failure> {
+pub(crate) fn kind_of(text: &str) -> Result<SearchKind, Failure> {
     SearchKind::parse(text).ok_or_else(|| Failure::unreadable("the kind of a text", &format!("`{text}` is none")))
 }

@@ -7,9 +7,9 @@ use nightshift_protocol::budget::{Amount, BudgetLine, Resource};
 use nightshift_protocol::run::StepStatus;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::batch::event_text::EventText;
-use crate::batch::rows::{Campaign, Place};
-use crate::batch::working_set::WorkingSet;
+use super::event_text::EventText;
+use super::rows::{Campaign, Place};
+use super::working_set::WorkingSet;
 use crate::failure::Failure;
 use crate::number::from_stored;
 
