@@ -2,8 +2,8 @@
 
 mod keys;
 mod links;
-mod rate;
 pub(crate) mod sessions;
+mod sign_in_rate;
 mod standing;
 
 use std::net::{IpAddr, SocketAddr};
@@ -19,43 +19,17 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use nightshift_protocol::access::Role;
-use nightshift_protocol::api::Target;
-use nightshift_protocol::time::TimestampMs;
 
-pub(crate) use keys::{Keys, new_request_lease, new_secret, new_webhook_secret, secret_hash};
 pub(crate) use links::new_share_secret;
-pub(crate) use rate::{Peer, RateLimits, limited_sign_ins};
-pub use rate::{Rate, Rates};
 pub(crate) use sessions::Visitor;
+pub(crate) use sign_in_rate::limited_sign_ins;
 pub(crate) use standing::Standing;
 
 use crate::actor::Actor;
-use crate::api::PREFIX;
+use crate::address::PREFIX;
 use crate::app::App;
 use crate::error::ApiFailure;
-
-/// The caller, identified by its token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Caller {
-    /// The token's name.
-    pub(crate) name: String,
-    /// Its permissions.
-    pub(crate) role: Role,
-    /// The only object that the caller may read, for share links. None does not restrict reading.
-    pub(crate) limited_to: Option<Target>,
-    /// Whether a browser sent the credentials automatically, as a session cookie.
-    pub(crate) by_cookie: bool,
-    /// Whether it is the worker in this server's process.
-    pub(crate) embedded: bool,
-    /// Expiry of the credentials.
-    pub(crate) ends_at: Option<TimestampMs>,
-}
-
-impl Caller {
-    fn new(name: &str, role: Role) -> Self {
-        Self { name: name.to_owned(), role, limited_to: None, by_cookie: false, embedded: false, ends_at: None }
-    }
-}
+use crate::rate_limits::Peer;
 
 /// Admits readers.
 pub(crate) async fn reads(State(app): State<Arc<App>>, request: Request, next: Next) -> Result<Response, ApiFailure> {

@@ -12,6 +12,7 @@ mod create_campaign;
 mod devices;
 mod examine_limits;
 mod examine_models;
+mod handover_admission;
 mod handovers;
 mod health;
 mod idempotency;
@@ -22,8 +23,10 @@ mod live;
 mod long_poll;
 mod metrics;
 mod models;
+mod observe_request;
 mod openapi;
 mod prune;
+mod refused_file;
 mod requests;
 mod retrievals;
 mod run_control;
@@ -54,22 +57,18 @@ use axum::routing::{any, delete, get, post, put};
 use tower_http::trace::TraceLayer;
 
 use crate::access;
+use crate::address::PREFIX;
 use crate::app::App;
 use crate::error::{ApiFailure, Failed};
-use crate::telemetry::observe_request;
 
 pub use archive::{MAX_ARCHIVE_BYTES, MAX_ARCHIVE_TIMEOUT};
 pub use bulk::MAX_BULK_RUNS;
 pub use create_campaign::MAX_TASKS;
 pub use ids::MAX_ID_MATCHES;
-pub(crate) use metrics::GaugeCache;
+use observe_request::observe_request;
 pub use openapi::openapi_json;
 pub use runs::MAX_EVENTS_PER_PAGE;
-pub(crate) use tables::MAX_TABLES;
-pub use workers::MAX_LISTED_WORKERS;
 
-/// Path prefix of the API.
-pub(crate) const PREFIX: &str = "/api/v1";
 /// Calls that only return known state. Their failures are not logged.
 const REPEATS: [&str; 2] = ["/api/v1/health", "/api/v1/ready"];
 /// Maximum size of a JSON body, in bytes.

@@ -13,19 +13,23 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::access::{Keys, RateLimits, new_secret};
+use crate::rate_limits::RateLimits;
+
+use crate::keys::Keys;
+
 use crate::agents::AgentExecutor;
-use crate::api::{GaugeCache, MAX_TABLES};
-use crate::attempt_index::Inbox;
-use crate::campaign_list::CampaignFacts;
+use crate::attempt_inbox::Inbox;
+use crate::campaign_facts::CampaignFacts;
 use crate::clock::SharedClock;
 use crate::config::{Parts, ServerConfig, ViewFn};
 use crate::dispatch::Dispatcher;
 use crate::error_log_throttle::ErrorLogThrottle;
 use crate::fences::Fences;
+use crate::gauge_cache::GaugeCache;
 use crate::leases::Leases;
 use crate::live::Live;
 use crate::run_inputs::RunInputs;
+use crate::secret::new_secret;
 use crate::server_lease::ServerLease;
 use crate::store_health::StoreHealth;
 use crate::sweeper_schedule::SweeperSchedule;
@@ -37,6 +41,8 @@ use crate::worker_registry::WorkerRegistry;
 const MAX_HELD_POLLS: usize = 1_024;
 /// Maximum number of concurrent artifact transfers, which bounds their memory.
 const MAX_TRANSFERS: usize = 8;
+/// Maximum number of tables written at once; a further one waits.
+const MAX_TABLES: usize = 4;
 
 /// The shared state.
 pub(crate) struct App {

@@ -5,9 +5,8 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use nightshift_engine::store::{CampaignMark, CampaignRecord, CampaignSum, WatchStore};
+use nightshift_engine::store::{CampaignRecord, CampaignSum, WatchStore};
 use nightshift_protocol::api::{
     CampaignPage, CampaignQuery, CampaignSort, CampaignState, CampaignSummary, Facet, MAX_PAGE_ROWS, RunCounts,
     SortOrder,
@@ -17,41 +16,14 @@ use nightshift_protocol::time::TimestampMs;
 use nightshift_store::CampaignBest;
 
 use crate::app::App;
+use crate::campaign_facts::{Known, READ_AT_ONCE};
 use crate::error::ApiFailure;
 use crate::present::campaign_summary;
 
-/// Campaigns per read.
-const READ_AT_ONCE: usize = 500;
 /// Minimum number of characters with which a word may match a part of an id.
 const MIN_ID_CHARS: usize = 6;
 /// Maximum number of words of a filter's text.
 const MAX_WORDS: usize = 16;
-
-/// Immutable facts.
-#[derive(Debug)]
-struct Facts {
-    name: String,
-    model: String,
-    /// Both in lower case.
-    searched: String,
-    created_at: TimestampMs,
-}
-
-/// The cached facts of every campaign.
-#[derive(Debug, Default)]
-pub(crate) struct CampaignFacts(Mutex<HashMap<CampaignId, Arc<Facts>>>);
-
-/// A campaign in the list.
-#[derive(Debug)]
-struct Known {
-    id: CampaignId,
-    runs: RunCounts,
-    facts: Arc<Facts>,
-    /// Number in the order of creation.
-    age: usize,
-    /// Sort value for the other orders; none if it has no value yet.
-    weight: Option<f64>,
-}
 
 /// Totals of a campaign.
 #[derive(Debug, Default)]
@@ -80,34 +52,6 @@ impl Sums {
             }
             _ => None,
         }
-    }
-}
-
-impl CampaignFacts {
-    /// Returns every campaign, newest first.
-    async fn all(&self, store: &dyn WatchStore) -> Result<Vec<Known>, ApiFailure> {
-        let marks = store.campaign_marks().await?;
-        let unknown: Vec<CampaignId> = {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            marks.iter().map(|mark| &mark.campaign).filter(|id| !kept.contains_key(*id)).cloned().collect()
-        };
-        for some in unknown.chunks(READ_AT_ONCE) {
-            let read = store.campaigns_of(some).await?;
-            let read = read.iter().map(facts).collect::<Result<Vec<_>, _>>()?;
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(read);
-        }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Deleted campaigns leave the cache with the next list.
-        if kept.len() > marks.len() {
-            let alive: std::collections::HashSet<&CampaignId> = marks.iter().map(|mark| &mark.campaign).collect();
-            kept.retain(|id, _| alive.contains(id));
-        }
-        let count = marks.len();
-        let known = |(place, CampaignMark { campaign, runs }): (usize, CampaignMark)| {
-            let facts = kept.get(&campaign).cloned()?;
-            Some(Known { id: campaign, runs, facts, age: count - place, weight: None })
-        };
-        Ok(marks.into_iter().enumerate().filter_map(known).collect())
     }
 }
 
@@ -205,13 +149,6 @@ impl App {
 #[expect(clippy::cast_precision_loss, reason = "a sum for people")]
 fn dollars(microusd: u64) -> f64 {
     microusd as f64 / 1e6
-}
-
-fn facts(record: &CampaignRecord) -> Result<(CampaignId, Arc<Facts>), ApiFailure> {
-    let summary = campaign_summary(record)?;
-    let searched = format!("{}\n{}", summary.name.to_lowercase(), summary.model.to_lowercase());
-    let facts = Facts { name: summary.name, model: summary.model, searched, created_at: summary.created_at };
-    Ok((summary.id, Arc::new(facts)))
 }
 
 #[derive(Debug, PartialEq)]
@@ -322,7 +259,10 @@ fn number(count: usize) -> u64 {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::campaign_facts::Facts;
 
     /// Returns twenty campaigns, newest first, many of them equal.
     fn twenty() -> Vec<Known> {

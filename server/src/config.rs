@@ -12,10 +12,10 @@ use nightshift_store::AttemptIndex;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use crate::access::Rates;
 use crate::agents::AgentExecutor;
 use crate::clock::{OsRandom, SystemClock};
 use crate::error::ServerError;
+use crate::rate_limits::Rates;
 
 /// Minimum duration of a lease: with a shorter one, a busy machine would lose its work.
 pub(crate) const MIN_LEASE_MS: u64 = 200;

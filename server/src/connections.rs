@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Peer;
+use crate::rate_limits::Peer;
 
 /// A connection with timeouts: an operation without progress fails.
 type Patient = Pin<Box<TimeoutStream<TcpStream>>>;

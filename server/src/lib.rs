@@ -9,14 +9,18 @@
 
 mod access;
 mod actor;
+mod address;
 mod agent_loop;
 mod agent_ports;
 mod agents;
 mod api;
 mod app;
+mod attempt_inbox;
 mod attempt_index;
 mod backoff;
 mod beside;
+mod caller;
+mod campaign_facts;
 mod campaign_list;
 mod claim;
 mod clock;
@@ -29,14 +33,19 @@ mod error;
 mod error_log_throttle;
 mod extract;
 mod fences;
+mod gauge_cache;
 mod heartbeat_loop;
+mod keys;
 mod leases;
 mod live;
+mod live_events;
 mod notice_loop;
 mod present;
+mod rate_limits;
 mod retention_loop;
 mod run_inputs;
 mod running;
+mod secret;
 mod server_lease;
 mod store_health;
 mod sweeper_loop;
@@ -49,11 +58,10 @@ mod webhook;
 mod worker_registry;
 mod worker_registry_loop;
 
-pub use access::{Rate, Rates};
 pub use agents::AgentExecutor;
 pub use api::{
     MAX_ARCHIVE_BYTES, MAX_ARCHIVE_TIMEOUT, MAX_ARTIFACT_TIMEOUT, MAX_BULK_RUNS, MAX_EVENTS_PER_PAGE, MAX_ID_MATCHES,
-    MAX_JSON_BYTES, MAX_LISTED_WORKERS, MAX_TASKS, REQUEST_TIMEOUT, openapi_json,
+    MAX_JSON_BYTES, MAX_TASKS, REQUEST_TIMEOUT, openapi_json,
 };
 pub use attempt_index::{AttemptSpan, FORM as ATTEMPT_INDEX_FORM, indexed_attempts};
 pub use beside::guarded;
@@ -61,5 +69,7 @@ pub use clock::{OsRandom, SystemClock};
 pub use config::{DEFAULT_PULSE_MS, DEFAULT_REQUEST_DEADLINE, Parts, ServerConfig, ViewFn};
 pub use error::{ApiFailure, ServerError};
 pub use extract::Body;
+pub use rate_limits::{Rate, Rates};
 pub use running::{Running, Server, Shutdown, listen};
 pub use telemetry::{MAX_QUEUED_SPANS, SpanExporter};
+pub use worker_registry::MAX_LISTED_WORKERS;

@@ -9,10 +9,7 @@
 //! restarted, or dropped events), the stream sends `resync`, and the client reads everything again. No event is lost
 //! without that message.
 
-mod follow;
 mod journal;
-mod streams;
-mod survey;
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,10 +20,9 @@ use nightshift_protocol::id::CampaignId;
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
-pub(crate) use self::follow::run;
+use self::journal::Journal;
+pub(crate) use self::journal::Read;
 pub(crate) use self::journal::{About, Filter};
-use self::journal::{Journal, Read};
-pub(crate) use self::streams::stream;
 
 /// Maximum number of streams, because each holds a connection.
 pub(crate) const MAX_STREAMS: usize = 256;
@@ -41,12 +37,12 @@ pub(crate) struct Live {
     name: String,
     journal: Mutex<Journal>,
     /// The last position. Readers wait here for new events.
-    news: watch::Sender<u64>,
-    listeners: watch::Sender<usize>,
+    pub(crate) news: watch::Sender<u64>,
+    pub(crate) listeners: watch::Sender<usize>,
     /// Whether the journal is being written.
-    follows: watch::Sender<bool>,
+    pub(crate) follows: watch::Sender<bool>,
     touched: Mutex<HashSet<CampaignId>>,
-    touch: Notify,
+    pub(crate) touch: Notify,
 }
 
 /// Start of a stream.
@@ -74,7 +70,7 @@ impl Live {
     }
 
     /// Adds a listener, which has to call `leave`. Returns false if there are too many.
-    fn enter(&self) -> bool {
+    pub(crate) fn enter(&self) -> bool {
         self.listeners.send_if_modified(|listeners| {
             let room = *listeners < MAX_STREAMS;
             if room {
@@ -84,12 +80,12 @@ impl Live {
         })
     }
 
-    fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.listeners.send_modify(|listeners| *listeners = listeners.saturating_sub(1));
     }
 
     /// Waits until the journal is written. If the store delays that, the stream begins anyway and later gets `resync`.
-    async fn wait_until_followed(&self) {
+    pub(crate) async fn wait_until_followed(&self) {
         let mut follows = self.follows.subscribe();
         // The sender lives as long as `self`.
         let _ = tokio::time::timeout(FOLLOWED_WITHIN, follows.wait_for(|follows| *follows)).await;
@@ -122,26 +118,26 @@ impl Live {
         format!("{}-{position}", self.name)
     }
 
-    fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         self.journal().last()
     }
 
-    fn read(&self, after: u64, filter: &Filter, limit: usize) -> Read {
+    pub(crate) fn read(&self, after: u64, filter: &Filter, limit: usize) -> Read {
         self.journal().after(after, filter, limit)
     }
 
-    fn add(&self, about: About, event: &LiveEvent) {
+    pub(crate) fn add(&self, about: About, event: &LiveEvent) {
         let position = self.journal().add(about, event);
         self.news.send_replace(position);
     }
 
     /// Drops all events and restarts the journal.
-    fn restart(&self) {
+    pub(crate) fn restart(&self) {
         let position = self.journal().restart();
         self.news.send_replace(position);
     }
 
-    fn take_touched(&self) -> HashSet<CampaignId> {
+    pub(crate) fn take_touched(&self) -> HashSet<CampaignId> {
         std::mem::take(&mut *self.touched.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -16,7 +16,7 @@ use crate::connections::{self, Limits};
 use crate::error::ServerError;
 use crate::telemetry::{SpanExport, SpanExporter};
 use crate::{
-    agent_loop, api, attempt_index, driver_loop, heartbeat_loop, live, notice_loop, retention_loop, sweeper_loop,
+    agent_loop, api, attempt_index, driver_loop, heartbeat_loop, live_events, notice_loop, retention_loop, sweeper_loop,
     webhook, worker_registry_loop,
 };
 
@@ -174,7 +174,7 @@ async fn serve(
 fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>, drives: bool) {
     start_loop(loops, "notice", notice_loop::run(app.clone()));
     start_loop(loops, "worker_registry", worker_registry_loop::run(app.clone()));
-    start_loop(loops, "live", live::run(app.clone()));
+    start_loop(loops, "live", live_events::run(app.clone()));
     if !drives {
         return;
     }

@@ -1,20 +1,20 @@
 //! Telemetry of this server: metrics for Prometheus, and spans for OpenTelemetry.
 //!
-//! Both are recorded at two central places: at the store ([`ObservedStore`]) and at the HTTP layer ([`requests`]). No
+//! Both are recorded at two central places: at the store ([`ObservedStore`]) and at the HTTP layer (`api/observe_request.rs`). No
 //! other code depends on them or waits for them.
 
 mod exporter;
 mod metrics;
 mod observe;
+mod observed_change;
 mod observed_store;
-mod requests;
 mod running_tries;
 mod try_span;
 
 pub(crate) use exporter::SpanExport;
 pub use exporter::{MAX_QUEUED_SPANS, SpanExporter};
 pub(crate) use metrics::{
-    BudgetLabels, DeviceLabels, DeviceUseLabels, Metrics, QuarantineLabels, RouteLabels, StatusLabels, seconds,
+    BudgetLabels, DeviceLabels, DeviceUseLabels, Metrics, QuarantineLabels, RequestLabels, RouteLabels, StatusLabels,
+    seconds,
 };
 pub(crate) use observed_store::ObservedStore;
-pub(crate) use requests::observe_request;

@@ -15,7 +15,7 @@ use nightshift_protocol::signal::Gate;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::worker_registry_loop::WRITE_EVERY;
+use crate::worker_registry::WRITE_EVERY;
 
 /// Maximum length of a failure's message in the reason, in characters. The step's `failure` contains the whole message.
 const MAX_CAUSE_CHARS: usize = 160;

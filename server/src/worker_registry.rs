@@ -3,10 +3,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nightshift_engine::store::{ReadingRecord, Store, StoreError, WorkerRecord};
 use nightshift_protocol::id::{ServerId, WorkerId};
 use nightshift_protocol::machine::Offers;
+
+/// Maximum number of workers in a list.
+pub const MAX_LISTED_WORKERS: u32 = 1_000;
+/// Time between two writes, shorter than the time after which a waiting worker counts as gone.
+pub(crate) const WRITE_EVERY: Duration = Duration::from_secs(10);
 
 /// Maximum number of cached workers. Others are read from the store each time.
 const MAX_KNOWN: usize = 20_000;

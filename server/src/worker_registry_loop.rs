@@ -1,15 +1,11 @@
 //! Stores which workers were seen, in one call, and learns which of them another server asked to drain.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
-use crate::api::MAX_LISTED_WORKERS;
 use crate::app::App;
-
-/// Time between two writes, shorter than the time after which a waiting worker counts as gone.
-pub(crate) const WRITE_EVERY: Duration = Duration::from_secs(10);
+use crate::worker_registry::{MAX_LISTED_WORKERS, WRITE_EVERY};
 
 /// Name of this loop in error logs.
 const DOING: &str = "recording which workers were seen";

@@ -1,68 +1,23 @@
 //! Tokens: the configured ones, and those in the store, by the hash of their secret.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
 use axum::http::{HeaderValue, Method};
 use base64::Engine;
-use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-use nightshift_engine::clock::Random;
+use base64::prelude::BASE64_STANDARD;
 use nightshift_engine::store::StoreError;
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::time::TimestampMs;
-use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Caller;
-use super::sessions::CachedSession;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
+use crate::keys::{BELIEVED_FOR, CachedToken, Keys, MAX_KEPT};
+use crate::secret::is_well_formed;
 
-/// Prefix of the secret of a stored token.
-const SECRET_PREFIX: &str = "nst_";
-/// Characters after the prefix: 32 bytes in base64url.
-const SECRET_CHARS: usize = 43;
-/// Lifetime of a cached token lookup. A token revoked through another server stays valid here for at most this time
-/// plus one lookup. Revoked through this server, it ends at once.
-pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(3);
-/// Maximum number of cached tokens, including unknown ones, so that guessing puts no load on the store.
-pub(super) const MAX_KEPT: usize = 1_024;
 /// Minimum time between two records of a token's use, in milliseconds.
 const TOUCH_EVERY_MS: u64 = 60_000;
 
-/// The tokens.
-pub(crate) struct Keys {
-    pub(super) admin: blake3::Hash,
-    worker: blake3::Hash,
-    embedded: blake3::Hash,
-    kept: Mutex<HashMap<[u8; 32], CachedToken>>,
-    sessions: Mutex<HashMap<[u8; 32], CachedSession>>,
-    /// Counts invalidations of the cache. Callers with long-lived connections check their credentials again after each.
-    forgotten: watch::Sender<u64>,
-}
-
-/// A cached token. None if the store does not know it.
-struct CachedToken {
-    token: Option<TokenView>,
-    until: Instant,
-}
-
 impl Keys {
-    /// Creates the configured tokens: the operator's token may do everything, and `embedded` belongs to the worker in
-    /// this process.
-    pub(crate) fn new(admin: &SecretString, worker: &SecretString, embedded: &SecretString) -> Self {
-        Self {
-            embedded: blake3::hash(embedded.expose_secret().as_bytes()),
-            admin: blake3::hash(admin.expose_secret().as_bytes()),
-            worker: blake3::hash(worker.expose_secret().as_bytes()),
-            kept: Mutex::default(),
-            sessions: Mutex::default(),
-            forgotten: watch::Sender::new(0),
-        }
-    }
-
     /// Returns the caller of this `authorization` header, or none without a header. An invalid token is an error.
     pub(crate) async fn caller(
         &self,
@@ -81,30 +36,6 @@ impl Keys {
             return Err(wrong_token());
         }
         Ok(Some(caller))
-    }
-
-    /// Clears the cache after a token or session was created or ended here.
-    pub(crate) fn forget(&self) {
-        self.kept().clear();
-        self.sessions().clear();
-        self.forgotten.send_modify(|count| *count += 1);
-    }
-
-    /// Returns a receiver of invalidations.
-    pub(super) fn forgets(&self) -> watch::Receiver<u64> {
-        self.forgotten.subscribe()
-    }
-
-    pub(super) fn configured(&self, secret: &[u8]) -> Option<Caller> {
-        let shown = blake3::hash(secret);
-        // blake3::Hash compares in constant time, and all comparisons are always made.
-        let (name, role, embedded) = match (shown == self.admin, shown == self.worker, shown == self.embedded) {
-            (true, _, _) => ("operator", Role::Admin, false),
-            (false, true, _) => ("worker", Role::Worker, false),
-            (false, false, true) => ("worker", Role::Worker, true),
-            (false, false, false) => return None,
-        };
-        Some(Caller { embedded, ..Caller::new(name, role) })
     }
 
     /// Returns the stored token of this secret.
@@ -148,14 +79,6 @@ impl Keys {
             kept.insert(*hash.as_bytes(), CachedToken { token: token.clone(), until: now + BELIEVED_FOR });
         }
         Ok(token)
-    }
-
-    pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<[u8; 32], CachedSession>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, HashMap<[u8; 32], CachedToken>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -201,51 +124,11 @@ pub(super) fn wrong_token() -> ApiFailure {
     ApiFailure::unauthorized("auth.wrong_token", "the token is not known to this server")
 }
 
-/// Returns whether a text has the form of a stored token's secret. Other texts are not looked up.
-fn is_well_formed(secret: &str) -> bool {
-    is_well_formed_secret(secret, SECRET_PREFIX)
-}
-
-/// Returns whether a text has the form of a secret with this prefix.
-pub(super) fn is_well_formed_secret(secret: &str, prefix: &str) -> bool {
-    secret.strip_prefix(prefix).is_some_and(|rest| {
-        rest.len() == SECRET_CHARS && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    })
-}
-
-/// Creates a new secret. A UUID has 74 random bits, so four of them are hashed into 256 bits.
-pub(crate) fn new_secret(random: &dyn Random) -> String {
-    new_secret_of(random, SECRET_PREFIX)
-}
-
-/// Creates a new secret with this prefix.
-pub(super) fn new_secret_of(random: &dyn Random, prefix: &str) -> String {
-    let mut hasher = blake3::Hasher::new_derive_key("nightshift 2026 secret of an API token");
-    for _ in 0..4 {
-        hasher.update(&random.uuid().to_be_bytes());
-    }
-    format!("{prefix}{}", BASE64_URL_SAFE_NO_PAD.encode(hasher.finalize().as_bytes()))
-}
-
-/// Creates a new signing secret for a webhook.
-pub(crate) fn new_webhook_secret(random: &dyn Random) -> String {
-    new_secret_of(random, "nsw_")
-}
-
-/// Creates a new lease token for a request.
-pub(crate) fn new_request_lease(random: &dyn Random) -> String {
-    new_secret_of(random, "nsl_")
-}
-
-/// Returns the stored hash of a secret.
-pub(crate) fn secret_hash(secret: &str) -> String {
-    blake3::hash(secret.as_bytes()).to_hex().to_string()
-}
-
 #[cfg(test)]
 mod tests {
+    use secrecy::SecretString;
+
     use super::*;
-    use crate::clock::OsRandom;
 
     fn shown(method: &Method, value: &str) -> Option<Role> {
         let [admin, worker, own] = ["admin-secret", "worker-secret", "own-secret"].map(SecretString::from);
@@ -270,15 +153,5 @@ mod tests {
         assert_eq!(shown(&Method::GET, &basic), Some(Role::Admin));
         assert_eq!(shown(&Method::HEAD, &basic), Some(Role::Admin));
         assert_eq!(shown(&Method::POST, &basic), None);
-    }
-
-    #[test]
-    fn secrets_are_well_formed_and_differ() {
-        let secrets: std::collections::HashSet<String> = (0..100).map(|_| new_secret(&OsRandom)).collect();
-        assert_eq!(secrets.len(), 100);
-        assert!(secrets.iter().all(|secret| is_well_formed(secret)));
-        for text in ["", "nst_", "nst_short", "guess", &format!("nst_{}", "é".repeat(43))] {
-            assert!(!is_well_formed(text), "{text}");
-        }
     }
 }

@@ -9,10 +9,12 @@ use nightshift_protocol::api::{Share, Target};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::{CampaignId, RunId};
 
-use super::Caller;
-use super::keys::{Keys, is_well_formed_secret, new_secret_of, wrong_token};
+use super::keys::wrong_token;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
+use crate::keys::Keys;
+use crate::secret::{is_well_formed_secret, new_secret_of};
 
 /// Prefix of the secret of a share link.
 const SHARE_PREFIX: &str = "nsh_";

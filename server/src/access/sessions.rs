@@ -12,10 +12,13 @@ use nightshift_protocol::api::REQUEST_HEADER;
 use nightshift_protocol::time::TimestampMs;
 use tokio::time::Instant;
 
-use super::Caller;
-use super::keys::{BELIEVED_FOR, Keys, MAX_KEPT, is_well_formed_secret, new_secret_of};
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
+use crate::keys::CachedSession;
+use crate::keys::{BELIEVED_FOR, Keys, MAX_KEPT};
+use crate::secret::secret_hash;
+use crate::secret::{is_well_formed_secret, new_secret_of};
 
 /// Prefix of a cookie's value.
 const COOKIE_PREFIX: &str = "nss_";
@@ -25,12 +28,6 @@ const COOKIE_NAME: &str = "nightshift_session";
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Header in which a reverse proxy states the original scheme.
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-
-/// A cached session lookup. None if the session does not exist or has ended.
-pub(super) struct CachedSession {
-    caller: Option<Caller>,
-    until: Instant,
-}
 
 /// The sender of a cookie.
 pub(crate) enum Visitor {
@@ -66,7 +63,7 @@ impl Keys {
 
     async fn look_up_session(&self, app: &App, secret: &str) -> Result<Option<Caller>, ApiFailure> {
         let store = store(app)?;
-        let Some(session) = store.find_session(&super::secret_hash(secret)).await? else { return Ok(None) };
+        let Some(session) = store.find_session(&secret_hash(secret)).await? else { return Ok(None) };
         if session.expires_at <= app.clock.now() {
             return Ok(None);
         }
@@ -114,7 +111,7 @@ impl Keys {
             ));
         }
         let session =
-            SessionRecord { secret_hash: super::secret_hash(secret), holder, created_at: app.clock.now(), expires_at };
+            SessionRecord { secret_hash: secret_hash(secret), holder, created_at: app.clock.now(), expires_at };
         Ok((session, Caller { by_cookie: true, ends_at: Some(expires_at), ..caller }))
     }
 

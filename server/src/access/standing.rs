@@ -7,9 +7,10 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::keys::BELIEVED_FOR;
-use super::{Caller, Visitor};
+use super::Visitor;
 use crate::app::App;
+use crate::caller::Caller;
+use crate::keys::BELIEVED_FOR;
 
 /// Time between two checks, for changes through other servers.
 const EVERY: Duration = BELIEVED_FOR;

@@ -20,13 +20,13 @@ use nightshift_protocol::archive::{
     ARCHIVE_FORMAT, ARCHIVE_MEDIA_TYPE, ARCHIVE_VERSION, ArchiveError, ArchiveLine, ArchiveReader, Manifest,
 };
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::handover::HandoverError;
 use nightshift_protocol::id::CampaignId;
 use tokio::sync::mpsc;
 use zstd::stream::write::Encoder;
 
 use crate::actor::Actor;
 use crate::api::archive_spool::{Spool, SpoolError, Spooled};
+use crate::api::refused_file::refused;
 use crate::api::unpack::{UnpackError, Unpacker};
 use crate::app::App;
 use crate::error::ApiFailure;
@@ -233,13 +233,4 @@ pub(crate) fn not_unpacked(error: UnpackError) -> ApiFailure {
         UnpackError::Refused(failure) => failure,
         UnpackError::Incomplete => ApiFailure::bad("request.incomplete", "the body arrived incompletely"),
     }
-}
-
-/// Returns why a file is refused.
-pub(crate) fn refused(error: &HandoverError) -> ApiFailure {
-    let status = match error {
-        HandoverError::Archive(ArchiveError::TooLarge(_)) => StatusCode::PAYLOAD_TOO_LARGE,
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
-    };
-    ApiFailure::new(status, error.code(), error.to_string())
 }

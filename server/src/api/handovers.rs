@@ -6,26 +6,24 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body as RequestBody;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
-use nightshift_engine::store::{HandoverRecord, HandoverStore, NewHandover, ReturnedHandover, StoreError};
+use nightshift_engine::store::{HandoverRecord, NewHandover, ReturnedHandover};
 use nightshift_protocol::api::{
     BeginHandover, HandoverDetail, HandoverFile, HandoverFinished, HandoverState, MAX_HANDOVER_WAIT_S,
 };
-use nightshift_protocol::archive::ArchiveError;
-use nightshift_protocol::handover::{
-    Direction, HANDOVER_FORMAT, HANDOVER_VERSION, HandoverError, HandoverHeader, HandoverReader,
-};
+use nightshift_protocol::handover::{Direction, HANDOVER_FORMAT, HANDOVER_VERSION, HandoverHeader, HandoverReader};
 use nightshift_protocol::id::{CampaignId, HandoverId};
 use tokio::time::Instant;
 
-use crate::access::new_secret;
 use crate::actor::Actor;
 use crate::api::archive::{self, MAX_ARCHIVE_BYTES};
+use crate::api::handover_admission::{conflict, examine, store};
+use crate::api::refused_file::refused;
 use crate::api::unpack::Unpacker;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
+use crate::secret::new_secret;
 
 /// Time between two checks of steps in flight.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
@@ -103,7 +101,7 @@ pub(crate) async fn file(
         left_out,
     };
     let digest = manifest.digest.clone();
-    let first = header.first_lines(manifest, &handover.key).map_err(|error| archive::refused(&error))?;
+    let first = header.first_lines(manifest, &handover.key).map_err(|error| refused(&error))?;
     tracing::info!(campaign.id = %id, handover.id = %handover.id, by = actor.name(), "a hand-over is written");
     Ok(archive::answer(app, spooled, first, digest, &format!("{}.nightshift.zst", handover.id)))
 }
@@ -159,51 +157,10 @@ pub(crate) async fn finish(
     Ok(Json(HandoverFinished { handover, repeated, runs }))
 }
 
-/// Refuses a file before the first of its artifacts is stored.
-pub(super) async fn admit(app: &App, file: &HandoverReader) -> Result<(), ApiFailure> {
-    let header = file.header().ok_or_else(|| archive::refused(&ArchiveError::Cut.into()))?;
-    examine(app, header, &file.digest(), |key| file.authenticate(key)).await
-}
-
-/// Refuses results that do not belong to an open hand-over of this server or to one that they finished.
-async fn examine(
-    app: &App,
-    header: &HandoverHeader,
-    digest: &str,
-    authenticate: impl Fn(&str) -> Result<(), HandoverError>,
-) -> Result<(), ApiFailure> {
-    header.examine(Direction::Back, app.state_format).map_err(|error| archive::refused(&error))?;
-    let handover = match store(app)?.load_handover(&header.handover).await {
-        Err(StoreError::NotFound { .. }) => return Err(unknown(app, header)),
-        other => other?,
-    };
-    authenticate(&handover.key).map_err(|error| archive::refused(&error))?;
-    handover.takes(digest)?;
-    Ok(())
-}
-
-fn unknown(app: &App, header: &HandoverHeader) -> ApiFailure {
-    let HandoverHeader { handover: id, server, .. } = header;
-    let message = format!(
-        "this server ({}) does not know the hand-over {id}: use the server that created the file, which is named {server}",
-        app.config.name
-    );
-    conflict("handover.unknown", message)
-}
-
-fn conflict(code: &str, message: String) -> ApiFailure {
-    ApiFailure::new(StatusCode::CONFLICT, code, message)
-}
-
 /// Notifies the drivers and live views of these runs.
 fn wake_runs(app: &App, handover: &HandoverRecord) {
     for run in &handover.runs {
         app.wake.run_changed(run);
     }
     app.live.campaign_touched(&handover.campaign);
-}
-
-fn store(app: &App) -> Result<&dyn HandoverStore, ApiFailure> {
-    let missing = || ApiFailure::internal("store.failed", "this store does not support hand-overs");
-    app.store.handovers().ok_or_else(missing)
 }

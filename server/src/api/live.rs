@@ -14,11 +14,14 @@ use nightshift_protocol::api::LAST_EVENT_ID_HEADER;
 use nightshift_protocol::id::{CampaignId, RunId};
 use serde::Deserialize;
 
-use crate::access::{Caller, Standing};
+use crate::access::Standing;
+
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::Params;
-use crate::live::{self, Filter, MAX_STREAMS};
+use crate::live::{Filter, MAX_STREAMS};
+use crate::live_events;
 
 /// Header that tells a reverse proxy to forward all data immediately.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -66,7 +69,7 @@ pub(crate) async fn open(
     let valid_for = ends_at.map(|end| Duration::from_millis(end.since_ms(app.clock.now())));
     let after = named.or(query.after.as_deref());
     let pause = Duration::from_millis(pause_ms);
-    let stream = live::stream(app, filter, after, pause, valid_for, standing).ok_or_else(too_many)?;
+    let stream = live_events::stream(app, filter, after, pause, valid_for, standing).ok_or_else(too_many)?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform")),

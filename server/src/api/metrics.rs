@@ -11,10 +11,8 @@ use axum::response::{IntoResponse, Response};
 use nightshift_engine::store::{PageRequest, StoreError};
 use nightshift_protocol::api::RunCounts;
 use nightshift_protocol::machine::Offers;
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::api::MAX_LISTED_WORKERS;
 use crate::api::health::in_time;
 use crate::app::App;
 use crate::error::ApiFailure;
@@ -23,6 +21,7 @@ use crate::telemetry::{
     BudgetLabels, DeviceLabels, DeviceUseLabels, QuarantineLabels, RouteLabels, StatusLabels, seconds,
 };
 use crate::waiting::silent_after_ms;
+use crate::worker_registry::MAX_LISTED_WORKERS;
 
 /// Media type of the page.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,10 +31,6 @@ const GOOD_FOR: Duration = Duration::from_secs(5);
 const MAX_CAMPAIGNS: usize = 50;
 /// Maximum number of campaigns that are searched for unfinished ones.
 const MAX_LOOKED_AT: u32 = 200;
-
-/// Time of the last query to the store.
-#[derive(Debug, Default)]
-pub(crate) struct GaugeCache(Mutex<Option<Instant>>);
 
 /// Returns the page.
 pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiFailure> {

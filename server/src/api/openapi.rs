@@ -30,7 +30,7 @@ use utoipa::openapi::{
 
 use self::call::Call;
 use self::schemas::Schemas;
-use crate::api::PREFIX;
+use crate::address::PREFIX;
 use crate::error::ApiFailure;
 
 /// Description of the API.

@@ -16,7 +16,6 @@ use nightshift_protocol::api::{
 use nightshift_protocol::id::{CampaignId, RequestId, RunId};
 use serde::Deserialize;
 
-use crate::access::new_request_lease;
 use crate::actor::Actor;
 use crate::api::list::page_request;
 use crate::api::long_poll::hold;
@@ -24,6 +23,7 @@ use crate::api::team;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params, PathId};
+use crate::secret::new_request_lease;
 
 /// Maximum length of a model name, in characters.
 const MAX_MODEL_CHARS: usize = 256;

@@ -16,12 +16,12 @@ use serde::Deserialize;
 
 use crate::api::list::{page, page_request};
 use crate::api::long_poll::hold;
-use crate::api::workers::MAX_LISTED_WORKERS;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params};
 use crate::present::{event_view, run_summary, step_view, with_wall_time};
 use crate::waiting::{Carrier, Reasons, Surroundings};
+use crate::worker_registry::MAX_LISTED_WORKERS;
 
 /// Maximum number of events per answer.
 pub const MAX_EVENTS_PER_PAGE: u32 = 500;

@@ -10,8 +10,12 @@ use axum::response::{IntoResponse, Response};
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{SessionView, SignIn, SignedInBy};
 
-use crate::access::{Caller, Visitor, secret_hash, sessions};
+use crate::access::{Visitor, sessions};
+
+use crate::secret::secret_hash;
+
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::Body;
 

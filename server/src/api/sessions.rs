@@ -11,11 +11,13 @@ use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::api::{OpenSession, Page};
 use nightshift_protocol::id::TokenId;
 
-use crate::access::{secret_hash, sessions};
+use crate::access::sessions;
+
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::TextPath;
+use crate::secret::secret_hash;
 
 /// Maximum number of sessions in a list.
 const MAX_LISTED: u32 = 1_000;

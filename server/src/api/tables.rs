@@ -26,8 +26,6 @@ use crate::error::ApiFailure;
 use crate::extract::Params;
 use crate::table::{Column, Row, TableError, TableFile};
 
-/// Maximum number of tables written at once; a further one waits.
-pub(crate) const MAX_TABLES: usize = 4;
 /// Rows read at a time.
 const ROWS_AT_ONCE: u32 = 500;
 /// Name of the format parameter.

@@ -12,9 +12,9 @@ use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{MAX_LABEL_CHARS, Page, RunDigest, Target};
 use serde::Deserialize;
 
-use crate::access::Caller;
 use crate::api::list::page_request;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
 
 /// The query of a list about targets.

@@ -10,12 +10,12 @@ use nightshift_protocol::access::{CreateToken, TokenCreated, TokenView};
 use nightshift_protocol::api::Page;
 use nightshift_protocol::id::TokenId;
 
-use crate::access::{new_secret, secret_hash};
 use crate::actor::Actor;
 use crate::api::idempotency::Creating;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, PathId};
+use crate::secret::{new_secret, secret_hash};
 
 /// Maximum length of a token's name.
 const MAX_TOKEN_NAME_CHARS: usize = 100;

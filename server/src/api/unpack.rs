@@ -7,7 +7,7 @@ use nightshift_protocol::archive::{ArchiveError, ArchiveReader, MAX_ARCHIVE_LINE
 use nightshift_protocol::handover::{HandoverError, HandoverReader, UnpackedHandover};
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
-use crate::api::handovers;
+use crate::api::handover_admission;
 use crate::app::App;
 use crate::error::ApiFailure;
 
@@ -74,7 +74,7 @@ impl Lines for HandoverReader {
     type Content = UnpackedHandover;
 
     async fn admit(&self, app: &App) -> Result<(), UnpackError> {
-        handovers::admit(app, self).await.map_err(UnpackError::Refused)
+        handover_admission::admit(app, self).await.map_err(UnpackError::Refused)
     }
 
     fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError> {

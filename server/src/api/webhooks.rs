@@ -11,7 +11,6 @@ use nightshift_protocol::api::{CreateWebhook, Delivery, Page, Webhook, WebhookCr
 use nightshift_protocol::id::{DeliveryId, WebhookId};
 use serde::Deserialize;
 
-use crate::access::new_webhook_secret;
 use crate::actor::Actor;
 use crate::api::idempotency::Creating;
 use crate::api::list::page_request;
@@ -19,6 +18,7 @@ use crate::api::team;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params, PathId};
+use crate::secret::new_webhook_secret;
 use crate::webhook::is_private;
 
 /// Maximum number of webhooks per server.

@@ -18,18 +18,17 @@ use nightshift_protocol::step::{StepFailure, StepInput, StepKind};
 use nightshift_protocol::trace::TraceParent;
 use tokio::time::Instant;
 
-use crate::access::Caller;
 use crate::api::idempotency::Creating;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::commit::{CommitError, Reporter};
 use crate::dispatch::Taker;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
 use crate::present::worker_view;
 use crate::waiting::silent_after_ms;
+use crate::worker_registry::MAX_LISTED_WORKERS;
 
-/// Maximum number of workers in a list.
-pub const MAX_LISTED_WORKERS: u32 = 1_000;
 /// Maximum length of a worker's name.
 const MAX_WORKER_NAME_CHARS: usize = 200;
 /// Maximum length of a worker's version.

@@ -7,7 +7,7 @@ use nightshift_protocol::api::LiveEvent;
 use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
 
 /// Maximum number of objects. Beyond it, the oldest event is dropped.
-pub(super) const MAX_KEPT: usize = 8_192;
+pub(crate) const MAX_KEPT: usize = 8_192;
 
 /// The object of an event. The journal has one event per object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -44,16 +44,16 @@ impl Filter {
 
 /// A serialized event.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     about: About,
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// JSON, in one line.
-    pub(super) data: String,
+    pub(crate) data: String,
 }
 
 /// The journal.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     last: u64,
     /// The journal is complete after this position.
     floor: u64,
@@ -63,7 +63,7 @@ pub(super) struct Journal {
 
 /// Result of a read after a position.
 #[derive(Debug)]
-pub(super) enum Read {
+pub(crate) enum Read {
     /// Events with their positions, and the position up to which the journal was read.
     Found(Vec<(u64, Arc<Entry>)>, u64),
     /// Some of the events were dropped.
@@ -71,12 +71,12 @@ pub(super) enum Read {
 }
 
 impl Journal {
-    pub(super) fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         self.last
     }
 
     /// Adds an event, which replaces the earlier one about the same object.
-    pub(super) fn add(&mut self, about: About, event: &LiveEvent) -> u64 {
+    pub(crate) fn add(&mut self, about: About, event: &LiveEvent) -> u64 {
         // An event always serializes. Clients would reject the empty text.
         let data = serde_json::to_string(event).unwrap_or_default();
         self.last += 1;
@@ -94,7 +94,7 @@ impl Journal {
     }
 
     /// Drops everything and returns the new position. Readers may have missed events.
-    pub(super) fn restart(&mut self) -> u64 {
+    pub(crate) fn restart(&mut self) -> u64 {
         self.last += 1;
         self.floor = self.last;
         self.entries.clear();
@@ -103,7 +103,7 @@ impl Journal {
     }
 
     /// Returns at most `limit` matching events after a position.
-    pub(super) fn after(&self, position: u64, filter: &Filter, limit: usize) -> Read {
+    pub(crate) fn after(&self, position: u64, filter: &Filter, limit: usize) -> Read {
         if position < self.floor || position > self.last {
             return Read::Gone;
         }

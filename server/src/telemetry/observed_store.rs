@@ -24,7 +24,7 @@ use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::trace::SpanSink;
 
 use super::metrics::Metrics;
-use super::observe::ObservedChange;
+use super::observed_change::ObservedChange;
 use super::running_tries::RunningTries;
 
 /// A store that records metrics and spans.

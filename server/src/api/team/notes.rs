@@ -10,9 +10,9 @@ use nightshift_protocol::api::{EditRemark, MAX_REMARK_BYTES, NewRemark, Page, Re
 use nightshift_protocol::id::RemarkId;
 
 use super::{AmongQuery, examine_author, examine_target, page, store};
-use crate::access::Caller;
 use crate::api::idempotency::Creating;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params, PathId};
 

@@ -11,12 +11,14 @@ use nightshift_protocol::id::ShareId;
 use serde::Deserialize;
 
 use super::{examine_label, page, store};
-use crate::access::{Caller, new_share_secret, secret_hash};
+use crate::access::new_share_secret;
 use crate::api::idempotency::Creating;
 use crate::api::list::page_request;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params, PathId};
+use crate::secret::secret_hash;
 
 /// Minimum lifetime of a link, in milliseconds.
 const MIN_VALID_FOR_MS: u64 = 1_000;

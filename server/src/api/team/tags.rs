@@ -8,8 +8,8 @@ use nightshift_engine::store::{Among, PageRequest};
 use nightshift_protocol::api::{ChangeTags, MAX_TAG_CHARS, MAX_TAGS, Page, Tag, TagCount};
 
 use super::{AmongQuery, examine_target, page, store};
-use crate::access::Caller;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::{Body, Params};
 

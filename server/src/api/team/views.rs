@@ -11,10 +11,10 @@ use nightshift_protocol::id::SavedViewId;
 use serde::Deserialize;
 
 use super::{examine_author, examine_label, page, store};
-use crate::access::Caller;
 use crate::api::idempotency::Creating;
 use crate::api::list::page_request;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params, PathId};
 

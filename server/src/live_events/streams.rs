@@ -12,10 +12,9 @@ use nightshift_protocol::api::{LIVE_HEARTBEAT_MS, LiveEvent, ResyncReason};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::journal::{Filter, Read};
-use super::{Cursor, Live};
 use crate::access::Standing;
 use crate::app::App;
+use crate::live::{Cursor, Filter, Live, Read};
 
 /// Maximum number of events per chunk.
 const MAX_EVENTS_PER_PIECE: usize = 64;

@@ -11,12 +11,12 @@ use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
 use nightshift_protocol::run::RunStatus;
 use tokio::time::Instant;
 
-use super::About;
 use super::survey::{Found, Survey};
-use crate::api::MAX_LISTED_WORKERS;
 use crate::app::App;
 use crate::backoff::Backoff;
+use crate::live::About;
 use crate::waiting::{silent_after_ms, waits_at};
+use crate::worker_registry::MAX_LISTED_WORKERS;
 
 /// Minimum time between two reads, which batches changes of a busy run. A change after a pause is read immediately.
 const GATHER: Duration = Duration::from_millis(20);

@@ -8,8 +8,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use nightshift_protocol::trace::{Span, SpanId, SpanKind, SpanSink, TRACEPARENT_HEADER, TraceParent};
 
-use super::metrics::RequestLabels;
 use crate::app::App;
+use crate::telemetry::RequestLabels;
 
 /// Route label of a request without a matching route.
 const NO_ROUTE: &str = "-";

@@ -3,20 +3,15 @@
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::http::StatusCode;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use nightshift_protocol::access::Role;
 
-use super::Caller;
-use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiFailure;
 
 /// Sign-in attempts of an address at once, and again per minute.
@@ -98,8 +93,16 @@ impl RateLimits {
         }
     }
 
+    /// Counts a sign-in from this address.
+    pub(crate) fn count_sign_in(&self, address: IpAddr) -> Result<(), ApiFailure> {
+        self.sign_ins.count(&address).map_err(|wait| {
+            let message = format!("an address may sign in at most {SIGN_INS} times a minute: wait a minute");
+            too_many("auth.too_many_tries", &message, wait)
+        })
+    }
+
     /// Counts a call of this caller. The worker of this process is part of the server and is not counted.
-    pub(super) fn count_call(&self, peer: Option<Peer>, caller: Option<&Caller>) -> Result<(), ApiFailure> {
+    pub(crate) fn count_call(&self, peer: Option<Peer>, caller: Option<&Caller>) -> Result<(), ApiFailure> {
         let Some(Peer(address)) = peer else { return Ok(()) };
         let (role, name) = caller.map_or((Role::Viewer, ""), |caller| (caller.role, caller.name.as_str()));
         if caller.is_some_and(|caller| caller.embedded) {
@@ -113,22 +116,6 @@ impl RateLimits {
             too_many("request.too_many", "this caller exceeded its rate limit: wait, and call less often", wait)
         })
     }
-}
-
-/// Refuses an address that tries to sign in too often.
-pub(crate) async fn limited_sign_ins(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, ApiFailure> {
-    if request.method() == Method::POST
-        && let Some(Peer(address)) = request.extensions().get::<Peer>().copied()
-        && let Err(wait) = app.rate_limits.sign_ins.count(&address)
-    {
-        let message = format!("an address may sign in at most {SIGN_INS} times a minute: wait a minute");
-        return Err(too_many("auth.too_many_tries", &message, wait));
-    }
-    Ok(next.run(request).await)
 }
 
 fn too_many(code: &str, message: &str, wait: Duration) -> ApiFailure {

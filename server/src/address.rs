@@ -1,0 +1,4 @@
+//! Addresses of the API.
+
+/// Path prefix of the API.
+pub(crate) const PREFIX: &str = "/api/v1";

@@ -1,0 +1,51 @@
+//! Decides whether a file of a hand-over is accepted.
+
+use axum::http::StatusCode;
+use nightshift_engine::store::{HandoverStore, StoreError};
+use nightshift_protocol::archive::ArchiveError;
+use nightshift_protocol::handover::{Direction, HandoverError, HandoverHeader, HandoverReader};
+
+use crate::api::refused_file::refused;
+use crate::app::App;
+use crate::error::ApiFailure;
+
+/// Refuses a file before the first of its artifacts is stored.
+pub(super) async fn admit(app: &App, file: &HandoverReader) -> Result<(), ApiFailure> {
+    let header = file.header().ok_or_else(|| refused(&ArchiveError::Cut.into()))?;
+    examine(app, header, &file.digest(), |key| file.authenticate(key)).await
+}
+
+/// Refuses results that do not belong to an open hand-over of this server or to one that they finished.
+pub(super) async fn examine(
+    app: &App,
+    header: &HandoverHeader,
+    digest: &str,
+    authenticate: impl Fn(&str) -> Result<(), HandoverError>,
+) -> Result<(), ApiFailure> {
+    header.examine(Direction::Back, app.state_format).map_err(|error| refused(&error))?;
+    let handover = match store(app)?.load_handover(&header.handover).await {
+        Err(StoreError::NotFound { .. }) => return Err(unknown(app, header)),
+        other => other?,
+    };
+    authenticate(&handover.key).map_err(|error| refused(&error))?;
+    handover.takes(digest)?;
+    Ok(())
+}
+
+fn unknown(app: &App, header: &HandoverHeader) -> ApiFailure {
+    let HandoverHeader { handover: id, server, .. } = header;
+    let message = format!(
+        "this server ({}) does not know the hand-over {id}: use the server that created the file, which is named {server}",
+        app.config.name
+    );
+    conflict("handover.unknown", message)
+}
+
+pub(super) fn store(app: &App) -> Result<&dyn HandoverStore, ApiFailure> {
+    let missing = || ApiFailure::internal("store.failed", "this store does not support hand-overs");
+    app.store.handovers().ok_or_else(missing)
+}
+
+pub(super) fn conflict(code: &str, message: String) -> ApiFailure {
+    ApiFailure::new(StatusCode::CONFLICT, code, message)
+}
