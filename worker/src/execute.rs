@@ -42,7 +42,7 @@ pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain, jail_host_o
 use self::step::{Step, ran_out_of_memory};
 pub use self::verify::{BuiltProgram, Submission, Verifier, VerifyOptions};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
-use crate::lease::{Work, WorkerConfig};
+use crate::config::WorkerConfig;
 use crate::memory_budget::MemoryBudget;
 use crate::offers::fewer_contexts_by_memory;
 use crate::reference_cache::ReferenceCache;
@@ -279,6 +279,12 @@ fn ran_out(output: &StepOutput) -> bool {
         StepOutput::MeasureFailed { end, .. } => ran_out_of_memory(end, ""),
         _ => false,
     }
+}
+
+/// Carries out steps. Blocks; each step has its own thread.
+pub trait Work: Send + Sync + 'static {
+    /// Carries out a step until it is done or `cancel` is set.
+    fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure>;
 }
 
 impl Work for Workbench {

@@ -18,27 +18,23 @@ mod slots;
 mod tests;
 mod usage;
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nightshift_client::{Client, ClientError};
-use nightshift_protocol::api::{LeasedStep, RegisterWorker, WorkerRegistered};
-use nightshift_protocol::needs::Label;
-use nightshift_protocol::step::{StepFailure, StepOutput};
-use secrecy::{ExposeSecret as _, SecretString};
+use nightshift_protocol::api::{RegisterWorker, WorkerRegistered};
+use secrecy::ExposeSecret as _;
 use tokio_util::sync::CancellationToken;
 
 use self::backoff::Backoff;
 use self::session::{End, WorkerSession};
 use crate::artifacts::ServerArtifacts;
+pub use crate::config::WorkerConfig;
+pub use crate::execute::Work;
 use crate::execute::{Workbench, WorkbenchError};
-use crate::gpu::{ChildProber, DeviceHealthMonitor, Gpus};
+use crate::gpu::{ChildProber, DeviceHealthMonitor};
 use crate::offers::{InvalidOffer, offers};
 use crate::server_api::{ServerApi, ServerApiError};
-use nightshift_sandbox::process::CancelFlag;
-use nightshift_toolchain::nvcc::NvccChoice;
 
 /// Maximum time for which the server may hold a claim.
 pub const CLAIM_WAIT: Duration = Duration::from_secs(10);
@@ -46,49 +42,6 @@ pub const CLAIM_WAIT: Duration = Duration::from_secs(10);
 pub const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time limit for killed work to end.
 pub const KILL_GRACE: Duration = Duration::from_secs(5);
-/// The configuration of a worker.
-#[derive(Debug, Clone)]
-pub struct WorkerConfig {
-    /// Address of the server, or addresses of its replicas, separated by commas.
-    pub server_url: String,
-    /// The worker's token; empty if the server requires none.
-    pub token: SecretString,
-    /// Display name.
-    pub name: String,
-    /// Whether the worker runs in the server's process.
-    pub embedded: bool,
-    /// Scratch folder of steps. It is removed at the end; leftovers of killed workers are removed at the start.
-    pub scratch_dir: PathBuf,
-    /// Cache folder of builds and artifacts. Several workers may share it.
-    pub cache_dir: PathBuf,
-    /// This binary, which child processes run.
-    pub executable: PathBuf,
-    /// Name or path of the C++ compiler; by default the first one found.
-    pub cpp_compiler: Option<String>,
-    /// The CUDA compiler and its target architectures.
-    pub nvcc: NvccChoice,
-    /// The Python interpreter that runs models of `PyTorch`; by default the first one of the search path with `PyTorch`.
-    pub python: Option<PathBuf>,
-    /// The Hugging Face cache that models of `PyTorch` may read, if any.
-    pub hf_home: Option<PathBuf>,
-    /// Maximum number of parallel builds.
-    pub cpu_slots: u32,
-    /// Labels that steps can require.
-    pub labels: BTreeSet<Label>,
-    /// Folders to search for tools, in addition to those of the system and of CUDA: the user's search path.
-    pub search_path: Vec<PathBuf>,
-    /// Time limit for finishing steps while draining.
-    pub drain_timeout: Duration,
-    /// The GPUs that the worker may use.
-    pub gpus: Gpus,
-    /// Maximum number of processes with a context on all GPUs of this machine together; by default as many as fit into their
-    /// memory.
-    pub gpu_contexts: Option<u32>,
-    /// Whether programs are profiled with tools. Without them, a profile holds only compiler and roofline data, which takes
-    /// no time. This suits campaigns that need many verdicts.
-    pub profilers: bool,
-}
-
 /// The signals that end a worker.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
@@ -147,12 +100,6 @@ impl WorkerError {
             Self::Examination(_) => "worker.internal",
         }
     }
-}
-
-/// Carries out steps. Blocks; each step has its own thread.
-pub trait Work: Send + Sync + 'static {
-    /// Carries out a step until it is done or `cancel` is set.
-    fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure>;
 }
 
 /// Runs a worker until a stop signal or a fatal error.

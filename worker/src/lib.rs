@@ -5,6 +5,7 @@
 
 pub mod artifacts;
 mod child;
+mod config;
 pub mod execute;
 pub mod gpu;
 pub mod lease;

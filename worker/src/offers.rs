@@ -7,8 +7,8 @@ use nightshift_protocol::machine::{DeviceOffer, GpuFacts, MachineFacts, Offers};
 use nightshift_protocol::needs::Tool;
 use nightshift_protocol::task::Target;
 
+use crate::config::WorkerConfig;
 use crate::gpu::{Gpu, Gpus};
-use crate::lease::WorkerConfig;
 use nightshift_toolchain::toolchain::{is_program, system_folders};
 
 /// Number of the machine itself as a device of the `cpu` target.

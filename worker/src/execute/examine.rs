@@ -7,7 +7,7 @@ use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::task::Target;
 
 use super::devices::{self, CudaBench};
-use crate::lease::WorkerConfig;
+use crate::config::WorkerConfig;
 use crate::scratch::Scratch;
 use nightshift_sandbox::process::{
     CancelFlag, JailHost, JailedCommand, ProcessError, RunningJails, SandboxChoice, run_jailed,
