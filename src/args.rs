@@ -17,11 +17,12 @@ mod verify;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use nightshift_optimizer::strategy::{
-    DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, MAX_TURNS, is_known, known_names,
+    DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, MAX_FIX_TURNS, MAX_TURNS, is_known, known, known_names,
 };
 use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::task::{PrecisionPolicy, Target};
@@ -288,8 +289,7 @@ pub(crate) struct Run {
     /// Maximum number of new plans of a run
     #[arg(long, value_name = "N")]
     pub(crate) max_replans: Option<u32>,
-    /// How a run searches: stitch, forge, beam, group, or agent
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = strategy)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = strategy, help = STRATEGY_HELP.as_str())]
     pub(crate) strategy: String,
     /// Number of parallel candidates: those of a round of `beam`, or the answers to one prompt of `group`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CANDIDATES_PER_ROUND)))]
@@ -313,6 +313,13 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) follow: Following,
 }
+
+/// Help of options that choose a strategy.
+static STRATEGY_HELP: LazyLock<String> = LazyLock::new(|| {
+    let names: Vec<&str> = known().into_iter().map(|(name, _)| name).collect();
+    let (last, others) = names.split_last().unwrap_or((&"", &[]));
+    format!("How a run searches: {}, or {last}", others.join(", "))
+});
 
 fn strategy(text: &str) -> Result<String, String> {
     if is_known(text) { Ok(text.to_owned()) } else { Err(format!("expected one of {}", known_names())) }

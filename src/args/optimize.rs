@@ -48,8 +48,7 @@ pub(crate) struct Optimize {
     /// Stop when the lower bound of the confirmed speedup over the fastest baseline reaches this
     #[arg(long, value_name = "FACTOR", value_parser = super::positive, allow_negative_numbers = true)]
     pub(crate) target_speedup: Option<f64>,
-    /// The search strategy: stitch, forge, beam, or group
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = super::strategy)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = super::strategy, help = super::STRATEGY_HELP.as_str())]
     pub(crate) strategy: String,
     /// Required precision of programs, instead of that of the task
     #[arg(long, value_name = "NAME", value_parser = super::policy())]
