@@ -27,6 +27,7 @@ pub(crate) fn glossary() -> AnyView {
         ("forge", "coder and judge in turns, each round from the latest program and its feedback".into()),
         ("beam", "several candidates a round in parallel, each round from the fastest programs so far".into()),
         ("group", "several answers to the same prompt, for training; each group from the best so far".into()),
+        ("agent", "a plan, then a session in which the coder uses tools over many turns and submits programs".into()),
     ]);
     folded("Glossary", meanings)
 }
