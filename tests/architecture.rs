@@ -16,11 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use modules::Modules;
 use sources::{SHIPPED, root, sources, sources_in};
 
-/// The crates that turn a program's text into a judgement, each of which uses only those before it.
-const WORKER_CRATES: [&str; 5] =
-    ["worker/sandbox", "worker/toolchain", "worker/evaluator", "worker/profilers", "worker"];
-
-/// Maximum number of lines of a file of these crates, which is Rust or Python.
+/// Maximum number of lines of a file of the worker, which is Rust or Python.
 const MOST_LINES: usize = 500;
 
 /// Files that are tables, and may be longer.
@@ -262,14 +258,20 @@ fn sql_lives_in_the_store() {
     }
 }
 
+/// A circle of files of which none is above another one is also a circle of modules of one folder: that of the innermost folder
+/// that holds them all.
 #[test]
-fn modules_of_the_worker_import_each_other_in_no_circle() {
-    for name in WORKER_CRATES {
-        let modules = Modules::read(&root().join(name).join("src"));
-        assert!(modules.imports().len() > 10, "{name}: the imports were not found");
+fn modules_of_every_crate_import_each_other_in_no_circle() {
+    let metadata = metadata();
+    let mut imports = 0;
+    for package in metadata["packages"].as_array().unwrap() {
+        let manifest = std::path::Path::new(package["manifest_path"].as_str().unwrap());
+        let modules = Modules::read(&manifest.with_file_name("src"));
+        imports += modules.imports().len();
         let circles = modules.circles();
-        assert!(circles.is_empty(), "{name}:\n{}", circles.join("\n"));
+        assert!(circles.is_empty(), "{}:\n{}", package["name"], circles.join("\n"));
     }
+    assert!(imports > 1_000, "only {imports} imports were found");
 }
 
 #[test]
@@ -287,6 +289,26 @@ fn a_circle_of_modules_is_found() {
     assert_eq!(Modules::read(folder.path()).circles(), ["a imports b", "b imports a"]);
     write("b.rs", "fn f() { super::a::g(); }\n#[cfg(test)]\nmod tests {}\n");
     assert_eq!(Modules::read(folder.path()).circles(), ["a imports b", "b imports a"]);
+    // Through what a parent imports for itself.
+    write("b.rs", "pub struct Alone;\n");
+    write("a.rs", "mod inner;\nmod other;\nuse other::Part;\n");
+    write("a/other.rs", "use super::inner::Thing;\npub struct Part;\n");
+    assert_eq!(Modules::read(folder.path()).circles(), ["a::inner imports a::other", "a::other imports a::inner"]);
+    // Below modules that are declared for tests.
+    write("a.rs", "mod inner;\n#[cfg(test)]\nmod tests;\nmod other;\nuse other::Part;\n");
+    assert_eq!(Modules::read(folder.path()).circles(), ["a::inner imports a::other", "a::other imports a::inner"]);
+    // A module for tests may import everything.
+    write("a.rs", "mod inner;\n#[cfg(test)]\n#[expect(dead_code)]\npub(crate) mod other;\nuse other::Part;\n");
+    assert_eq!(Modules::read(folder.path()).circles(), Vec::<String>::new());
+}
+
+/// The dashboard knows no strategy: its glossary is the only other list of them.
+#[test]
+fn the_glossary_explains_every_strategy() {
+    let glossary = std::fs::read_to_string(root().join("dashboard/src/page/glossary.rs")).unwrap();
+    for (name, _) in nightshift_optimizer::strategy::known() {
+        assert!(glossary.contains(&format!("(\"{name}\", ")), "{name}");
+    }
 }
 
 #[test]

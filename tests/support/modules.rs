@@ -11,7 +11,7 @@ pub(crate) type ModulePath = Vec<String>;
 /// The modules of one crate.
 pub(crate) struct Modules {
     texts: BTreeMap<ModulePath, String>,
-    /// Names that a module hands on, with the path that each stands for.
+    /// Names that a module imports or hands on, with the path that each stands for.
     exports: BTreeMap<(ModulePath, String), Vec<String>>,
 }
 
@@ -29,13 +29,16 @@ impl Modules {
             if module.first().is_some_and(|first| first == "bin") || module.last().is_some_and(|last| last == "tests") {
                 continue;
             }
-            let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-            let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let lines = before_tests(&text).lines().filter(|line| !line.trim_start().starts_with("//"));
             texts.insert(module, lines.collect::<Vec<_>>().join("\n"));
         }
+        let for_tests: Vec<ModulePath> =
+            texts.iter().flat_map(|(module, text)| test_modules(text).map(|name| below(module, name))).collect();
+        texts.retain(|module, _| !for_tests.iter().any(|skipped| module.starts_with(skipped)));
         let mut modules = Self { texts, exports: BTreeMap::new() };
         for (module, text) in &modules.texts {
-            for statement in statements(text, &["pub use ", "pub(crate) use ", "pub(super) use "]) {
+            // A module below can also name what this one imports for itself.
+            for statement in statements(text, &["\nuse ", "pub use ", "pub(crate) use ", "pub(super) use "]) {
                 for path in expand(statement) {
                     if let Some(name) = path.last() {
                         modules.exports.insert((module.clone(), name.clone()), path.clone());
@@ -96,8 +99,7 @@ impl Modules {
                 }
                 "self" => {}
                 name => {
-                    let mut below = at.clone();
-                    below.push(name.to_owned());
+                    let below = below(&at, name);
                     if self.texts.contains_key(&below) {
                         at = below;
                     } else if let Some(exported) = self.exports.get(&(at.clone(), name.to_owned())) {
@@ -114,6 +116,37 @@ impl Modules {
         }
         Some(at)
     }
+}
+
+fn below(module: &ModulePath, name: &str) -> ModulePath {
+    module.iter().cloned().chain([name.to_owned()]).collect()
+}
+
+/// The places of the items that are for tests only, each with its text without attributes.
+fn for_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    const MARK: &str = "#[cfg(test)]\n";
+    text.match_indices(MARK).map(|(at, _)| {
+        let mut rest = &text[at + MARK.len()..];
+        while let Some((_, next)) = rest.starts_with("#[").then(|| rest.split_once("]\n")).flatten() {
+            rest = next;
+        }
+        (at, rest)
+    })
+}
+
+/// The text before the module of its tests.
+fn before_tests(text: &str) -> &str {
+    let tests = for_tests(text).find(|(_, item)| item.starts_with("mod tests {"));
+    tests.map_or(text, |(at, _)| &text[..at])
+}
+
+/// The names of the modules that a text declares for tests only.
+fn test_modules(text: &str) -> impl Iterator<Item = &str> {
+    for_tests(text).filter_map(|(_, item)| {
+        let (declared, _) = item.split_once(';')?;
+        let name = declared.rsplit_once("mod ")?.1;
+        name.chars().all(|c| c.is_alphanumeric() || c == '_').then_some(name)
+    })
 }
 
 /// The texts of the statements that begin so, without their beginning and their semicolon.
