@@ -35,8 +35,16 @@ const WORKER: &str = "the-worker-of-this-test";
 /// Maximum number of bytes of an answer of the default size.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// Tools that spend, change or end something on a server.
-const CHANGING: [&str; 7] =
-    ["create_campaign", "control_run", "signal_run", "add_note", "next_request", "answer_request", "release_request"];
+const CHANGING: [&str; 8] = [
+    "create_campaign",
+    "control_run",
+    "signal_run",
+    "add_note",
+    "take_turn",
+    "next_request",
+    "answer_request",
+    "release_request",
+];
 /// Maximum time that a socket is read.
 const MAX_READ: Duration = Duration::from_secs(30);
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use nightshift_engine::store::KnowledgeStore;
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::budget::Amount;
+use nightshift_protocol::budget::{Amount, BudgetLine};
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::model_call::ModelCallSummary;
@@ -77,6 +77,11 @@ pub trait AgentPorts: Send + Sync {
 
     /// Settles a live call that was not answered: gives back what was set aside, and notes what of it counts as used.
     async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure>;
+
+    /// What the budget of the run's campaign has left.
+    async fn budget(&self, _run: &RunId) -> Result<Vec<BudgetLine>, StepFailure> {
+        Ok(Vec::new())
+    }
 
     /// Opens the request of a call that an outside agent answers, or finds the one that asked the same.
     async fn open_request(&self, call: OutsideCall<'_>) -> Result<OutsideRequest, StepFailure> {

@@ -12,7 +12,7 @@ pub use self::agent_tool::AgentTool;
 pub use self::earlier_version::EarlierVersion;
 pub use self::failure::failure_reason;
 pub use self::route::{DecidedBy, Diagnosis, Route, RouteDecision};
-pub use self::session::{AgentTurn, SessionProgram, SessionRequest, TurnReply};
+pub use self::session::{AgentTurn, SessionLeft, SessionProgram, SessionRequest, TurnReply};
 use crate::artifact::ArtifactHash;
 use crate::attempt_memory::{Candidate, Correction, Gain, Modification};
 pub use crate::attempt_outcome::AttemptOutcome;

@@ -110,9 +110,44 @@ impl BudgetLine {
         self.cap.is_none_or(|cap| wanted <= cap)
     }
 
+    /// Returns what is left under the cap, in words; none without a cap. Reserved amounts are not left.
+    #[must_use]
+    pub fn left(&self) -> Option<String> {
+        let cap = self.cap?;
+        let left = cap.saturating_sub(self.used).saturating_sub(self.reserved);
+        let [whole_left, whole_cap] = [left, cap].map(|amount| amount / 1_000);
+        let cents = |microusd: u64| {
+            let cents = microusd / 10_000;
+            format!("{}.{:02}", cents / 100, cents % 100)
+        };
+        Some(match self.resource {
+            Resource::CostMicrousd => format!("{} of {} US dollars", cents(left), cents(cap)),
+            Resource::Tokens => format!("{left} of {cap} tokens"),
+            Resource::DeviceMs => format!("{whole_left} of {whole_cap} seconds of device time"),
+            Resource::Attempts => format!("{left} of {cap} attempts of the campaign"),
+            Resource::WallMs => format!("{whole_left} of {whole_cap} seconds until the campaign ends"),
+        })
+    }
+
     /// Whether `amount` can never be set aside under this cap, whatever is given back.
     #[must_use]
     pub fn is_exhausted_for(&self, amount: u64) -> bool {
         self.cap.is_some_and(|cap| self.used.saturating_add(amount) > cap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_only_of_limited_resources() {
+        let line = |resource, cap| BudgetLine { resource, cap, used: 1_500_000, reserved: 250_000 };
+        let left = |resource| line(resource, Some(2_000_000)).left();
+        assert_eq!(left(Resource::CostMicrousd).as_deref(), Some("0.25 of 2.00 US dollars"));
+        assert_eq!(left(Resource::Tokens).as_deref(), Some("250000 of 2000000 tokens"));
+        assert_eq!(left(Resource::DeviceMs).as_deref(), Some("250 of 2000 seconds of device time"));
+        assert_eq!(line(Resource::Tokens, None).left(), None);
+        assert_eq!(line(Resource::Tokens, Some(1)).left().as_deref(), Some("0 of 1 tokens"));
     }
 }

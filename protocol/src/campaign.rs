@@ -8,7 +8,7 @@ use crate::artifact::ArtifactHash;
 use crate::budget::BudgetCaps;
 use crate::capability::{ComputeCapability, Label};
 use crate::models::ModelPlan;
-pub use crate::models::{EXTERNAL, ModelChoice};
+pub use crate::models::{DEFAULT_AGENT, EXTERNAL, ModelChoice};
 use crate::schedule::Schedule;
 use crate::signal::Gate;
 use crate::task::{PrecisionPolicy, TaskGoal};

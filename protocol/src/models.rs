@@ -56,6 +56,8 @@ impl ModelChoice {
 
 /// The provider whose models are agents outside of Nightshift: their calls wait as requests.
 pub const EXTERNAL: &str = "external";
+/// Its model where none is named.
+pub const DEFAULT_AGENT: &str = "agent";
 
 /// Who asks a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use nightshift_optimizer::agent::{
     AgentPorts, AnsweredCall, OutsideCall, OutsideRequest, budget_exhausted, budget_wait,
 };
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
-use nightshift_protocol::budget::Amount;
+use nightshift_protocol::budget::{Amount, BudgetLine};
 use nightshift_protocol::id::{RequestId, RunId, StepId};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepFailure;
@@ -19,6 +19,7 @@ use nightshift_protocol::time::TimestampMs;
 use uuid::Uuid;
 
 use crate::backoff::Backoff;
+use crate::present::with_wall_time;
 
 /// Maximum number of tries to store an answered call, which was paid for, before the step is released. On a full disk
 /// the step could not be released either, so that case waits until the step's timeout.
@@ -126,6 +127,13 @@ impl AgentPorts for StorePorts {
                 Err(error) => return Err(failure(&error)),
             }
         }
+    }
+
+    async fn budget(&self, run: &RunId) -> Result<Vec<BudgetLine>, StepFailure> {
+        let campaign = self.store.load_run(run).await.map_err(|error| failure(&error))?.campaign;
+        let record = self.store.load_campaign(&campaign).await.map_err(|error| failure(&error))?;
+        let budget = self.store.load_budget(&campaign).await.map_err(|error| failure(&error))?;
+        Ok(with_wall_time(budget, self.clock.now().since_ms(record.created_at)))
     }
 
     async fn open_request(&self, call: OutsideCall<'_>) -> Result<OutsideRequest, StepFailure> {

@@ -21,6 +21,7 @@ mod program;
 mod progress;
 mod resource;
 mod service;
+mod session;
 mod shared;
 mod stdio;
 mod text;

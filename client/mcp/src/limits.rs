@@ -10,6 +10,8 @@ pub const MAX_ANSWER_BYTES: usize = 8 * 1024;
 pub const MAX_WINDOW_BYTES: usize = 24 * 1024;
 /// Default size of a window of text, in bytes of JSON.
 pub(crate) const WINDOW_BYTES: usize = 6 * 1024;
+/// Default size of the text of a turn next to its evidence, in bytes of JSON.
+pub(crate) const TURN_TEXT_BYTES: u32 = 3 * 1024;
 /// Maximum size of an answer in addition to its window, in bytes.
 pub(crate) const AROUND_WINDOW_BYTES: usize = 2 * 1024;
 /// Maximum size of a resource, in bytes. The tool reads the rest with an offset.

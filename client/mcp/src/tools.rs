@@ -9,6 +9,7 @@ mod describe_run;
 mod describe_task;
 mod get_attempt;
 mod get_best_program;
+mod get_turn;
 mod get_verification;
 mod list_campaigns;
 mod list_notes;
@@ -19,6 +20,7 @@ mod read_request;
 mod release_request;
 mod search_history;
 mod signal_run;
+mod take_turn;
 mod verify_program;
 
 use crate::error::ToolError;
@@ -46,6 +48,8 @@ pub(crate) fn all() -> Vec<Entry> {
         Entry::of::<control_run::ControlRun>(),
         Entry::of::<signal_run::SignalRun>(),
         Entry::of::<add_note::AddNote>(),
+        Entry::of::<take_turn::TakeTurn>(),
+        Entry::of::<get_turn::GetTurn>(),
         Entry::of::<next_request::NextRequestTool>(),
         Entry::of::<read_request::ReadRequest>(),
         Entry::of::<answer_request::AnswerRequestTool>(),

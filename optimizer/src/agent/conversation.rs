@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub(super) use self::text::shown_again;
-use self::text::{clip, transcript};
+use self::text::{clip, transcript, with_note};
 use super::chain::{self, Link};
 use super::{AgentPorts, AgentStep, Agents, AnsweredCall, budget};
 use crate::model::{Model, ModelError, ModelReply, ModelRequest};
@@ -81,6 +81,9 @@ pub(super) struct Conversation<'a> {
     schema: Option<Value>,
     /// Turns of a session before this one: the model's reply, and the result that it got.
     session: Vec<(String, String)>,
+    /// Text at the end of the last message. It may differ from one try of the step to the next: a committed call, or an open
+    /// request, is found without it.
+    note: String,
     /// Who asks.
     role: Option<AgentRole>,
     calls: Vec<ModelCallSummary>,
@@ -115,6 +118,7 @@ impl<'a> Conversation<'a> {
             turns_per_try: TURNS_PER_TRY,
             schema: None,
             session: Vec::new(),
+            note: String::new(),
             role,
             calls: Vec::new(),
         }
@@ -129,6 +133,12 @@ impl<'a> Conversation<'a> {
     /// Shows the model the turns of a session that came before, each with its reply and its result.
     pub(super) fn with_session(mut self, turns: Vec<(String, String)>) -> Self {
         self.session = turns;
+        self
+    }
+
+    /// Ends the last message with a text that does not identify the call.
+    pub(super) fn with_note(mut self, note: String) -> Self {
+        self.note = note;
         self
     }
 
@@ -318,6 +328,8 @@ impl<'a> Conversation<'a> {
         model: &Arc<dyn Model>,
         asked: Asked<'_>,
     ) -> Result<(ModelCallSummary, Option<String>), NoReply> {
+        let noted = with_note(asked.request, &self.note);
+        let asked = Asked { request: &noted, ..asked };
         if model.is_external() {
             return self.ask_outside(model, asked).await;
         }

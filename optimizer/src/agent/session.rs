@@ -1,8 +1,11 @@
 //! Coder: a turn of an agent session. The reply names one tool; what the turn before gave is rendered here, and kept, so that
 //! the session's transcript stays the same to its end.
 
+use std::sync::{Mutex, PoisonError};
+
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{AgentTool, AgentTurn, SessionProgram, SessionRequest, TurnReply};
+use nightshift_protocol::budget::BudgetLine;
 use nightshift_protocol::step::{CodeRequest, PreparedTask, StepFailure, StepOutput};
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use serde::Serialize;
@@ -15,7 +18,7 @@ use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
 use crate::knowledge::{Question, Retrieved};
 use crate::model::ModelError;
 use crate::prompt::{MachineView, PlanView, Prompt, TaskView, TurnResultView, clipped, contract};
-use crate::reply::{ToolCall, extract_call, extract_turn_program};
+use crate::reply::{JsonProblem, ToolCall, extract_call, extract_turn_program};
 use crate::roofline::NEAR_ROOFLINE;
 use crate::screen::screen_candidate;
 
@@ -87,8 +90,16 @@ pub(super) async fn take_turn(
         Some(text) => Some(ports.put_artifact(text.into_bytes()).await?),
         None => None,
     };
-    let mut conversation = Conversation::new(agents, ports, step, Prompt::Session(form)).with_session(turns);
-    let parse = |reply: &str| parse(reply, session, newest.zip(before.as_deref()), form);
+    let mut conversation = Conversation::new(agents, ports, step, Prompt::Session(form))
+        .with_session(turns)
+        .with_note(budget_left(&ports.budget(step.run).await?));
+    let keys = Mutex::new(Vec::new());
+    let parse = |reply: &str| {
+        let call = extract_call(reply);
+        let key = call.as_ref().ok().and_then(|call| call.key.clone());
+        keys.lock().unwrap_or_else(PoisonError::into_inner).extend(key);
+        parse(reply, call, session, newest.zip(before.as_deref()), form)
+    };
     let turn = match conversation.ask(&values, parse).await {
         Ok(asked) => match kept(ports, &bundle, asked, before).await {
             Ok(turn) => turn,
@@ -105,7 +116,8 @@ pub(super) async fn take_turn(
         Err(NoReply::Model(error)) => return Err(conversation.failed(error)),
         Err(NoReply::Step(failure)) => return Err(conversation.failed(failure)),
     };
-    let turn = Box::new(TurnReply { shown, ..turn });
+    let keys = keys.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let turn = Box::new(TurnReply { shown, keys, ..turn });
     Ok(StepOutput::TurnTaken { turn, calls: conversation.into_calls() })
 }
 
@@ -159,15 +171,22 @@ async fn kept(
     Ok(TurnReply { source: Some(source), findings: screen_candidate(&text, &bundle.spec), tunables, ..turn })
 }
 
+/// Returns what the campaign has left of the resources that it limits, as the Coder reads it; empty without limits.
+fn budget_left(budget: &[BudgetLine]) -> String {
+    let left: Vec<String> = budget.iter().filter_map(BudgetLine::left).collect();
+    if left.is_empty() { String::new() } else { format!("Left of the campaign's budget: {}.", left.join(", ")) }
+}
+
 /// Takes a reply apart. `newest` is the program that edits start from.
 fn parse(
     reply: &str,
+    call: Result<ToolCall, JsonProblem>,
     session: &SessionRequest,
     newest: Option<(&ArtifactHash, &str)>,
     form: CandidateForm,
 ) -> Result<Asked, Unusable> {
     let bad_call = |message: String| Unusable { code: "reply.bad_tool_call", message };
-    let mut call = extract_call(reply).map_err(|problem| bad_call(problem.to_string()))?;
+    let mut call = call.map_err(|problem| bad_call(problem.to_string()))?;
     let tool = AgentTool::parse(&call.tool).ok_or_else(|| {
         let known: Vec<&str> = AgentTool::ALL.into_iter().map(AgentTool::as_str).collect();
         bad_call(format!("there is no tool `{}`: use one of {}", call.tool, known.join(", ")))
@@ -316,7 +335,11 @@ mod tests {
 
     fn asked(call: &str) -> Result<Asked, Unusable> {
         let two = ArtifactHash::of(b"two");
-        parse(&format!("```json\n{call}\n```\n"), &session(), Some((&two, "two\n")), CandidateForm::Native)
+        parsed(&format!("```json\n{call}\n```\n"), Some((&two, "two\n")))
+    }
+
+    fn parsed(reply: &str, newest: Option<(&ArtifactHash, &str)>) -> Result<Asked, Unusable> {
+        parse(reply, extract_call(reply), &session(), newest, CandidateForm::Native)
     }
 
     fn source(asked: &Asked) -> Option<&ArtifactHash> {
@@ -332,7 +355,7 @@ mod tests {
         assert!(
             submit.is_ok_and(|asked| source(&asked) == Some(&ArtifactHash::of(b"two")) && asked.call.attempt.is_none())
         );
-        let first = parse("{\"tool\": \"build\"}", &session(), None, CandidateForm::Native);
+        let first = parsed("{\"tool\": \"build\"}", None);
         assert!(first.is_err_and(|problem| problem.message.contains("needs a program")));
     }
 
@@ -356,7 +379,7 @@ mod tests {
         let unknown = asked(r#"{"tool": "shell"}"#);
         assert!(unknown.is_err_and(|problem| problem.message.contains("there is no tool `shell`")));
         let finish = "```json\n{\"tool\": \"finish\"}\n```\n```cpp\nint ns_run();\n```\n";
-        let finish = parse(finish, &session(), None, CandidateForm::Native);
+        let finish = parsed(finish, None);
         assert!(finish.is_err_and(|problem| problem.message.contains("takes no program")));
     }
 

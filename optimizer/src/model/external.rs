@@ -1,12 +1,10 @@
 //! The model whose answers come from an agent outside of Nightshift.
 
 use async_trait::async_trait;
+pub use nightshift_protocol::campaign::DEFAULT_AGENT;
 use nightshift_protocol::campaign::EXTERNAL;
 
 use super::{Meter, Model, ModelError, ModelReply, ModelRequest};
-
-/// The name behind `external` when a choice gives none.
-pub const DEFAULT_AGENT: &str = "agent";
 
 /// Stands for the outside agent. It is never called: the agents store its call as a request and end the try.
 pub(super) struct ExternalModel {

@@ -13,6 +13,9 @@ const MAX_CALL_BYTES: usize = 16 * 1024;
 /// Longest note that is kept, in characters.
 const MAX_NOTE_CHARS: usize = 2_000;
 
+/// Longest idempotency key that is kept, in characters.
+const MAX_KEY_CHARS: usize = 128;
+
 /// A tool call as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ToolCall {
@@ -27,6 +30,9 @@ pub struct ToolCall {
     /// A turn's number.
     #[serde(default)]
     pub turn: Option<u32>,
+    /// Idempotency key of the author.
+    #[serde(default)]
+    pub key: Option<String>,
 }
 
 /// Returns the one tool call of a reply: in a block of JSON, or bare in front of everything else.
@@ -48,6 +54,7 @@ pub fn extract_call(reply: &str) -> Result<ToolCall, JsonProblem> {
     let first = serde_json::Deserializer::from_str(object).into_iter::<ToolCall>().next();
     let mut call = first.ok_or(JsonProblem::Missing)?.map_err(|error| unusable(error.to_string()))?;
     call.note = call.note.chars().take(MAX_NOTE_CHARS).collect();
+    call.key = call.key.map(|key| key.chars().take(MAX_KEY_CHARS).collect());
     Ok(call)
 }
 

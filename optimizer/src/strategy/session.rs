@@ -7,7 +7,8 @@
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{
-    AgentTool, AgentTurn, Attempt, AttemptOutcome, EarlierVersion, SessionProgram, SessionRequest, TurnReply,
+    AgentTool, AgentTurn, Attempt, AttemptOutcome, EarlierVersion, SessionLeft, SessionProgram, SessionRequest,
+    TurnReply,
 };
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::model_call::ModelCallSummary;
@@ -62,7 +63,8 @@ pub(super) fn taken(
         before.result.clone_from(&reply.shown);
     }
     let turn = attempt.turns.last_mut().ok_or_else(|| broken("its attempt has no turn"))?;
-    let TurnReply { tool, note, attempt: about, turn: read, source, findings, tunables, problem, shown: _ } = reply;
+    let TurnReply { tool, note, attempt: about, turn: read, source, findings, tunables, problem, shown: _, keys } =
+        reply;
     *turn = AgentTurn {
         tool,
         note,
@@ -71,6 +73,7 @@ pub(super) fn taken(
         source: source.clone(),
         problem,
         reply: last_reply,
+        keys,
         ..AgentTurn::open(turn.number)
     };
     Ok(match tool {
@@ -232,20 +235,33 @@ pub(super) fn worth_submitting(run: &RunState) -> Option<ArtifactHash> {
     fastest.map(|(version, _)| version.source.clone())
 }
 
+/// Returns what is left of the session; none where the strategy has none.
+pub(super) fn left(run: &RunState) -> Option<SessionLeft> {
+    super::find(&run.input.strategy).filter(|strategy| strategy.has_session())?;
+    let limits = run.limits();
+    let is_taken = |turn: &&AgentTurn| turn.tool.is_some() || turn.problem.is_some();
+    let taken = run.attempts().flat_map(|attempt| &attempt.turns).filter(is_taken).map(|turn| turn.number).max();
+    // The last attempt is submitted once it has an outcome.
+    let submitted = run.attempts().filter(|attempt| attempt.outcome != AttemptOutcome::Pending).count();
+    Some(SessionLeft {
+        turns: limits.max_turns.saturating_sub(taken.unwrap_or(0)),
+        submissions: limits.max_attempts.saturating_sub(u32::try_from(submitted).unwrap_or(u32::MAX)),
+    })
+}
+
 /// Returns what the Coder is asked with in the open turn of an attempt; none where it has no tools.
 pub(super) fn request(run: &RunState, attempt: &Attempt) -> Option<SessionRequest> {
     let open = turn(attempt)?;
     let turns: Vec<AgentTurn> = run.attempts().flat_map(|attempt| &attempt.turns).cloned().collect();
     let (_, earlier) = turns.split_last()?;
-    let limits = run.limits();
-    let submitted = attempt.number.saturating_sub(1);
+    let left = left(run)?;
     Some(SessionRequest {
         turn: open.number,
         opens_attempt: attempt.turns.len() == 1,
         last: earlier.last().and_then(|last| shown(run, last)).map(Box::new),
         best: run.best().map(bare).map(Box::new),
-        turns_left: limits.max_turns.saturating_sub(open.number.saturating_sub(1)),
-        submissions_left: limits.max_attempts.saturating_sub(submitted),
+        turns_left: left.turns,
+        submissions_left: left.submissions,
         programs: programs(run),
         turns: earlier.to_vec(),
     })

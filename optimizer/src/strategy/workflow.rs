@@ -158,6 +158,7 @@ pub fn view(state: &Value) -> Result<RunView, WorkflowError> {
         }
     }
     let stop_reason = run.stop_reason().cloned();
+    let session = session::left(&run);
     Ok(RunView {
         task: run.input.into_inner().task,
         prepared: run.prepared.map(Shared::into_inner),
@@ -166,6 +167,7 @@ pub fn view(state: &Value) -> Result<RunView, WorkflowError> {
         best_attempt: run.best_attempt,
         stop_reason,
         failed_calls: run.failed_calls,
+        session,
     })
 }
 

@@ -1,7 +1,9 @@
 //! Agent sessions: turns with tools until a program is submitted.
 
 use nightshift_optimizer::strategy::{MAX_TURNS, effective_goal};
-use nightshift_protocol::attempt::{AgentTool, Attempt, AttemptOutcome, DecidedBy, SessionRequest, TurnReply};
+use nightshift_protocol::attempt::{
+    AgentTool, Attempt, AttemptOutcome, DecidedBy, SessionLeft, SessionRequest, TurnReply,
+};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::step::{StepInput, StepOutput};
 use nightshift_protocol::task::{Target, TaskGoal};
@@ -217,6 +219,7 @@ fn a_turn_is_asked_with_what_the_turn_before_gave() -> TestResult {
     assert!(at(7)?.last.as_ref().is_some_and(|last| last.profile.is_some() && last.confirmation.is_none()));
     assert_eq!(at(7)?.programs.len(), 3);
     assert!(run.keys().contains(&"subtask1/attempt2/turn3/diagnose"));
+    assert_eq!(run.view.session, Some(SessionLeft { turns: 3, submissions: 1 }));
     Ok(())
 }
 

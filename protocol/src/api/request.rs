@@ -168,6 +168,9 @@ pub struct RequestDetail {
     pub request: RequestView,
     /// The question.
     pub question: RequestQuestion,
+    /// The answer, once it was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
 }
 
 /// `POST /requests/next`.

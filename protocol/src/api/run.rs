@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::attempt::{Attempt, StopReason};
+use crate::attempt::{Attempt, SessionLeft, StopReason};
 use crate::baseline::{BaselineSpeedup, FastestBaseline};
 use crate::cost::RoleCost;
 use crate::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
@@ -179,6 +179,9 @@ pub struct RunView {
     /// Model calls of steps that failed in the end: no plan and no attempt lists them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_calls: Vec<ModelCallSummary>,
+    /// What is left of its agent session; none where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionLeft>,
 }
 
 impl RunView {

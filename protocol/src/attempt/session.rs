@@ -39,6 +39,9 @@ pub struct AgentTurn {
     /// The result as the Coder read it; none until the next turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ArtifactHash>,
+    /// Idempotency keys of the replies to this turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
 }
 
 impl AgentTurn {
@@ -55,6 +58,7 @@ impl AgentTurn {
             problem: None,
             reply: None,
             result: None,
+            keys: Vec::new(),
         }
     }
 }
@@ -90,6 +94,9 @@ pub struct TurnReply {
     /// The result of the turn before, as it was shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<ArtifactHash>,
+    /// Idempotency keys of the replies to the turn, also of those that could not be used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
 }
 
 impl TurnReply {
@@ -106,6 +113,7 @@ impl TurnReply {
             tunables: Vec::new(),
             problem: None,
             shown: None,
+            keys: Vec::new(),
         }
     }
 }
@@ -134,6 +142,16 @@ pub struct SessionRequest {
     /// The programs of the run: what can be read, and which attempts can be diagnosed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<SessionProgram>,
+}
+
+/// What is left of an agent session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionLeft {
+    /// Turns, the open one included.
+    pub turns: u32,
+    /// Submissions.
+    pub submissions: u32,
 }
 
 /// A program of a session that can be read again.

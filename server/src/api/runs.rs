@@ -85,6 +85,7 @@ async fn not_begun(app: &App, record: &RunRecord) -> Result<RunView, ApiFailure>
         best_attempt: None,
         stop_reason: None,
         failed_calls: Vec::new(),
+        session: None,
     })
 }
 

@@ -80,8 +80,10 @@ async fn a_bad_answer_is_refused_with_the_reason_and_the_request_stays_with_its_
         assert_eq!(refused(server.answer(&taken, &text).await).await, refusal(status, code));
     }
     let shown: RequestDetail = server.read(&format!("/requests/{}", taken.request.id)).await;
-    assert_eq!(shown.request, taken.request);
+    assert_eq!((shown.request, shown.answer), (taken.request.clone(), None));
     ok::<RequestAnswered>(server.answer(&taken, GOOD).await).await;
+    let shown: RequestDetail = server.read(&format!("/requests/{}", taken.request.id)).await;
+    assert_eq!(shown.answer.as_deref(), Some(GOOD));
     assert!(ok::<RequestAnswered>(server.answer(&taken, GOOD).await).await.repeated);
     assert_eq!(
         refused(server.answer(&taken, "{\"summary\": \"another\"}").await).await,

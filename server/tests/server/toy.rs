@@ -196,6 +196,7 @@ pub(crate) fn view(state: &Value) -> Result<RunView, WorkflowError> {
         best_attempt: None,
         stop_reason: None,
         failed_calls: Vec::new(),
+        session: None,
     })
 }
 

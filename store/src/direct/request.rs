@@ -39,6 +39,9 @@ pub(crate) const FIND: &str = "SELECT public_id, created_at_ms, deadline_ms, fel
      input_tokens, output_tokens, answered_with FROM model_request \
      WHERE run_id = $1 AND step_key = $2 AND turn = $3 AND request_hash = $4";
 
+/// The answer to a request.
+pub(crate) const ANSWER: &str = "SELECT answer FROM model_request WHERE public_id = $1";
+
 /// A page of requests. `$6` restricts it to requests that wait for an answer at `$7`.
 pub(crate) const LIST: &str = request_query!(
     "WHERE q.id < $5 AND (CAST($1 AS TEXT) IS NULL OR c.public_id = $1) AND (CAST($2 AS TEXT) IS NULL OR r.public_id = $2) \
@@ -152,7 +155,11 @@ pub(crate) async fn load(
 ) -> Result<RequestDetail, Failure> {
     let row = connection.fetch_optional(request_query!("WHERE q.public_id = $1"), values![id.as_str()]).await?;
     let row = row.ok_or_else(|| Failure::not_found("request", id.as_str()))?;
-    detail(&row, at)
+    let mut found = detail(&row, at)?;
+    // Lists and leases select no answers, which may be large.
+    let answer = connection.fetch_optional(ANSWER, values![id.as_str()]).await?;
+    found.answer = answer.map(|row| row.opt_text("answer")).transpose()?.flatten();
+    Ok(found)
 }
 
 /// Returns campaign, run, roles and model as the first four parameters.
@@ -170,7 +177,7 @@ fn detail(row: &Row, at: TimestampMs) -> Result<RequestDetail, Failure> {
     let request = view(row, at)?;
     let question = json::read(row.str("question")?)
         .map_err(|error| Failure::unreadable(format!("what request {} asks", request.id), &error))?;
-    Ok(RequestDetail { request, question })
+    Ok(RequestDetail { request, question, answer: None })
 }
 
 fn view(row: &Row, at: TimestampMs) -> Result<RequestView, Failure> {

@@ -153,6 +153,8 @@ async fn an_answer_wakes_its_step_and_is_found_by_the_next_try(bench: Bench) {
     assert_eq!(claimed[0].key, "plan");
     let found = bench.store.find_request(&run, "plan", 1, "hash").await.unwrap().unwrap();
     assert_eq!(found.answer, Some((answer("a plan"), bench.now())));
+    let loaded = bench.store.load_request(&opened.id, bench.now()).await.unwrap();
+    assert_eq!(loaded.answer.as_deref(), Some("a plan"));
     assert_eq!(found.fell_back[0].model, "a/b");
     assert_eq!(bench.state(&opened.id).await, RequestState::Answered);
     assert_eq!(bench.take_any("two").await, None);

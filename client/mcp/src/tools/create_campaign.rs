@@ -3,7 +3,9 @@
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::CreateCampaign;
 use nightshift_protocol::budget::BudgetCaps;
-use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, KnowledgeUse, ModelChoice};
+use nightshift_protocol::campaign::{
+    CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, DEFAULT_AGENT, EXTERNAL, KnowledgeUse, ModelChoice,
+};
 use nightshift_protocol::models::ModelPlan;
 use nightshift_protocol::task::TaskGoal;
 use schemars::JsonSchema;
@@ -28,16 +30,23 @@ pub(crate) struct Arguments {
     /// Name of a task of list_tasks; on this machine (stdio) also a folder with a task.toml or a PyTorch file.
     task: String,
     /// The model that writes the programs, as `provider/model`, for example `anthropic/claude-opus-4-1`. The server has
-    /// its key.
+    /// its key. `external`: you answer, and no key is needed.
     model: String,
-    /// The search strategy: stitch (the default), forge, beam or group.
+    /// The search strategy: stitch (the default), forge, beam, group, or agent: a session of turns. With the model
+    /// `external` you take them with take_turn.
     strategy: Option<String>,
     /// Name of the campaign for people; by default the task's name.
     name: Option<String>,
-    /// Maximum number of attempts.
+    /// Maximum number of attempts; of a session: submissions.
     max_attempts: Option<u32>,
+    /// Maximum number of turns of a session; default 40, at most 200.
+    max_turns: Option<u32>,
     /// Maximum cost of model calls, in US dollars.
     max_cost_usd: Option<f64>,
+    /// Maximum number of tokens of model calls.
+    max_tokens: Option<u64>,
+    /// Maximum time on devices, in minutes.
+    max_device_minutes: Option<u32>,
     /// Maximum duration, in minutes.
     max_minutes: Option<u32>,
     /// A key of your choice, 1 to 128 characters. Repeating the same arguments with the same key creates nothing more.
@@ -68,11 +77,13 @@ impl Tool for CreateCampaignTool {
 
     async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
         let key = key(&arguments.idempotency_key)?;
-        let model =
-            arguments.model.split_once('/').filter(|(endpoint, model)| !endpoint.is_empty() && !model.is_empty());
-        let Some((endpoint, model)) = model else {
-            return Err(ToolError::new("request.invalid_arguments", "`model` has the form provider/model"));
+        let Some((endpoint, model)) = provider_and_model(&arguments.model) else {
+            return Err(ToolError::new(
+                "request.invalid_arguments",
+                "`model` has the form provider/model, or is external",
+            ));
         };
+        let is_session = endpoint == EXTERNAL && arguments.strategy.as_deref() == Some("agent");
         if arguments.max_cost_usd.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
             return Err(ToolError::new("request.invalid_arguments", "`max_cost_usd` is a positive number"));
         }
@@ -95,11 +106,17 @@ impl Tool for CreateCampaignTool {
             knowledge: KnowledgeUse::default(),
             untrusted_replies: false,
             strategy: arguments.strategy.unwrap_or_else(|| STRATEGY.to_owned()),
-            goal: TaskGoal { max_attempts: arguments.max_attempts, ..TaskGoal::default() },
+            goal: TaskGoal {
+                max_attempts: arguments.max_attempts,
+                max_turns: arguments.max_turns,
+                ..TaskGoal::default()
+            },
             allow_unsandboxed: false,
             budget: BudgetCaps {
                 cost_microusd: arguments.max_cost_usd.map(micro),
-                wall_ms: arguments.max_minutes.map(|minutes| u64::from(minutes) * 60_000),
+                tokens: arguments.max_tokens,
+                device_ms: arguments.max_device_minutes.map(minutes),
+                wall_ms: arguments.max_minutes.map(minutes),
                 ..BudgetCaps::default()
             },
             schedule: None,
@@ -110,10 +127,10 @@ impl Tool for CreateCampaignTool {
             tasks: vec![task],
         };
         let created = client.create_campaign(&CreateCampaign { spec }, key).await?;
-        let next = if connection.drives {
-            "describe_run shows where it stands"
-        } else {
-            "nothing carries out runs at the moment: ask the user to start `nightshift serve`"
+        let next = match (connection.drives, is_session) {
+            (false, _) => "nothing carries out runs at the moment: ask the user to start `nightshift serve`",
+            (true, true) => "get_turn waits for the first question: the plan, then your turns",
+            (true, false) => "describe_run shows where it stands",
         };
         Ok(Answer {
             campaign: created.campaign.to_string(),
@@ -127,6 +144,18 @@ impl Tool for CreateCampaignTool {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is positive, and a cast saturates")]
 fn micro(dollars: f64) -> u64 {
     (dollars * MICRO).round() as u64
+}
+
+fn minutes(minutes: u32) -> u64 {
+    u64::from(minutes) * 60_000
+}
+
+/// Takes `provider/model` apart. `external` alone asks any agent.
+fn provider_and_model(text: &str) -> Option<(&str, &str)> {
+    if text == EXTERNAL {
+        return Some((EXTERNAL, DEFAULT_AGENT));
+    }
+    text.split_once('/').filter(|(endpoint, model)| !endpoint.is_empty() && !model.is_empty())
 }
 
 /// Validates an idempotency key.

@@ -14,6 +14,17 @@ pub(super) fn transcript(request: &ModelRequest) -> String {
     parts.join("\n")
 }
 
+/// The request with a text at the end of its last message.
+pub(super) fn with_note(request: &ModelRequest, note: &str) -> ModelRequest {
+    let mut request = request.clone();
+    if !note.is_empty() {
+        let last = request.earlier.last_mut().map_or(&mut request.user, |(_, user)| user);
+        last.push_str("\n\n");
+        last.push_str(note);
+    }
+    request
+}
+
 /// An earlier reply as the model sees it again. Some endpoints accept no empty message.
 pub(in crate::agent) fn shown_again(reply: &str) -> String {
     if reply.trim().is_empty() { "(no text)".to_owned() } else { clip(reply, MAX_EARLIER_BYTES).to_owned() }

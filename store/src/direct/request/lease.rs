@@ -50,7 +50,7 @@ pub(crate) async fn take(
     let mut values = restriction(filter);
     values.extend(values![at.0]);
     let Some(row) = connection.fetch_optional(WAITING, values).await? else { return Ok(None) };
-    let RequestDetail { mut request, question } = detail(&row, at)?;
+    let RequestDetail { mut request, question, .. } = detail(&row, at)?;
     let until = lease.until.min(request.deadline);
     let holder = json::clean(&lease.holder).into_owned();
     let sql = "UPDATE model_request SET lease = $2, holder = $3, lease_until_ms = $4 WHERE id = $1";

@@ -1,0 +1,191 @@
+//! `get_turn`.
+
+use std::time::Duration;
+
+use nightshift_client::Client;
+use nightshift_protocol::access::Role;
+use nightshift_protocol::attempt::AgentTurn;
+use nightshift_protocol::budget::BudgetLine;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ToolError;
+use crate::limits::{MAX_WAIT_S, TURN_TEXT_BYTES, WAIT_S};
+use crate::lookup;
+use crate::program::{ProgramSummary, SpeedupAnswer};
+use crate::session::{Session, Stage, last_message};
+use crate::text::{Window, line};
+use crate::tool::{Access, Call, Effect, Tool};
+
+pub(crate) struct GetTurn;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// Id of the run, or a part of it.
+    run: String,
+    /// Number of the turn to read; by default the last one that is over.
+    turn: Option<u32>,
+    /// Seconds to wait while the session is working, 0 to 45; default 30.
+    wait_s: Option<u32>,
+    /// Offset of the text in bytes: `next_offset` of the previous part. Leaves the other evidence out.
+    offset: Option<u64>,
+    /// Maximum size of the part in bytes; default 3072, with `offset` 6144, at most 24576.
+    limit: Option<u32>,
+}
+
+/// A session after a turn.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Answer {
+    /// Id of the run.
+    run: String,
+    /// `your_turn`: take_turn is next. `working`: call get_turn again. `question`: another role is asked, see `next`.
+    /// `paused`, `ended`.
+    state: &'static str,
+    /// What the run is doing, or why it ended.
+    doing: String,
+    /// The turn that `result` and `text` are about; none before the first.
+    turn: Option<TurnRow>,
+    /// The evidence on the program of the turn, if it has one.
+    result: Option<ProgramSummary>,
+    /// The result in words: compiler errors, wrong elements, times, milestones. Before the first turn: the prompt.
+    text: Option<Window>,
+    /// The best submitted program.
+    best: Option<Best>,
+    /// Turns left.
+    turns_left: Option<u32>,
+    /// Submissions left.
+    submissions_left: Option<u32>,
+    /// What the campaign's budget has left of each limited resource.
+    budget_left: Vec<String>,
+    /// What to do next.
+    next: String,
+}
+
+/// A turn.
+#[derive(Serialize, JsonSchema)]
+struct TurnRow {
+    /// Its number.
+    number: u32,
+    /// The tool; none while it is open, and if no reply could be used.
+    tool: Option<&'static str>,
+    /// The note of its author.
+    note: String,
+    /// Why the reply could not be used, or the tool gave no result.
+    problem: Option<String>,
+    /// The attempt that it submitted: get_attempt reads all of its evidence.
+    attempt: Option<u32>,
+    /// Whether it is over.
+    over: bool,
+}
+
+/// The best submitted program.
+#[derive(Serialize, JsonSchema)]
+struct Best {
+    /// Number of the attempt.
+    attempt: u32,
+    /// Speedup over the reference.
+    speedup: Option<SpeedupAnswer>,
+    /// Whether it was confirmed in a fresh process.
+    confirmed: bool,
+}
+
+impl Tool for GetTurn {
+    const NAME: &'static str = "get_turn";
+    const TITLE: &'static str = "Get a turn";
+    const DESCRIPTION: &'static str = "Waits until an agent session (a run of the strategy agent) needs you, and reads the result of its last turn, or of \
+        `turn`: evidence, text, best program, and what is left of turns, submissions and budget. Before the first turn `text` is the prompt. \
+        Call it again while `state` is working. Long texts: go on with `offset`.";
+    const ACCESS: Access = Access::Needs(Role::Viewer);
+    const EFFECT: Effect = Effect::Reads;
+    type Arguments = Arguments;
+    type Answer = Answer;
+
+    async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
+        let connection = call.connect().await?;
+        let client = &connection.client;
+        let run = lookup::run(client, &arguments.run).await?;
+        let wait = Duration::from_secs(arguments.wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S).into());
+        let session = Session::wait(client, &run, wait, &call.progress).await?;
+        let turn = match arguments.turn {
+            Some(number) => Some(session.turn(number)?),
+            None => session.last_taken(),
+        };
+        answer(client, &session, turn, (arguments.offset, arguments.limit)).await
+    }
+}
+
+/// Returns what came of a turn, and where the session stands.
+pub(super) async fn answer(
+    client: &Client,
+    session: &Session,
+    turn: Option<&AgentTurn>,
+    (offset, limit): (Option<u64>, Option<u32>),
+) -> Result<Answer, ToolError> {
+    let text = text(client, session, turn).await?;
+    let limit = limit.or_else(|| offset.is_none().then_some(TURN_TEXT_BYTES));
+    let text = text.map(|text| Window::of(&text, offset, limit)).transpose()?;
+    let detail = &session.detail;
+    let budget = client.campaign(&detail.summary.campaign).await?.budget;
+    let left = session.left();
+    Ok(Answer {
+        run: detail.summary.id.to_string(),
+        state: session.stage.as_str(),
+        doing: line(&session.doing()),
+        turn: turn.map(|turn| row(session, turn)),
+        result: turn.filter(|_| offset.is_none()).and_then(|turn| session.evidence(turn)),
+        text,
+        best: detail.view.best_attempt.and_then(|number| {
+            let attempt = lookup::attempt(detail, number).ok()?;
+            let speedup = attempt.speedup().map(Into::into);
+            Some(Best { attempt: number, speedup, confirmed: attempt.confirmation.is_some() })
+        }),
+        turns_left: left.map(|left| left.turns),
+        submissions_left: left.map(|left| left.submissions),
+        budget_left: budget.iter().filter_map(BudgetLine::left).collect(),
+        next: next(session),
+    })
+}
+
+async fn text(client: &Client, session: &Session, turn: Option<&AgentTurn>) -> Result<Option<String>, ToolError> {
+    match (turn, &session.stage) {
+        // A reply that could not be used: the question says why.
+        (Some(turn), Stage::YourTurn(request)) if request.turn > 1 && session.open_turn() == Some(turn.number) => {
+            last_message(client, request).await
+        }
+        (Some(turn), _) => session.text(client, turn).await,
+        (None, Stage::YourTurn(request)) => {
+            let question = client.model_request(&request.id).await?.question;
+            Ok(Some(question.to_markdown()))
+        }
+        (None, _) => Ok(None),
+    }
+}
+
+fn row(session: &Session, turn: &AgentTurn) -> TurnRow {
+    TurnRow {
+        number: turn.number,
+        tool: turn.tool.map(nightshift_protocol::attempt::AgentTool::as_str),
+        note: line(&turn.note),
+        problem: turn.problem.as_deref().map(line),
+        attempt: session.submitted(turn).map(|attempt| attempt.number),
+        over: !session.is_open(turn),
+    }
+}
+
+fn next(session: &Session) -> String {
+    let run = &session.detail.summary.id;
+    match &session.stage {
+        Stage::YourTurn(request) if request.turn > 1 => {
+            "the last reply could not be used and counts as no turn yet: take_turn again, with a new key".to_owned()
+        }
+        Stage::YourTurn(_) => "take_turn: build, check, measure, profile, submit, diagnose, read or finish".to_owned(),
+        Stage::Question(request) => format!(
+            "the {} is asked: next_request with run {run}, answer_request, then get_turn",
+            request.role.as_str()
+        ),
+        Stage::Working => "call get_turn again; it waits for the result".to_owned(),
+        Stage::Paused => "the run is paused: ask the user before control_run with `resume`".to_owned(),
+        Stage::Ended => "the session is over: get_best_program reads the best program".to_owned(),
+    }
+}
