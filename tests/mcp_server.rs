@@ -35,7 +35,8 @@ const WORKER: &str = "the-worker-of-this-test";
 /// Maximum number of bytes of an answer of the default size.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// Tools that spend, change or end something on a server.
-const CHANGING: [&str; 8] = [
+const CHANGING: [&str; 9] = [
+    "create_task",
     "create_campaign",
     "control_run",
     "signal_run",

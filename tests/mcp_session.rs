@@ -14,10 +14,14 @@ mod gaussian;
 #[path = "support/server.rs"]
 mod server;
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use agent::Agent;
 use binary::{expect_exit, json_lines, nightshift};
+use rmcp::service::{ClientLifecycleMode, serve_client_with_lifecycle};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 use server::Served;
 
@@ -200,6 +204,45 @@ async fn a_session_is_driven_from_the_campaign_to_its_summary() {
     }
     let said = agent.refusal("take_turn", json!({"run": run, "tool": "build", "idempotency_key": "k6"})).await;
     assert!(said.contains("run.no_open_turn") && said.contains("is over"), "{said}");
+}
+
+#[tokio::test]
+async fn a_task_is_made_from_the_texts_of_its_files() {
+    let site = Site::new();
+    let config = StreamableHttpClientTransportConfig::with_uri(format!("{}/mcp", site.served.address));
+    let transport = StreamableHttpClientTransport::from_config(config.auth_header(OPERATOR));
+    let mode = ClientLifecycleMode::Initialize;
+    let over_http = Agent { client: serve_client_with_lifecycle((), transport, mode).await.expect("a session") };
+    let mut command = site.command(OPERATOR);
+    command.arg("mcp").env("NIGHTSHIFT_WORKER__PYTHON", "/nowhere/python").stderr(Stdio::null());
+    let over_stdio = Agent::spawn(command).await;
+
+    let folder = PathBuf::from(site.task());
+    let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let files = json!({"task.toml": text("task.toml"), "reference.cpp": text("reference.cpp")});
+    let created = bounded(&over_http, "create_task", json!({"files": files})).await;
+    assert_eq!((&created["name"], &created["target"]), (&json!("gaussian"), &json!("cpu")), "{created}");
+    let again = bounded(&over_stdio, "create_task", json!({"files": files})).await;
+    assert_eq!(again["task"], created["task"], "the same files are the same task");
+    let wish = json!({"task": created["task"], "section": "reference"});
+    let described = bounded(&over_http, "describe_task", wish).await;
+    assert_eq!(described["section"]["text"], files["reference.cpp"]);
+    let run = begin(&over_http, created["task"].as_str().unwrap(), "one").await;
+    let listed = bounded(&over_http, "list_runs", json!({})).await;
+    assert_eq!((&listed["runs"][0]["run"], &listed["runs"][0]["task"]), (&json!(run), &json!("gaussian")));
+
+    let mistaken = json!({"files": {"task.toml": text("task.toml").replace("schema = 1", "schema = 1\nspeed = 2")}});
+    let said = over_http.refusal("create_task", mistaken).await;
+    assert!(said.contains("task.toml:2") && said.contains("speed"), "{said}");
+    let said = over_http.refusal("create_task", json!({"files": {"task.toml": text("task.toml")}})).await;
+    assert!(said.contains("task.no_reference") && said.contains("reference.cpp"), "{said}");
+    let model = json!({"files": {"model.py": "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"}});
+    let said = over_http.refusal("create_task", model.clone()).await;
+    assert!(said.contains("task.no_python") && said.contains("nightshift mcp"), "{said}");
+    let said = over_stdio.refusal("create_task", model).await;
+    assert!(said.contains("Code: toolchain.") && said.contains("/nowhere/python"), "{said}");
+    let said = site.viewer().await.refusal("create_task", json!({"files": files})).await;
+    assert!(said.contains("access.role_needed"), "{said}");
 }
 
 #[tokio::test]

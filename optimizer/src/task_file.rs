@@ -13,7 +13,7 @@ mod wording;
 use std::collections::BTreeMap;
 
 use nightshift_protocol::campaign::{CampaignSpec, CampaignTask, RunInput};
-use nightshift_protocol::task::{MemoryDemand, TASK_SCHEMA, TaskBundle, TaskSpec};
+use nightshift_protocol::task::{MemoryDemand, TASK_SCHEMA, Target, TaskBundle, TaskSpec};
 
 pub use error::TaskError;
 pub use folder::{LIBRARY_FILE, REPLIES_FOLDER, REPLY_EXTENSION, TASK_FILE, load_folder};
@@ -72,6 +72,26 @@ pub fn bundle(spec_text: &str, spec_label: &str, reference_source: String) -> Re
         return Err(TaskError::new("task.no_reference", &spec.reference, "the reference is empty".to_owned()));
     }
     Ok(TaskBundle { spec, reference_source, library_source: None })
+}
+
+/// A task from the texts of its files by their names: [`TASK_FILE`], the reference that it names, and perhaps
+/// [`LIBRARY_FILE`].
+pub fn from_texts(files: &BTreeMap<String, String>) -> Result<TaskBundle, TaskError> {
+    let Some(spec_text) = files.get(TASK_FILE) else {
+        let message = format!("a native task needs a file `{TASK_FILE}`, and the reference that it names");
+        return Err(TaskError::new("task.not_found", TASK_FILE, message));
+    };
+    let spec = parse_spec(spec_text, TASK_FILE)?;
+    let Some(reference) = files.get(&spec.reference) else {
+        let message = format!("the reference `{}` is not among the given files", spec.reference);
+        return Err(Document::parse(spec_text, TASK_FILE)?.error("task.no_reference", &["reference".into()], message));
+    };
+    let library = files.get(LIBRARY_FILE).filter(|_| spec.target == Target::Cuda);
+    if let Some(library) = library.filter(|library| library.len() > MAX_REFERENCE_BYTES) {
+        let message = format!("the file has {} bytes, at most {MAX_REFERENCE_BYTES} are read", library.len());
+        return Err(TaskError::new("task.too_large", LIBRARY_FILE, message));
+    }
+    Ok(TaskBundle { library_source: library.cloned(), ..bundle(spec_text, TASK_FILE, reference.clone())? })
 }
 
 /// What a run of this task in this campaign is created with: the campaign's goal over the task's over the defaults.

@@ -1,8 +1,12 @@
 //! Tasks that a server offers to coding agents: the bundled examples.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use nightshift_mcp::ToolError;
 use nightshift_mcp::ports::{ListedTask, Tasks};
 use nightshift_optimizer::prompt::{PromptError, Prompts};
+use nightshift_optimizer::task_file::{self, TASK_FILE};
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
 
 use crate::examples;
@@ -24,9 +28,31 @@ impl Tasks for BundledTasks {
         Ok(examples::one(task).map_err(tool_error)?.bundle)
     }
 
+    fn create(&self, files: &BTreeMap<String, String>) -> Result<TaskBundle, ToolError> {
+        if python_file(files).is_some() {
+            return Err(ToolError::new("task.no_python", "a server imports no files of PyTorch: it runs no Python").hint(
+                "ask the user for `nightshift mcp --server ADDRESS` on a machine with PyTorch, and call create_task there",
+            ));
+        }
+        from_texts(files)
+    }
+
     fn contract(&self, bundle: &TaskBundle) -> Result<String, ToolError> {
         contract(bundle)
     }
+}
+
+/// The name of the file of PyTorch that the task is to be made from; none for a native task.
+pub(crate) fn python_file(files: &BTreeMap<String, String>) -> Option<(&str, &str)> {
+    let is_native = files.contains_key(TASK_FILE);
+    let is_python = |name: &str| Path::new(name).extension().is_some_and(|extension| extension == "py");
+    let (name, text) = files.iter().find(|(name, _)| is_python(name)).filter(|_| !is_native)?;
+    Some((name, text))
+}
+
+/// Makes a native task.
+pub(crate) fn from_texts(files: &BTreeMap<String, String>) -> Result<TaskBundle, ToolError> {
+    task_file::from_texts(files).map_err(|error| ToolError::new(error.code(), error.to_string()))
 }
 
 /// The bundled examples.

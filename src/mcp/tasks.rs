@@ -1,5 +1,6 @@
 //! Tasks of this machine.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use nightshift_mcp::ToolError;
@@ -10,7 +11,7 @@ use nightshift_sandbox::process::CancelFlag;
 use nightshift_worker::lease::WorkerConfig;
 
 use super::judge::verify_args;
-use crate::compose::mcp_tasks::{bundled, contract, tool_error};
+use crate::compose::mcp_tasks::{bundled, contract, from_texts, python_file, tool_error};
 use crate::examples;
 use crate::output::Output;
 use crate::verify::load_task;
@@ -41,6 +42,21 @@ impl Tasks for LocalTasks {
 
     fn load(&self, task: &str) -> Result<TaskBundle, ToolError> {
         load_task(&verify_args(task), &self.config, &CancelFlag::default(), self.output).map_err(tool_error)
+    }
+
+    fn create(&self, files: &BTreeMap<String, String>) -> Result<TaskBundle, ToolError> {
+        let Some((name, text)) = python_file(files) else { return from_texts(files) };
+        let is_plain = Path::new(name).file_name().is_some_and(|plain| plain == name);
+        if !is_plain || files.len() > 1 {
+            let message = "a task of PyTorch is one file with a plain name";
+            return Err(ToolError::new("request.invalid_arguments", message));
+        }
+        let failed =
+            |error: std::io::Error| ToolError::new("worker.disk", format!("the file cannot be written: {error}"));
+        let folder = tempfile::tempdir().map_err(failed)?;
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).map_err(failed)?;
+        self.load(&path.to_string_lossy())
     }
 
     fn contract(&self, bundle: &TaskBundle) -> Result<String, ToolError> {

@@ -29,6 +29,8 @@ pub(crate) const MAX_ROWS: u32 = 15;
 
 /// Maximum size of a program, in bytes.
 pub const MAX_PROGRAM_BYTES: usize = 1024 * 1024;
+/// Maximum number of files of a task.
+pub(crate) const MAX_TASK_FILES: usize = 8;
 /// Maximum wait of a call, in seconds. The default timeout of some clients is 60 s.
 pub const MAX_WAIT_S: u32 = 45;
 /// Default wait of a call, in seconds.

@@ -1,5 +1,7 @@
 //! The interfaces through which tools reach servers, tasks and the verification of programs.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use axum::http::HeaderValue;
 use nightshift_client::Client;
@@ -56,6 +58,8 @@ pub trait Tasks: Send + Sync {
     fn list(&self, folder: Option<&str>) -> Result<Vec<ListedTask>, ToolError>;
     /// Loads a task by its name, or by its folder or file where those are readable.
     fn load(&self, task: &str) -> Result<TaskBundle, ToolError>;
+    /// Makes a task from the texts of its files by their names: `task.toml` and a reference, or one file of PyTorch.
+    fn create(&self, files: &BTreeMap<String, String>) -> Result<TaskBundle, ToolError>;
     /// Returns the contract for programs of this form.
     fn contract(&self, bundle: &TaskBundle) -> Result<String, ToolError>;
 }

@@ -5,6 +5,7 @@ mod answer_request;
 mod cancel_verification;
 mod control_run;
 mod create_campaign;
+mod create_task;
 mod describe_run;
 mod describe_task;
 mod get_attempt;
@@ -22,6 +23,9 @@ mod search_history;
 mod signal_run;
 mod take_turn;
 mod verify_program;
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::task::TaskBundle;
 
 use crate::error::ToolError;
 use crate::lookup;
@@ -44,6 +48,7 @@ pub(crate) fn all() -> Vec<Entry> {
         Entry::of::<get_attempt::GetAttempt>(),
         Entry::of::<search_history::SearchHistory>(),
         Entry::of::<list_notes::ListNotes>(),
+        Entry::of::<create_task::CreateTask>(),
         Entry::of::<create_campaign::CreateCampaignTool>(),
         Entry::of::<control_run::ControlRun>(),
         Entry::of::<signal_run::SignalRun>(),
@@ -78,9 +83,18 @@ async fn in_background<T: Send + 'static>(
 
 /// Returns a section of a task as text. Only describe_task reads folders.
 pub(crate) async fn task_text(call: &Call<'_>, task: &str, section: TaskSection) -> Result<String, ToolError> {
+    describe_task::section(call, &load_task(call, task).await?, section)
+}
+
+/// Loads a task: by the id from create_task, or else by the name that the tasks of this process have.
+async fn load_task(call: &Call<'_>, task: &str) -> Result<TaskBundle, ToolError> {
+    if let Ok(id) = task.parse::<ArtifactHash>() {
+        let connection = call.connect().await?;
+        return serde_json::from_str(&lookup::text(&connection.client, &id).await?)
+            .map_err(|error| ToolError::new("task.not_found", format!("`{id}` is no task: {error}")));
+    }
     let (tasks, task) = (call.shared.tasks.clone(), task.to_owned());
-    let bundle = in_background(move || tasks.load(&task)).await?;
-    describe_task::section(call, &bundle, section)
+    in_background(move || tasks.load(&task)).await
 }
 
 /// Returns a section of a verification as text.

@@ -1,6 +1,7 @@
 //! Tests of verifications with a fake judge: their order, their limits, and the size of answers with hostile programs.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -43,6 +44,10 @@ impl Tasks for NoTasks {
     }
 
     fn load(&self, _task: &str) -> Result<TaskBundle, ToolError> {
+        Err(ToolError::new("task.not_found", "there is none"))
+    }
+
+    fn create(&self, _files: &BTreeMap<String, String>) -> Result<TaskBundle, ToolError> {
         Err(ToolError::new("task.not_found", "there is none"))
     }
 

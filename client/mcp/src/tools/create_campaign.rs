@@ -11,7 +11,7 @@ use nightshift_protocol::task::TaskGoal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::in_background;
+use super::load_task;
 use crate::error::ToolError;
 use crate::limits::MAX_KEY_CHARS;
 use crate::text::name;
@@ -27,7 +27,8 @@ pub(crate) struct CreateCampaignTool;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Name of a task of list_tasks; on this machine (stdio) also a folder with a task.toml or a PyTorch file.
+    /// Name of a task of list_tasks, or an id from create_task; on this machine (stdio) also a folder with a task.toml or
+    /// a PyTorch file.
     task: String,
     /// The model that writes the programs, as `provider/model`, for example `anthropic/claude-opus-4-1`. The server has
     /// its key. `external`: you answer, and no key is needed.
@@ -87,8 +88,7 @@ impl Tool for CreateCampaignTool {
         if arguments.max_cost_usd.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
             return Err(ToolError::new("request.invalid_arguments", "`max_cost_usd` is a positive number"));
         }
-        let (tasks, task) = (call.shared.tasks.clone(), arguments.task.clone());
-        let bundle = in_background(move || tasks.load(&task)).await?;
+        let bundle = load_task(call, &arguments.task).await?;
         let text = serde_json::to_vec(&bundle)
             .map_err(|error| ToolError::new("internal.json", format!("the task cannot be written: {error}")))?;
         let connection = call.connect().await?;

@@ -4,8 +4,8 @@ use nightshift_protocol::task::{ConcreteTensor, TaskBundle};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::in_background;
 use super::list_tasks::language;
+use super::load_task;
 use crate::ellipsis::cut;
 use crate::error::ToolError;
 use crate::program::json;
@@ -46,7 +46,8 @@ impl TaskSection {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Name of a task of list_tasks; on this machine (stdio) also a folder with a task.toml or a PyTorch file.
+    /// Name of a task of list_tasks, or an id from create_task; on this machine (stdio) also a folder with a task.toml or
+    /// a PyTorch file.
     task: String,
     /// Return this section as text, instead of the summary.
     section: Option<TaskSection>,
@@ -110,9 +111,7 @@ impl Tool for DescribeTask {
     type Answer = Answer;
 
     async fn call(call: &Call<'_>, arguments: Arguments) -> Result<Answer, ToolError> {
-        let tasks = call.shared.tasks.clone();
-        let wanted = arguments.task.clone();
-        let bundle = in_background(move || tasks.load(&wanted)).await?;
+        let bundle = load_task(call, &arguments.task).await?;
         let part =
             |wanted: TaskSection| Window::of(&section(call, &bundle, wanted)?, arguments.offset, arguments.limit);
         let section = arguments.section.map(part).transpose()?;
