@@ -30,6 +30,7 @@ mod correct;
 mod diagnose;
 mod evidence;
 mod examine;
+mod functions;
 mod judge;
 mod knowledge;
 mod outside;

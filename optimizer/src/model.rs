@@ -25,6 +25,7 @@ mod endpoint;
 mod error;
 mod error_report;
 mod external;
+mod function;
 mod live;
 mod price;
 mod probe;
@@ -45,6 +46,7 @@ pub use self::endpoint::{
 pub use self::error::ModelError;
 pub(crate) use self::error::SCRIPT_ENDED;
 pub use self::external::DEFAULT_AGENT;
+pub use self::function::{FunctionCall, FunctionDefinition};
 pub use self::price::{PriceError, PriceTable};
 pub use self::probe::ProbeReport;
 pub use self::record::{RecordError, Recorder};
@@ -77,6 +79,8 @@ pub struct ModelRequest {
     pub temperature: Option<f32>,
     /// JSON schema of the reply, for endpoints that can enforce one.
     pub json_schema: Option<serde_json::Value>,
+    /// Functions that a reply may call, for endpoints with native tool calls.
+    pub functions: Vec<FunctionDefinition>,
     /// Name of the call: the step's key with dots, and `.n` from the second turn on.
     pub call_name: String,
 }
@@ -93,6 +97,7 @@ impl ModelRequest {
             max_output_tokens: 1_000,
             temperature: None,
             json_schema: None,
+            functions: Vec::new(),
             call_name: "plan".to_owned(),
         }
     }
@@ -103,6 +108,8 @@ impl ModelRequest {
 pub struct ModelReply {
     /// The text, without separate reasoning.
     pub text: String,
+    /// Functions that the reply calls.
+    pub calls: Vec<FunctionCall>,
     /// The reasoning, or a summary of it, where the endpoint gives one; at most [`MAX_REASONING_BYTES`] and a note.
     pub reasoning: Option<String>,
     /// Tokens of the call, as far as the endpoint reports them.

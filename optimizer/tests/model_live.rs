@@ -22,6 +22,8 @@ mod prompts;
 mod reasoning;
 #[path = "model_live/server.rs"]
 mod server;
+#[path = "model_live/session.rs"]
+mod session;
 #[path = "model_live/stages.rs"]
 mod stages;
 #[path = "model_live/wire.rs"]

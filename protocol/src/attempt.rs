@@ -1,6 +1,7 @@
 //! Attempts: a candidate with everything that was found out about it, its diagnosis and its route.
 
 mod agent_tool;
+mod call;
 mod earlier_version;
 mod failure;
 mod route;
@@ -9,6 +10,7 @@ mod session;
 use serde::{Deserialize, Serialize};
 
 pub use self::agent_tool::AgentTool;
+pub use self::call::{ProgramEdit, SessionCall};
 pub use self::earlier_version::EarlierVersion;
 pub use self::failure::failure_reason;
 pub use self::route::{DecidedBy, Diagnosis, Route, RouteDecision};

@@ -16,8 +16,8 @@ use crate::connections::{self, Limits};
 use crate::error::ServerError;
 use crate::telemetry::{SpanExport, SpanExporter};
 use crate::{
-    agent_loop, api, attempt_index, driver_loop, heartbeat_loop, live_events, notice_loop, retention_loop, sweeper_loop,
-    webhook, worker_registry_loop,
+    agent_loop, api, attempt_index, driver_loop, heartbeat_loop, live_events, notice_loop, retention_loop,
+    sweeper_loop, webhook, worker_registry_loop,
 };
 
 /// Maximum time for open requests to end when the server stops.

@@ -1,7 +1,5 @@
 //! Agent sessions of runs: where a session stands, and what came of a turn.
 
-mod reply;
-
 use std::time::{Duration, Instant};
 
 use nightshift_client::Client;
@@ -11,8 +9,6 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::PreparedTask;
-
-pub(crate) use reply::{Edit, TurnCall, key_of};
 
 use crate::error::ToolError;
 use crate::limits::PROGRESS_INTERVAL;

@@ -65,8 +65,11 @@ pub fn exhausted_resource(failure: &StepFailure) -> Option<Resource> {
 /// What a call may use up at most: tokens always, money when the price is known. A reply has `output_limit` tokens at most.
 pub(super) fn estimate(prices: &PriceTable, label: &str, request: &ModelRequest, output_limit: u32) -> Vec<Amount> {
     let schema = request.json_schema.as_ref().map(ToString::to_string).unwrap_or_default();
+    let functions: Vec<String> = request.functions.iter().map(|function| function.parameters.to_string()).collect();
     let turns = request.earlier.iter().flat_map(|(assistant, user)| [assistant.as_str(), user.as_str()]);
     let texts = [request.system.as_str(), request.user.as_str(), schema.as_str()].into_iter().chain(turns);
+    let described = request.functions.iter().flat_map(|function| [function.name, function.description]);
+    let texts = texts.chain(functions.iter().map(String::as_str)).chain(described);
     let input: u64 = texts.map(|text| most_tokens(text).saturating_add(MESSAGE_TOKENS)).sum();
     let output = u64::from(output_limit);
     let mut amounts = vec![Amount { resource: Resource::Tokens, amount: input.saturating_add(output) }];
@@ -196,6 +199,7 @@ mod tests {
 
     fn request() -> ModelRequest {
         ModelRequest {
+            functions: Vec::new(),
             system: "12".to_owned(),
             user: "345".to_owned(),
             earlier: vec![("6".to_owned(), "7".to_owned())],

@@ -1,5 +1,6 @@
 //! Asking a model within a step: each turn is made once, committed, and found again after a crash.
 
+mod identity;
 mod requests;
 mod text;
 
@@ -10,12 +11,16 @@ use nightshift_protocol::budget::Amount;
 use nightshift_protocol::model_call::{FellBack, ModelCallSummary, StopCause};
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::CandidateForm;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+pub(super) use self::identity::call_name;
+use self::identity::request_hash;
 pub(super) use self::text::shown_again;
 use self::text::{clip, transcript, with_note};
 use super::chain::{self, Link};
+use super::functions::{as_text, session_functions};
 use super::{AgentPorts, AgentStep, Agents, AnsweredCall, budget};
 use crate::model::{Model, ModelError, ModelReply, ModelRequest};
 use crate::prompt::{Prompt, Rendered};
@@ -81,6 +86,8 @@ pub(super) struct Conversation<'a> {
     schema: Option<Value>,
     /// Turns of a session before this one: the model's reply, and the result that it got.
     session: Vec<(String, String)>,
+    /// The form of the programs, where the tools of a session are offered as functions.
+    functions: Option<CandidateForm>,
     /// Text at the end of the last message. It may differ from one try of the step to the next: a committed call, or an open
     /// request, is found without it.
     note: String,
@@ -118,6 +125,7 @@ impl<'a> Conversation<'a> {
             turns_per_try: TURNS_PER_TRY,
             schema: None,
             session: Vec::new(),
+            functions: None,
             note: String::new(),
             role,
             calls: Vec::new(),
@@ -131,8 +139,9 @@ impl<'a> Conversation<'a> {
     }
 
     /// Shows the model the turns of a session that came before, each with its reply and its result.
-    pub(super) fn with_session(mut self, turns: Vec<(String, String)>) -> Self {
+    pub(super) fn with_session(mut self, turns: Vec<(String, String)>, form: CandidateForm) -> Self {
         self.session = turns;
+        self.functions = Some(form);
         self
     }
 
@@ -188,6 +197,7 @@ impl<'a> Conversation<'a> {
             max_output_tokens: own.and_then(|own| own.max_output_tokens).unwrap_or(config.max_output_tokens),
             temperature: own.and_then(|own| own.temperature).or(config.temperature),
             json_schema: self.schema.clone(),
+            functions: self.functions.map(|_| session_functions()).unwrap_or_default(),
             call_name: String::new(),
         };
         let mut problem: Option<Unusable> = None;
@@ -343,7 +353,10 @@ impl<'a> Conversation<'a> {
         let question = (asked.turn, asked.request_hash);
         let meter = budget::CallBudget::new(self.ports, self.step, question, &estimate);
         match model.call(asked.request, &meter).await {
-            Ok(answer) => {
+            Ok(mut answer) => {
+                if let Some(form) = self.functions.filter(|_| !answer.calls.is_empty()) {
+                    answer.text = as_text(&answer.text, &answer.calls, form);
+                }
                 let summary = self.commit(model, asked, &estimate, &answer).await?;
                 Ok((summary, Some(answer.text)))
             }
@@ -438,56 +451,4 @@ fn output_limit(chain: &[Link], answered: usize, wanted: u32) -> u32 {
 fn give_up(problem: Option<Unusable>, may_ask_again: bool) -> NoReply {
     let what = problem.unwrap_or(Unusable { code: "reply.none", message: "no reply was asked for".to_owned() });
     NoReply::Unusable { what, may_ask_again }
-}
-
-/// `subtask1/attempt2/write_code` becomes `subtask1.attempt2.write_code`; later turns carry their number.
-pub(super) fn call_name(step_key: &str, turn: u32) -> String {
-    let name = step_key.replace('/', ".");
-    if turn > 1 { format!("{name}.{turn}") } else { name }
-}
-
-fn request_hash(label: &str, request: &ModelRequest, turn: u32) -> String {
-    let canonical = json!({
-        "model": label,
-        "max_output_tokens": request.max_output_tokens,
-        "temperature": request.temperature,
-        "schema": request.json_schema,
-        "system": request.system,
-        "user": request.user,
-        "earlier": request.earlier,
-        "turn": turn,
-    });
-    blake3::hash(canonical.to_string().as_bytes()).to_hex().to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_is_named_by_its_step_and_turn() {
-        assert_eq!(call_name("subtask1/attempt2/write_code", 1), "subtask1.attempt2.write_code");
-        assert_eq!(call_name("plan", 2), "plan.2");
-    }
-
-    #[test]
-    fn everything_that_shapes_a_reply_shapes_the_hash() {
-        let base = request_hash("a/b", &ModelRequest::example(), 1);
-        assert_eq!(base, request_hash("a/b", &ModelRequest::example(), 1));
-        let others = [
-            request_hash("a/c", &ModelRequest::example(), 1),
-            request_hash("a/b", &ModelRequest::example(), 2),
-            request_hash("a/b", &ModelRequest { user: "v".to_owned(), ..ModelRequest::example() }, 1),
-            request_hash("a/b", &ModelRequest { system: "v".to_owned(), ..ModelRequest::example() }, 1),
-            request_hash("a/b", &ModelRequest { temperature: Some(0.5), ..ModelRequest::example() }, 1),
-            request_hash("a/b", &ModelRequest { max_output_tokens: 2, ..ModelRequest::example() }, 1),
-            request_hash("a/b", &ModelRequest { json_schema: Some(json!({})), ..ModelRequest::example() }, 1),
-            request_hash(
-                "a/b",
-                &ModelRequest { earlier: vec![("x".to_owned(), "y".to_owned())], ..ModelRequest::example() },
-                1,
-            ),
-        ];
-        assert!(others.iter().all(|other| *other != base));
-    }
 }

@@ -92,6 +92,7 @@ impl OutsideRequest {
         match self.outcome {
             OutsideOutcome::Answered { answer, latency_ms } => Ok(ModelReply {
                 text: answer.text,
+                calls: Vec::new(),
                 reasoning: None,
                 tokens: TokenUsage {
                     input: answer.input_tokens,

@@ -91,7 +91,7 @@ pub(super) async fn take_turn(
         None => None,
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Session(form))
-        .with_session(turns)
+        .with_session(turns, form)
         .with_note(budget_left(&ports.budget(step.run).await?));
     let keys = Mutex::new(Vec::new());
     let parse = |reply: &str| {

@@ -2,7 +2,7 @@
 
 use nightshift_protocol::model_call::StopCause;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::endpoint::EndpointConfig;
 use super::error_report::is_provider_error;
@@ -40,6 +40,11 @@ pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest)
     if config.reasoning_summaries {
         body["thinking"] = json!({"type": "adaptive", "display": "summarized"});
     }
+    let functions = config.functions(request);
+    if !functions.is_empty() {
+        body["tools"] = functions.iter().map(|function| function.to_json("input_schema")).collect();
+        body["tool_choice"] = json!({"type": "auto", "disable_parallel_tool_use": true});
+    }
     for (field, value) in &config.extra_body {
         body[field] = value.clone();
     }
@@ -69,9 +74,13 @@ enum Event {
         message: Start,
     },
     ContentBlockStart {
+        #[serde(default)]
+        index: u64,
         content_block: Block,
     },
     ContentBlockDelta {
+        #[serde(default)]
+        index: u64,
         delta: BlockDelta,
     },
     MessageDelta {
@@ -112,6 +121,12 @@ enum Block {
         #[serde(default)]
         thinking: String,
     },
+    ToolUse {
+        name: String,
+        /// Empty where the arguments are streamed behind it.
+        #[serde(default)]
+        input: Map<String, Value>,
+    },
     #[serde(other)]
     Other,
 }
@@ -124,6 +139,9 @@ enum BlockDelta {
     },
     ThinkingDelta {
         thinking: String,
+    },
+    InputJsonDelta {
+        partial_json: String,
     },
     #[serde(other)]
     Other,
@@ -170,34 +188,42 @@ fn take(draft: &mut Draft, data: &str) -> Result<(), Trouble> {
     let event: Event = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
     match event {
         Event::MessageStart { message } => count(draft, message.usage),
-        Event::ContentBlockStart { content_block } => block(draft, content_block)?,
-        Event::ContentBlockDelta { delta: BlockDelta::TextDelta { text } } => draft.push(&text)?,
-        Event::ContentBlockDelta { delta: BlockDelta::ThinkingDelta { thinking } } => draft.push_reasoning(&thinking),
+        Event::ContentBlockStart { index, content_block } => block(draft, index, content_block)?,
+        Event::ContentBlockDelta { index, delta } => match delta {
+            BlockDelta::TextDelta { text } => draft.push(&text)?,
+            BlockDelta::ThinkingDelta { thinking } => draft.push_reasoning(&thinking),
+            BlockDelta::InputJsonDelta { partial_json } => draft.push_call(index, None, &partial_json)?,
+            BlockDelta::Other => {}
+        },
         Event::MessageDelta { delta, usage } => {
             count(draft, usage);
             stop(draft, delta.stop_reason.as_deref());
         }
         Event::MessageStop => draft.ended = true,
         Event::Message(whole) => {
-            for content_block in whole.content {
-                block(draft, content_block)?;
+            for (index, content_block) in (0..).zip(whole.content) {
+                block(draft, index, content_block)?;
             }
             count(draft, whole.usage);
             stop(draft, whole.stop_reason.as_deref());
             draft.ended = true;
         }
-        Event::ContentBlockDelta { delta: BlockDelta::Other } | Event::Other => {}
+        Event::Other => {}
     }
     Ok(())
 }
 
 /// Takes a block of a message: what it holds when it begins, or all of it.
-fn block(draft: &mut Draft, block: Block) -> Result<(), Trouble> {
+fn block(draft: &mut Draft, index: u64, block: Block) -> Result<(), Trouble> {
     match block {
         Block::Text { text } => draft.push(&text)?,
         Block::Thinking { thinking } => {
             draft.separate_reasoning();
             draft.push_reasoning(&thinking);
+        }
+        Block::ToolUse { name, input } => {
+            let arguments = if input.is_empty() { String::new() } else { Value::Object(input).to_string() };
+            draft.push_call(index, Some(&name), &arguments)?;
         }
         Block::Other => {}
     }
@@ -222,7 +248,7 @@ fn count(draft: &mut Draft, usage: Option<Usage>) {
 fn stop(draft: &mut Draft, reason: Option<&str>) {
     draft.stop = match reason {
         None => draft.stop,
-        Some("end_turn" | "stop_sequence") => Some(StopCause::End),
+        Some("end_turn" | "stop_sequence" | "tool_use") => Some(StopCause::End),
         Some("max_tokens" | "model_context_window_exceeded") => Some(StopCause::Length),
         Some("refusal") => Some(StopCause::Refusal),
         Some(_) => Some(StopCause::Other),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::endpoint::{EndpointConfig, MaxTokensField, StructuredReplies};
 use super::error_report::is_provider_error;
 use super::stream::{Draft, Reader, Trouble};
-use super::{ModelRequest, TokenUsage};
+use super::{FunctionDefinition, ModelRequest, TokenUsage};
 
 /// The resource that answers.
 pub(super) const RESOURCE: &str = "chat/completions";
@@ -47,6 +47,12 @@ pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest)
             });
         }
     }
+    let functions = config.functions(request);
+    if !functions.is_empty() {
+        let tool =
+            |function: &FunctionDefinition| json!({"type": "function", "function": function.to_json("parameters")});
+        body["tools"] = functions.iter().map(tool).collect();
+    }
     for (field, value) in &config.extra_body {
         body[field] = value.clone();
     }
@@ -76,6 +82,20 @@ struct Message {
     reasoning_content: Option<Value>,
     reasoning: Option<Value>,
     refusal: Option<String>,
+    tool_calls: Option<Vec<Call>>,
+}
+
+#[derive(Deserialize)]
+struct Call {
+    /// Its place among the calls; none in a whole reply, which lists them in order.
+    index: Option<u64>,
+    function: Option<CalledFunction>,
+}
+
+#[derive(Deserialize)]
+struct CalledFunction {
+    name: Option<String>,
+    arguments: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -154,6 +174,12 @@ fn take(draft: &mut Draft, data: &str) -> Result<(), Trouble> {
                 }
                 Some(_) => return Err(malformed("`content` is no text".to_owned())),
             }
+            for (place, call) in (0..).zip(message.tool_calls.into_iter().flatten()) {
+                if let Some(function) = call.function {
+                    let arguments = function.arguments.unwrap_or_default();
+                    draft.push_call(call.index.unwrap_or(place), function.name.as_deref(), &arguments)?;
+                }
+            }
             if let Some(refusal) = message.refusal.filter(|text| !text.is_empty()) {
                 draft.push(&refusal)?;
                 draft.stop = Some(StopCause::Refusal);
@@ -161,7 +187,7 @@ fn take(draft: &mut Draft, data: &str) -> Result<(), Trouble> {
         }
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
             let stop = match reason.as_str() {
-                "stop" => StopCause::End,
+                "stop" | "tool_calls" | "function_call" => StopCause::End,
                 "length" => StopCause::Length,
                 "content_filter" => StopCause::Refusal,
                 _ => StopCause::Other,

@@ -257,6 +257,7 @@ impl CommandModel {
         };
         let text = self.judged(left)?;
         Ok(ModelReply {
+            calls: Vec::new(),
             text,
             reasoning: None,
             tokens: TokenUsage::default(),

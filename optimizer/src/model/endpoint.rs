@@ -13,6 +13,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::error::ModelError;
+use super::{FunctionDefinition, ModelRequest};
 
 /// Finds the value of an environment variable that holds a key. The environment itself is read elsewhere.
 pub type KeyLookup<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
@@ -106,6 +107,10 @@ pub struct EndpointConfig {
     /// How it can be made to answer in JSON.
     #[serde(default = "default_structured_replies")]
     pub structured_replies: StructuredReplies,
+    /// Whether an agent session offers its tools as functions; by default where the wire format always has them, which chat
+    /// completions do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<bool>,
     /// The name that the limit of output tokens has.
     #[serde(default = "default_max_tokens_field")]
     pub max_tokens_field: MaxTokensField,
@@ -157,6 +162,12 @@ impl EndpointConfig {
         self.max_output_tokens.or(of_format).map_or(wanted, |most| most.min(wanted))
     }
 
+    /// Returns the functions of a request that the endpoint is offered.
+    pub(super) fn functions<'r>(&self, request: &'r ModelRequest) -> &'r [FunctionDefinition] {
+        let offers = self.tool_calls.unwrap_or(self.kind != WireFormat::Openai);
+        if offers { &request.functions } else { &[] }
+    }
+
     /// An endpoint with the defaults of its wire format.
     #[must_use]
     pub fn new(kind: WireFormat, base_url: impl Into<String>) -> Self {
@@ -168,6 +179,7 @@ impl EndpointConfig {
             key_optional: false,
             requests_per_minute: None,
             structured_replies: default_structured_replies(),
+            tool_calls: None,
             max_tokens_field: default_max_tokens_field(),
             max_output_tokens: None,
             reasoning_effort: None,

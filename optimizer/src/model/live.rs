@@ -59,6 +59,7 @@ impl LiveModel {
         Ok(ModelReply {
             stop: stop_of(&draft),
             reasoning: draft.take_reasoning(),
+            calls: draft.take_calls(),
             text: draft.text,
             tokens: draft.tokens,
             latency_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::endpoint::{EndpointConfig, StructuredReplies};
 use super::error_report::is_provider_error;
 use super::stream::{Draft, Reader, Trouble};
-use super::{ModelRequest, TokenUsage};
+use super::{FunctionDefinition, ModelRequest, TokenUsage};
 
 /// The resource that answers.
 pub(super) const RESOURCE: &str = "responses";
@@ -50,6 +50,18 @@ pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest)
     if config.prompt_cache {
         let digest = blake3::hash(request.system.as_bytes()).to_hex();
         body["prompt_cache_key"] = json!(&digest[..CACHE_KEY_DIGITS]);
+    }
+    let functions = config.functions(request);
+    if !functions.is_empty() {
+        let tool = |function: &FunctionDefinition| {
+            let mut tool = function.to_json("parameters");
+            tool["type"] = json!("function");
+            // Strict schemas allow no argument to be left out.
+            tool["strict"] = json!(false);
+            tool
+        };
+        body["tools"] = functions.iter().map(tool).collect();
+        body["parallel_tool_calls"] = json!(false);
     }
     for (field, value) in &config.extra_body {
         body[field] = value.clone();
@@ -96,6 +108,11 @@ enum Item {
     Message {
         #[serde(default)]
         content: Vec<Part>,
+    },
+    FunctionCall {
+        name: String,
+        #[serde(default)]
+        arguments: String,
     },
     Reasoning {
         #[serde(default)]
@@ -197,8 +214,9 @@ fn end(draft: &mut Draft, response: Response, data: &str) -> Result<(), Trouble>
         }
     };
     let (has_text, has_reasoning) = (!draft.text.is_empty(), draft.has_reasoning());
-    for item in response.output {
+    for (place, item) in (0..).zip(response.output) {
         match item {
+            Item::FunctionCall { name, arguments } => draft.push_call(place, Some(&name), &arguments)?,
             Item::Message { content } if !has_text => {
                 for part in content {
                     match part {

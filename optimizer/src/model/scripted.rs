@@ -50,6 +50,7 @@ impl Model for ScriptedModel {
             });
         }
         Ok(ModelReply {
+            calls: Vec::new(),
             text: text.clone(),
             reasoning: None,
             tokens: TokenUsage::default(),

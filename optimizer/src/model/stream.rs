@@ -9,7 +9,7 @@ use nightshift_protocol::model_call::StopCause;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{MAX_REASONING_BYTES, MAX_REPLY_BYTES, TokenUsage};
+use super::{FunctionCall, MAX_REASONING_BYTES, MAX_REPLY_BYTES, TokenUsage};
 
 /// Most bytes of one reply on the wire, with its framing and with reasoning beyond what is kept.
 pub(super) const MAX_WIRE_BYTES: usize = 64 * 1024 * 1024;
@@ -21,6 +21,8 @@ pub(super) const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Draft {
     pub(super) text: String,
+    /// Calls of functions, each with its place in the reply.
+    pub(super) calls: Vec<(u64, FunctionCall)>,
     /// The reasoning, up to its limit.
     reasoning: String,
     /// Whether reasoning was left out.
@@ -321,6 +323,7 @@ mod tests {
     fn expected() -> Draft {
         Draft {
             text: "Grüße, Welt 🌙".to_owned(),
+            calls: Vec::new(),
             reasoning: "hm".to_owned(),
             reasoning_clipped: false,
             tokens: TokenUsage { input: Some(12), output: Some(5), ..TokenUsage::default() },

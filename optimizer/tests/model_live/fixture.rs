@@ -171,6 +171,10 @@ impl AgentPorts for Memory {
         Ok(())
     }
 
+    async fn budget(&self, _run: &RunId) -> Result<Vec<BudgetLine>, StepFailure> {
+        Ok(self.0.lock().unwrap().purse.lines.values().copied().collect())
+    }
+
     async fn reserve_call(&self, estimate: &[Amount]) -> Result<(), StepFailure> {
         self.fault("reserve_call")?;
         let mut kept = self.0.lock().unwrap();

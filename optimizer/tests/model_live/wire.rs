@@ -18,6 +18,7 @@ const TEXT: &str = "Grüße 🌙\n```cpp\nint x;\n```\n";
 
 pub(crate) fn request() -> ModelRequest {
     ModelRequest {
+        functions: Vec::new(),
         system: "Be brief.".to_owned(),
         user: "Write.".to_owned(),
         stable_user_bytes: 0,

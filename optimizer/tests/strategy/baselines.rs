@@ -2,8 +2,8 @@
 
 use nightshift_protocol::baseline::{Baseline, BaselineKind};
 
-use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::task::{PrecisionPolicy, TaskGoal};
 
 use super::facts;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nightshift_client::Client;
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{AnswerRequest, NextRequest, RequestView};
-use nightshift_protocol::attempt::AgentTool;
+use nightshift_protocol::attempt::{AgentTool, ProgramEdit, SessionCall};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
@@ -17,7 +17,7 @@ use super::get_turn::{Answer, answer};
 use crate::error::ToolError;
 use crate::limits::{MAX_WAIT_S, WAIT_S};
 use crate::lookup;
-use crate::session::{Edit, Session, Stage, TurnCall, key_of, no_open_turn};
+use crate::session::{Session, Stage, no_open_turn};
 use crate::tool::{Access, Call, Effect, Tool};
 
 /// Lease of the request while it is answered, in seconds. Another call continues after it.
@@ -53,6 +53,16 @@ pub(crate) struct Arguments {
     idempotency_key: String,
     /// Seconds to wait for the result, 0 to 45; default 30.
     wait_s: Option<u32>,
+}
+
+/// A replacement in the newest program of the session.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    /// Whole lines of the program, exactly as they stand there, once.
+    search: String,
+    /// The lines that replace them; empty to delete them.
+    replace: String,
 }
 
 /// The tools of a session.
@@ -103,16 +113,17 @@ impl Tool for TakeTurn {
         let connection = call.connect().await?;
         let client = &connection.client;
         let run = lookup::run(client, &arguments.run).await?;
-        let turn = TurnCall {
-            tool: arguments.tool.into(),
-            note: &arguments.note,
+        let edits = arguments.edits.into_iter().map(|Edit { search, replace }| ProgramEdit { search, replace });
+        let turn = SessionCall {
+            tool: AgentTool::from(arguments.tool).as_str().to_owned(),
+            note: arguments.note,
             attempt: arguments.attempt,
             turn: arguments.turn,
-            key,
-            program: arguments.program.as_deref(),
-            edits: &arguments.edits,
+            key: Some(key.to_owned()),
+            program: arguments.program,
+            edits: Some(edits.collect()),
         };
-        let number = taken(client, &run, &turn).await?;
+        let number = taken(client, &run, &turn, key).await?;
         let wait = Duration::from_secs(arguments.wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S).into());
         let session = Session::wait(client, &run, wait, &call.progress).await?;
         let turn = session.turn(number)?;
@@ -121,17 +132,17 @@ impl Tool for TakeTurn {
 }
 
 /// Takes the open turn, or finds the turn that this key took. Returns its number.
-async fn taken(client: &Client, run: &RunId, turn: &TurnCall<'_>) -> Result<u32, ToolError> {
+async fn taken(client: &Client, run: &RunId, turn: &SessionCall, key: &str) -> Result<u32, ToolError> {
     let until = Instant::now() + MAX_HELD;
     let mut text: Option<String> = None;
     loop {
         let session = Session::load(client, run).await?;
         let text = match &mut text {
             Some(text) => text,
-            none => none.insert(turn.text(form(client, &session).await?)),
+            none => none.insert(turn.to_reply(form(client, &session).await?)),
         };
-        if let Some(found) = session.turns().find(|known| known.keys.iter().any(|known| known == turn.key)) {
-            let is_last = found.keys.last().is_some_and(|last| last == turn.key);
+        if let Some(found) = session.turns().find(|known| known.keys.iter().any(|known| known == key)) {
+            let is_last = found.keys.last().is_some_and(|last| last == key);
             if let Some(reply) = found.reply.as_ref().filter(|_| is_last) {
                 refuse_other(&lookup::text(client, reply).await?, text, found.number)?;
             }
@@ -140,7 +151,7 @@ async fn taken(client: &Client, run: &RunId, turn: &TurnCall<'_>) -> Result<u32,
         let open = session.open_turn();
         let answers = session.answers(client).await?;
         if let Some((open, (_, answer))) =
-            open.zip(answers.iter().find(|(_, answer)| key_of(answer).as_deref() == Some(turn.key)))
+            open.zip(answers.iter().find(|(_, answer)| SessionCall::key_of(answer).as_deref() == Some(key)))
         {
             refuse_other(answer, text, open)?;
             return Ok(open);

@@ -143,8 +143,8 @@ pub(super) fn check_machine(plan: &Plan, grounds: &Grounds) -> Result<(), PlanPr
 
 #[cfg(test)]
 mod tests {
-    use crate::roofline::Roof;
     use super::*;
+    use crate::roofline::Roof;
 
     fn subtask(scope: &[&str], share: Option<f64>, gain: Option<f64>, target: Option<f64>) -> Subtask {
         Subtask {

@@ -1,0 +1,66 @@
+//! Functions that a model may call in its reply, in words that every wire format can carry.
+
+use serde_json::{Value, json};
+
+use super::MAX_REPLY_BYTES;
+use super::stream::{Draft, Trouble};
+
+/// Most calls of one reply that are read.
+const MAX_CALLS: usize = 16;
+
+/// A function that a request offers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FunctionDefinition {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, for the model.
+    pub description: &'static str,
+    /// JSON schema of its arguments, an object.
+    pub parameters: Value,
+}
+
+impl FunctionDefinition {
+    /// Returns the definition with its parameters in a field of this name.
+    pub(super) fn to_json(&self, parameters: &str) -> Value {
+        json!({"name": self.name, "description": self.description, parameters: self.parameters})
+    }
+}
+
+/// A call of a function in a reply.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FunctionCall {
+    /// Name of the function, as the model wrote it.
+    pub name: String,
+    /// Its arguments, as the model wrote them: JSON, unless the reply was cut off.
+    pub arguments: String,
+}
+
+impl Draft {
+    /// Goes on with the call at this place of the reply, or begins it.
+    pub(super) fn push_call(&mut self, place: u64, name: Option<&str>, arguments: &str) -> Result<(), Trouble> {
+        let bytes: usize = self.calls.iter().map(|(_, call)| call.arguments.len()).sum();
+        if bytes + arguments.len() > MAX_REPLY_BYTES {
+            return Err(Trouble::TooLarge { what: "of arguments", limit_bytes: MAX_REPLY_BYTES });
+        }
+        let known = self.calls.iter().position(|(known, _)| *known == place);
+        if known.is_none() && self.calls.len() >= MAX_CALLS {
+            return Ok(());
+        }
+        let index = known.unwrap_or_else(|| {
+            self.calls.push((place, FunctionCall::default()));
+            self.calls.len() - 1
+        });
+        if let Some((_, call)) = self.calls.get_mut(index) {
+            if let Some(name) = name.filter(|_| call.name.is_empty()) {
+                name.clone_into(&mut call.name);
+            }
+            call.arguments.push_str(arguments);
+        }
+        Ok(())
+    }
+
+    /// Takes the calls, in the order in which they began.
+    pub(super) fn take_calls(&mut self) -> Vec<FunctionCall> {
+        std::mem::take(&mut self.calls).into_iter().map(|(_, call)| call).collect()
+    }
+}
