@@ -5,6 +5,7 @@ mod knowledge;
 mod late_router;
 pub(crate) mod mcp_tasks;
 mod open_reads;
+mod open_store;
 mod unfinished;
 mod worker;
 
@@ -28,6 +29,7 @@ use crate::server_file::{self, ServerFile};
 
 pub(crate) use agents::{catalog, check_model, key_lookup, note_silent_endpoint, prices};
 pub(crate) use open_reads::{OpenReads, is_shared_machine};
+pub(crate) use open_store::{artifact_options, open_store};
 pub(crate) use unfinished::{PausedCampaign, Unfinished};
 pub(crate) use worker::{defaults, missing_devices, nvcc_folder, work, worker_config};
 
@@ -101,10 +103,14 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
     let database_url = config.database.url.as_ref().filter(|_| start.data_dir.is_none());
     let catalog = catalog(context)?;
     let agents = agents::agents(context, catalog)?;
-    let store = Arc::new(match database_url {
-        Some(url) => SqlStore::open_postgres(url.expose_secret(), nightshift_store::PostgresOptions::default()).await?,
-        None => SqlStore::open_sqlite(&data_dir, nightshift_store::OpenOptions::default()).await?,
+    let store = Arc::new(match &start.data_dir {
+        // A folder of its own has objects of its own.
+        Some(folder) => SqlStore::open_sqlite(folder, nightshift_store::OpenOptions::default()).await?,
+        None => open_store(context, database_url.map(ExposeSecret::expose_secret), &data_dir).await?,
     });
+    if start.drives {
+        warn_of_artifacts(&store, database_url.is_some()).await?;
+    }
     let paused = match prepare(context, &start, &store).await {
         Ok(paused) => paused,
         Err(failure) => {
@@ -283,6 +289,21 @@ impl Local {
         stopped.map_err(|error| Failure::from(error.to_api_error()))?;
         Ok(closed?)
     }
+}
+
+/// Says what is wrong with the place of artifacts, as far as one server can know.
+async fn warn_of_artifacts(store: &SqlStore, is_shared: bool) -> Result<()> {
+    match store.artifact_place() {
+        None => tracing::info!("artifacts are stored in the database; artifacts.url names an object store for them"),
+        Some((place, is_local)) if is_local && is_shared => {
+            tracing::warn!(place, "artifacts are stored in a folder: every server of this database must share it");
+        }
+        Some(_) => {}
+    }
+    if let Some(problem) = store.examine_artifact_place().await? {
+        tracing::error!(problem, "artifacts of this database are missing");
+    }
+    Ok(())
 }
 
 /// The address at which this machine reaches a server that listens everywhere.

@@ -28,6 +28,9 @@ pub(crate) struct Config {
     /// The database.
     #[serde(default)]
     pub(crate) database: DatabaseSection,
+    /// Where artifacts are stored.
+    #[serde(default)]
+    pub(crate) artifacts: ArtifactSection,
     /// The server.
     pub(crate) server: ServerSection,
     /// The local worker.
@@ -81,6 +84,17 @@ pub(crate) struct DatabaseSection {
     /// `postgres://…`; without it, SQLite in the data folder. May hold a password.
     #[serde(default, deserialize_with = "database_url")]
     pub(crate) url: Option<SecretString>,
+}
+
+/// Where artifacts are stored.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArtifactSection {
+    /// `file:///folder`, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`; without it, the folder
+    /// `artifacts` of the data folder, and the database itself where that is Postgres.
+    pub(crate) url: Option<String>,
+    /// Maximum size of an artifact in bytes; 4 GiB without it.
+    pub(crate) max_bytes: Option<u64>,
 }
 
 /// How an address of Postgres begins.

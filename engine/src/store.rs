@@ -44,7 +44,7 @@ pub use self::creation::{Creation, Once};
 pub use self::error::StoreError;
 use self::error::mismatch;
 pub use self::handover::{FinishedHandover, HandoverRecord, HandoverStore, NewHandover, ReturnedHandover};
-pub use self::kept::{ArtifactProgress, ModelCallRecord, TokenRecord};
+pub use self::kept::{ArtifactProgress, ModelCallRecord, MovedArtifacts, TokenRecord, store_unpacked};
 pub use self::knowledge::{
     BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, MAX_SEARCH_WORDS, NoteRecord, RetrievalRecord, ScoreRecord,
 };
@@ -208,6 +208,15 @@ pub trait Store: Send + Sync {
 
     /// Deletes unreferenced artifacts that were stored before `before`.
     async fn prune_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError>;
+
+    /// Deletes objects of the object store that no artifact has: of deleted artifacts, and of uploads that were begun
+    /// before `before` and did not come to their end. Returns their number, at most `limit`.
+    async fn collect_objects(&self, before: TimestampMs, limit: u32) -> Result<u64, StoreError>;
+
+    /// Moves some artifacts, in the order of their hashes, from the database into the object store.
+    ///
+    /// It verifies each hash, and works while other servers do the same and while the artifacts are read.
+    async fn move_artifacts(&self, after: Option<ArtifactHash>, at: TimestampMs) -> Result<MovedArtifacts, StoreError>;
 
     // --- servers ---
 

@@ -62,6 +62,9 @@ pub enum ArchiveLine {
         hash: ArtifactHash,
         /// Its bytes, in base64.
         bytes: String,
+        /// Which of its bytes these are; none if they are all. The parts of an artifact follow each other.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<ArtifactPart>,
     },
     /// The last one.
     End {
@@ -70,11 +73,27 @@ pub enum ArchiveLine {
     },
 }
 
+/// The place of a part in an artifact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ArtifactPart {
+    /// Its first byte.
+    pub offset: u64,
+    /// Size of the whole artifact in bytes.
+    pub size_bytes: u64,
+}
+
 impl ArchiveLine {
     /// The line of an artifact.
     #[must_use]
     pub fn artifact(hash: ArtifactHash, bytes: &[u8]) -> Self {
-        Self::Artifact { hash, bytes: BASE64_STANDARD.encode(bytes) }
+        Self::Artifact { hash, bytes: BASE64_STANDARD.encode(bytes), part: None }
+    }
+
+    /// The line of a part of a large artifact.
+    #[must_use]
+    pub fn artifact_part(hash: ArtifactHash, part: ArtifactPart, bytes: &[u8]) -> Self {
+        Self::Artifact { hash, bytes: BASE64_STANDARD.encode(bytes), part: Some(part) }
     }
 
     /// The line as text, with its end.
@@ -148,13 +167,24 @@ impl ArchiveDigest {
     }
 }
 
-/// An artifact that came out of an archive, its hash checked.
+/// An artifact that came out of an archive, its hash checked, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnpackedArtifact {
     /// Its hash.
     pub hash: ArtifactHash,
-    /// Its bytes.
+    /// Its bytes, or those of the part.
     pub bytes: Vec<u8>,
+    /// Which of its bytes these are; none if they are all. The last part shows whether the hash is right.
+    pub part: Option<ArtifactPart>,
+}
+
+/// An artifact of which some parts were read.
+#[derive(Debug)]
+struct OpenArtifact {
+    hash: ArtifactHash,
+    size_bytes: u64,
+    read_bytes: u64,
+    hasher: blake3::Hasher,
 }
 
 /// What a whole archive held, without the bytes of its artifacts.
@@ -175,6 +205,7 @@ pub struct ArchiveReader {
     rows: Vec<Value>,
     rows_bytes: usize,
     artifacts: Vec<ArtifactHash>,
+    open: Option<OpenArtifact>,
     digest: ArchiveDigest,
     ended: bool,
 }
@@ -191,7 +222,7 @@ impl ArchiveReader {
         }
         match serde_json::from_slice(line).map_err(|error| ArchiveError::Unreadable(error.to_string()))? {
             ArchiveLine::Manifest(_) => Err(ArchiveError::Unreadable("it has two first lines".to_owned())),
-            ArchiveLine::Row { .. } if !self.artifacts.is_empty() => {
+            ArchiveLine::Row { .. } if !self.artifacts.is_empty() || self.open.is_some() => {
                 Err(ArchiveError::Unreadable("a row follows an artifact".to_owned()))
             }
             ArchiveLine::Row { row } => {
@@ -204,24 +235,56 @@ impl ArchiveReader {
                 self.rows.push(row);
                 Ok(None)
             }
-            ArchiveLine::Artifact { hash, bytes } => {
+            ArchiveLine::Artifact { hash, bytes, part } => {
                 let bytes = BASE64_STANDARD
                     .decode(bytes)
                     .map_err(|error| ArchiveError::Unreadable(format!("artifact {hash}: {error}")))?;
-                if ArtifactHash::of(&bytes) != hash {
-                    return Err(ArchiveError::Differs(format!("artifact {hash} has another hash")));
+                let part = part.unwrap_or(ArtifactPart { offset: 0, size_bytes: length(&bytes) });
+                if self.take(&hash, part, &bytes)? {
+                    self.digest.artifact(&hash);
+                    self.artifacts.push(hash.clone());
                 }
-                self.digest.artifact(&hash);
-                self.artifacts.push(hash.clone());
-                Ok(Some(UnpackedArtifact { hash, bytes }))
+                let is_whole = part.size_bytes == length(&bytes);
+                Ok(Some(UnpackedArtifact { hash, bytes, part: (!is_whole).then_some(part) }))
             }
             ArchiveLine::End { digest } => self.end(&digest),
         }
     }
 
+    /// Takes the next part of an artifact. Returns whether it is complete.
+    fn take(&mut self, hash: &ArtifactHash, part: ArtifactPart, bytes: &[u8]) -> Result<bool, ArchiveError> {
+        let differs = |what: &str| Err(ArchiveError::Differs(format!("artifact {hash} {what}")));
+        let begun = |ArtifactPart { size_bytes, .. }| OpenArtifact {
+            hash: hash.clone(),
+            size_bytes,
+            read_bytes: 0,
+            hasher: blake3::Hasher::new(),
+        };
+        let mut open = self.open.take().unwrap_or_else(|| begun(part));
+        if open.hash != *hash || open.size_bytes != part.size_bytes || open.read_bytes != part.offset {
+            return differs("does not follow the part before it");
+        }
+        open.hasher.update(bytes);
+        open.read_bytes = open.read_bytes.saturating_add(length(bytes));
+        if open.read_bytes > open.size_bytes || (bytes.is_empty() && open.size_bytes > 0) {
+            return differs("has another size");
+        }
+        if open.read_bytes < open.size_bytes {
+            self.open = Some(open);
+            return Ok(false);
+        }
+        if open.hasher.finalize().to_hex().as_str() != hash.as_str() {
+            return differs("has another hash");
+        }
+        Ok(true)
+    }
+
     fn end(&mut self, said: &str) -> Result<Option<UnpackedArtifact>, ArchiveError> {
         let Some(manifest) = &self.manifest else { return Err(ArchiveError::Cut) };
         let differs = |what: &str| Err(ArchiveError::Differs(what.to_owned()));
+        if self.open.is_some() {
+            return differs("the last artifact lacks its end");
+        }
         if u64::try_from(self.rows.len()) != Ok(manifest.rows) {
             return differs("the number of rows is another one");
         }
@@ -242,6 +305,10 @@ impl ArchiveReader {
             _ => Err(ArchiveError::Cut),
         }
     }
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 /// The first line tells who wrote the rest: its format and version are looked at before anything else of it.
@@ -308,6 +375,34 @@ mod tests {
     fn what_was_written_is_read() {
         let unpacked = read(&lines()).unwrap();
         assert_eq!((unpacked.rows.len(), unpacked.artifacts.len()), (2, 1));
+    }
+
+    /// The lines with the artifact in parts of these bytes.
+    fn in_parts(parts: &[(u64, &[u8])]) -> Vec<String> {
+        let mut lines = lines();
+        let parts = parts.iter().map(|(offset, bytes)| {
+            let part = ArtifactPart { offset: *offset, size_bytes: 5 };
+            ArchiveLine::artifact_part(ArtifactHash::of(b"bytes"), part, bytes).to_text().unwrap()
+        });
+        lines.splice(3..4, parts);
+        lines
+    }
+
+    #[test]
+    fn an_artifact_in_parts_is_read_and_its_order_size_and_hash_are_checked() {
+        let lines = in_parts(&[(0, b"by"), (2, b"tes")]);
+        assert_eq!(read(&lines).unwrap().artifacts, [ArtifactHash::of(b"bytes")]);
+        let wrong: [&[(u64, &[u8])]; 6] = [
+            &[(0, b"by")],
+            &[(0, b"by"), (1, b"tes")],
+            &[(2, b"tes"), (0, b"by")],
+            &[(0, b"by"), (2, b"tex")],
+            &[(0, b"by"), (2, b"tes!")],
+            &[(0, b"by"), (2, b""), (2, b"tes")],
+        ];
+        for parts in wrong {
+            assert!(matches!(read(&in_parts(parts)), Err(ArchiveError::Differs(_))), "{parts:?}");
+        }
     }
 
     #[test]

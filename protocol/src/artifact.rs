@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Largest artifact the server accepts, in bytes.
+/// Largest artifact that a program makes or holds in memory, in bytes. A server stores larger ones, which pass through it in
+/// parts.
 pub const MAX_ARTIFACT_BYTES: usize = 64 * 1024 * 1024;
 
 /// The blake3 hash of a blob, as 64 lower-case hexadecimal digits.

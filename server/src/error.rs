@@ -152,6 +152,7 @@ impl From<StoreError> for ApiFailure {
     fn from(error: StoreError) -> Self {
         let status = match &error {
             StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
+            StoreError::Refused { code: "artifact.too_large", .. } => StatusCode::PAYLOAD_TOO_LARGE,
             StoreError::IdempotencyConflict { .. } | StoreError::Illegal(_) | StoreError::Refused { .. } => {
                 StatusCode::CONFLICT
             }

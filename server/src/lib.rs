@@ -15,6 +15,7 @@ mod agent_ports;
 mod agents;
 mod api;
 mod app;
+mod artifact_loop;
 mod attempt_inbox;
 mod attempt_index;
 mod backoff;

@@ -61,6 +61,11 @@ async fn round(app: &App) -> Result<(), StoreError> {
     if forgotten > 0 {
         tracing::info!(workers = forgotten, "workers that were not seen for a week were deleted");
     }
+    // Of pruned artifacts, and of uploads whose server died.
+    let before = Prunes::before(now, MIN_OLDER_THAN_MS);
+    while app.store.collect_objects(before, CHUNK_ARTIFACTS).await? >= u64::from(CHUNK_ARTIFACTS) {
+        tokio::time::sleep(PAUSE).await;
+    }
     let Some(keep_for) = app.config.retention else { return Ok(()) };
     let keep_for_ms = u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX);
     let done = Prunes::new(app, Prunes::before(now, keep_for_ms)).until(Instant::now() + LONGEST_ROUND).await?;

@@ -20,7 +20,9 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<ExitCode>
 }
 
 /// What holds where a key is not set and there is no one value: in words.
-const IN_WORDS: [(&str, &str); 15] = [
+const IN_WORDS: [(&str, &str); 17] = [
+    ("artifacts.max_bytes", "4 GiB"),
+    ("artifacts.url", "the folder artifacts in data_dir; with Postgres, the database"),
     ("database.url", "SQLite in data_dir"),
     ("prices", "the built-in ones alone"),
     ("prompts", "the built-in ones alone"),

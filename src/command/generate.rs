@@ -17,13 +17,14 @@ use nightshift_engine::store::{CampaignArchive, Store};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::time::TimestampMs;
-use nightshift_store::{AttemptIndex, IndexedRun, OpenOptions, PostgresOptions, SqlStore};
+use nightshift_store::{AttemptIndex, IndexedRun, SqlStore};
 use secrecy::ExposeSecret;
 use serde_json::json;
 
 use self::campaign::{Generated, Plan};
 use self::material::World;
 use crate::args::Generate;
+use crate::compose::open_store;
 use crate::context::Context;
 use crate::failure::{Failure, INTERRUPTED, Result};
 
@@ -38,10 +39,7 @@ pub(super) async fn run(context: &Context, args: Generate) -> Result<ExitCode> {
     let began = Instant::now();
     let config = context.config();
     let url = args.database.clone().or_else(|| config.database.url.as_ref().map(|url| url.expose_secret().to_owned()));
-    let store = Arc::new(match url {
-        Some(url) => SqlStore::open_postgres(&url, PostgresOptions::default()).await?,
-        None => SqlStore::open_sqlite(&config.data_dir, OpenOptions::default()).await?,
-    });
+    let store = Arc::new(open_store(context, url.as_deref(), &config.data_dir).await?);
     let filled =
         if args.hostile { fill_with_harm(&store, args.seed).await } else { fill(context, &store, &args).await };
     let closed = store.close().await;

@@ -5,7 +5,9 @@ use figment::{Figment, Profile, Provider};
 use serde::Serialize;
 
 /// Keys that may be absent, so that `config show` names them too.
-const OPTIONAL: [&str; 25] = [
+const OPTIONAL: [&str; 27] = [
+    "artifacts.max_bytes",
+    "artifacts.url",
     "database.url",
     "external.deadline_s",
     "knowledge.folder",

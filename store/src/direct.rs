@@ -21,6 +21,7 @@ pub(crate) mod lesson;
 pub(crate) mod model_call;
 pub(crate) mod note;
 pub(crate) mod ownership;
+pub(crate) mod piece;
 pub(crate) mod prune;
 pub(crate) mod quarantine;
 pub(crate) mod reading;

@@ -9,9 +9,9 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
-    ExpiredLease, HandoverStore, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once,
-    OwnerFence, Ownership, PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink,
-    RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TryEnd, WorkerRecord,
+    ExpiredLease, HandoverStore, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, MovedArtifacts, NewCampaign,
+    Notice, Once, OwnerFence, Ownership, PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore,
+    Reservation, RowSink, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -211,6 +211,8 @@ hand_through! {
     read campaigns_to_prune(before: TimestampMs, limit: u32) -> Vec<CampaignId>;
     write prune_campaign(id: &CampaignId, limit: u32) -> Pruned;
     write prune_artifacts(before: TimestampMs, limit: u32) -> Pruned;
+    write collect_objects(before: TimestampMs, limit: u32) -> u64;
+    write move_artifacts(after: Option<ArtifactHash>, at: TimestampMs) -> MovedArtifacts;
     write register_server(server: ServerRecord, sole: bool) -> ();
     write pulse(server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Pulse;
     write retire_server(server: &ServerId, at: TimestampMs) -> ();

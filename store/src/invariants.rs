@@ -229,9 +229,13 @@ const RULES: &[(&str, Sql)] = &[
         "a complete artifact has all its bytes",
         query!(
             "SELECT a.hash FROM artifact a WHERE (a.complete = 1) <> (a.stored_bytes = a.size_bytes) \
-            OR a.stored_bytes <> (SELECT coalesce(SUM(length(bytes)), 0) FROM artifact_chunk \
-               WHERE artifact_id = a.id) LIMIT $1"
+            OR a.stored_bytes <> (SELECT coalesce(SUM(length(bytes)), 0) FROM artifact_chunk WHERE artifact_id = a.id) \
+               + (SELECT coalesce(SUM(size_bytes), 0) FROM artifact_object WHERE artifact_id = a.id) LIMIT $1"
         ),
+    ),
+    (
+        "an object is stored exactly when an artifact has it",
+        query!("SELECT hash FROM artifact_object WHERE (state = 'stored') <> (artifact_id IS NOT NULL) LIMIT $1"),
     ),
 ];
 

@@ -20,6 +20,7 @@ mod invariants;
 mod json;
 mod notices;
 mod number;
+mod objects;
 mod packed;
 mod page;
 #[cfg(test)]
@@ -53,6 +54,7 @@ mod port_attempts;
 mod port_handover;
 mod port_knowledge;
 mod port_loops;
+mod port_objects;
 mod port_request;
 mod port_session;
 mod port_team;
@@ -65,6 +67,7 @@ pub use attempt::{
 pub use batch::{MAX_CLAIMED, MAX_STEPS_PER_ADVANCE};
 pub use direct::campaign::MAX_RUNS_PER_CAMPAIGN;
 pub use direct::lease::MAX_HEARTBEAT_LEASES;
+pub use objects::{ARTIFACT_FOLDER, ArtifactOptions, DEFAULT_MAX_ARTIFACT_BYTES, Objects};
 pub use page::MAX_PAGE;
 pub use postgres::look::{PostgresLook, look_at_postgres};
 pub use postgres::open::PostgresOptions;

@@ -10,7 +10,7 @@ use crate::attempt::{refresh, tagged};
 use crate::connection::Sql;
 use crate::direct::run_list::{self, ListFilter};
 use crate::direct::{
-    artifact, campaign, event, ids, lease, lesson, model_call, note, ownership, prune, retrieval, run, schedule, score,
+    campaign, event, ids, lease, lesson, model_call, note, ownership, piece, prune, retrieval, run, schedule, score,
     step, timer, token, watch,
 };
 use crate::postgres::open::PostgresOptions;
@@ -167,11 +167,18 @@ fn cases() -> Vec<Case> {
         case(retrieval::FIND, &["1", "'s'"], &["(run_id=? AND step_key=?)"], &["retrieval_pkey"]),
         case(score::OF_A_RUN, &["1"], &["(run_id=?)"], &["attempt_score_pkey"]),
         case(
-            artifact::CHUNKS,
+            piece::CHUNKS,
             &["1", "0", "9"],
             &["(artifact_id=? AND offset_bytes>? AND offset_bytes<?)"],
             &["artifact_chunk_pkey"],
         ),
+        case(
+            piece::OBJECTS,
+            &["1", "0", "9"],
+            &["artifact_object_by_place (artifact_id=? AND offset_bytes<?)"],
+            &["artifact_object_by_place"],
+        ),
+        case(piece::TO_DELETE, &["9"], &["artifact_object_to_delete (state=?)"], &["artifact_object_to_delete"]),
         case(
             prune::UNUSED_ARTIFACTS,
             &["30", "10"],

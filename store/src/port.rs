@@ -7,10 +7,10 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
-    ExpiredLease, HandoverStore, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once,
-    OwnerFence, Ownership, PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink,
-    RunRecord, ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore,
-    WebhookStore, WorkerRecord,
+    ExpiredLease, HandoverStore, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, MovedArtifacts, NewCampaign,
+    Notice, Once, OwnerFence, Ownership, PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore,
+    Reservation, RowSink, RunRecord, ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore,
+    TryEnd, WatchStore, WebhookStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -190,7 +190,15 @@ impl Store for SqlStore {
     }
 
     async fn prune_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError> {
-        transaction!(self, |tx, before, limit| prune::artifacts(tx, *before, *limit))
+        self.prune_old_artifacts(before, limit).await
+    }
+
+    async fn collect_objects(&self, before: TimestampMs, limit: u32) -> Result<u64, StoreError> {
+        self.delete_objects(before, limit).await
+    }
+
+    async fn move_artifacts(&self, after: Option<ArtifactHash>, at: TimestampMs) -> Result<MovedArtifacts, StoreError> {
+        self.move_some_artifacts(after, at).await
     }
 
     async fn register_server(&self, server: ServerRecord, sole: bool) -> Result<(), StoreError> {
@@ -371,7 +379,7 @@ impl Store for SqlStore {
     }
 
     async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StoreError> {
-        read!(self, |connection| artifact::get(connection, hash))
+        self.load_artifact(hash).await
     }
 
     async fn artifact_progress(&self, hash: &ArtifactHash) -> Result<Option<ArtifactProgress>, StoreError> {
@@ -398,7 +406,7 @@ impl Store for SqlStore {
     }
 
     async fn read_artifact(&self, hash: &ArtifactHash, offset: u64, length: u64) -> Result<Vec<u8>, StoreError> {
-        read!(self, |connection| artifact::read(connection, hash, offset, length))
+        self.read_part_of_artifact(hash, offset, length).await
     }
 
     async fn find_model_call(

@@ -1,11 +1,19 @@
-//! Methods of the port for artifacts that need more than one operation.
+//! Methods of the port for artifacts, which use the database and the object store.
 
+use bytes::Bytes;
 use nightshift_engine::store::{ArtifactProgress, ModelCallRecord, Store as _, StoreError};
-use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::{artifact, model_call};
+use crate::direct::artifact::{self, Head, Part, Reading, Whole};
+use crate::direct::model_call;
+use crate::direct::piece::{self, Content, NewPiece, length};
 use crate::store::SqlStore;
+
+/// Bytes that are read at a time.
+const READ_BYTES: u64 = 4 * 1024 * 1024;
+/// Number of tries to read pieces that change at the same time.
+const MAX_READS: u32 = 4;
 
 impl SqlStore {
     /// Stores a whole blob, or renews it if it is stored.
@@ -15,6 +23,7 @@ impl SqlStore {
         bytes: &[u8],
         at: TimestampMs,
     ) -> Result<(), StoreError> {
+        artifact::check_size(length(bytes), self.artifacts.max_artifact_bytes)?;
         artifact::check(hash, bytes)?;
         let progress = read!(self, |connection| artifact::progress(connection, hash))?;
         if progress.is_some_and(|progress| progress.complete) {
@@ -24,8 +33,11 @@ impl SqlStore {
                 return Ok(());
             }
         }
-        let (hash, bytes) = (hash.clone(), bytes.to_vec());
-        transaction!(self, |tx, hash, bytes, at| artifact::put(tx.connection, hash, bytes, *at))
+        let piece = Some(self.new_piece(hash, 0, bytes, at).await?);
+        let loose = piece.as_ref().and_then(object_of);
+        let whole = Whole { hash: hash.clone(), piece };
+        let stored = transaction!(self, |tx, whole, at| artifact::put(tx.connection, whole, *at));
+        self.give_up_unless(stored, loose.as_slice()).await
     }
 
     /// Renews an old artifact. Returns its upload progress.
@@ -47,10 +59,19 @@ impl SqlStore {
         call: ModelCallRecord,
         artifacts: Vec<(ArtifactHash, Vec<u8>)>,
     ) -> Result<(), StoreError> {
-        for (hash, bytes) in &artifacts {
-            artifact::check(hash, bytes)?;
+        let mut wholes = Vec::with_capacity(artifacts.len());
+        for (hash, bytes) in artifacts {
+            artifact::check_size(length(&bytes), self.artifacts.max_artifact_bytes)?;
+            artifact::check(&hash, &bytes)?;
+            // Prompts repeat: the object of a stored one is not written again.
+            let is_stored = self.belongs_outside(bytes.len())
+                && self.renew_old_artifact(&hash, call.at).await?.is_some_and(|progress| progress.complete);
+            let piece = if is_stored { None } else { Some(self.new_piece(&hash, 0, &bytes, call.at).await?) };
+            wholes.push(Whole { hash, piece });
         }
-        transaction!(self, |tx, call, artifacts| model_call::record(tx, call, artifacts))
+        let loose: Vec<i64> = wholes.iter().filter_map(|whole| whole.piece.as_ref().and_then(object_of)).collect();
+        let stored = transaction!(self, |tx, call, wholes| model_call::record(tx, call, wholes));
+        self.give_up_unless(stored, &loose).await
     }
 
     /// Appends a part, at an offset of an artifact of this size.
@@ -61,14 +82,155 @@ impl SqlStore {
         bytes: &[u8],
         at: TimestampMs,
     ) -> Result<ArtifactProgress, StoreError> {
-        let (hash, bytes) = (hash.clone(), bytes.to_vec());
-        transaction!(self, |tx, hash, size_bytes, offset, bytes, at| artifact::append(
-            tx,
-            hash,
-            *size_bytes,
-            *offset,
-            bytes,
-            *at
-        ))?
+        artifact::check_size(size_bytes, self.artifacts.max_artifact_bytes)?;
+        let seen = read!(self, |connection| artifact::find(connection, hash))?;
+        let progress =
+            seen.map_or(ArtifactProgress { size_bytes, stored_bytes: 0, complete: false }, |head| head.progress);
+        let piece = NewPiece::Chunk(Vec::new());
+        let mut part = Part { hash: hash.clone(), size_bytes, offset, piece, verified: None };
+        if !progress.complete {
+            // Refuse it before its bytes are written.
+            part.piece = NewPiece::Chunk(bytes.to_vec());
+            artifact::examine(&part, progress)?;
+            if offset.saturating_add(length(bytes)) == size_bytes {
+                part.verified = Some((seen, self.hash_of(seen, offset, bytes).await? == *hash));
+            }
+            part.piece = self.new_piece(hash, offset, bytes, at).await?;
+        }
+        let loose = object_of(&part.piece);
+        let appended = transaction!(self, |tx, part, at| artifact::append(tx, part, *at));
+        self.give_up_unless(appended, loose.as_slice()).await?
     }
+
+    /// Loads a whole artifact into memory.
+    pub(crate) async fn load_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StoreError> {
+        let head = read!(self, |connection| artifact::find(connection, hash))?;
+        if let Some(head) = head.filter(|head| head.progress.complete) {
+            artifact::check_size(head.progress.size_bytes, length_limit())?;
+        }
+        let bytes = self.read_part_of_artifact(hash, 0, u64::MAX).await?;
+        if ArtifactHash::of(&bytes) == *hash {
+            Ok(bytes)
+        } else {
+            Err(self.damaged(hash, "its bytes have another hash"))
+        }
+    }
+
+    /// Reads at most `length` bytes from `offset`.
+    pub(crate) async fn read_part_of_artifact(
+        &self,
+        hash: &ArtifactHash,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<u8>, StoreError> {
+        for _ in 0..MAX_READS {
+            let reading = read!(self, |connection| artifact::read(connection, hash, offset, length))?;
+            if let Some(bytes) = self.bytes_of(&reading).await? {
+                return Ok(bytes);
+            }
+        }
+        Err(self.damaged(hash, "some of its bytes are missing"))
+    }
+
+    /// Computes the hash of the stored parts up to `offset` followed by `last`.
+    async fn hash_of(&self, stored: Option<Head>, offset: u64, last: &[u8]) -> Result<ArtifactHash, StoreError> {
+        let mut hasher = blake3::Hasher::new();
+        let mut begin = 0;
+        while let Some(head) = stored.filter(|_| begin < offset) {
+            let end = begin.saturating_add(READ_BYTES).min(offset);
+            let reading = read!(self, |connection| artifact::part(connection, head.id, (begin, end)))?;
+            let Some(bytes) = self.bytes_of(&reading).await? else { break };
+            hasher.update(&bytes);
+            begin = end;
+        }
+        hasher.update(last);
+        // Parts that are deleted in between give a wrong hash; the transaction then finds another row.
+        hasher.finalize().to_hex().as_str().parse().map_err(|error| StoreError::Other(format!("{error}")))
+    }
+
+    /// Returns the bytes of a range; none if a piece was moved or deleted in between.
+    pub(crate) async fn bytes_of(&self, reading: &Reading) -> Result<Option<Vec<u8>>, StoreError> {
+        let Reading { begin, end, pieces } = reading;
+        let mut bytes = Vec::new();
+        let mut at = *begin;
+        for piece in pieces {
+            let piece_end = piece.offset.saturating_add(piece.size_bytes());
+            if at >= *end || piece_end <= at {
+                continue;
+            }
+            if piece.offset > at {
+                return Ok(None);
+            }
+            let (from, to) = (at - piece.offset, piece_end.min(*end) - piece.offset);
+            match &piece.content {
+                Content::Chunk(chunk) => {
+                    let range = usize::try_from(from).unwrap_or(usize::MAX)..usize::try_from(to).unwrap_or(usize::MAX);
+                    bytes.extend_from_slice(chunk.get(range).unwrap_or_default());
+                }
+                Content::Object { name, .. } => match self.objects()?.read(name, from..to).await? {
+                    Some(read) if length(&read) == to - from => bytes.extend_from_slice(&read),
+                    _ => return Ok(None),
+                },
+            }
+            at = piece.offset + to;
+        }
+        Ok((at >= *end).then_some(bytes))
+    }
+
+    /// Prepares bytes to become a piece of an artifact, and writes its object if it has one.
+    pub(crate) async fn new_piece(
+        &self,
+        hash: &ArtifactHash,
+        offset: u64,
+        bytes: &[u8],
+        at: TimestampMs,
+    ) -> Result<NewPiece, StoreError> {
+        if !self.belongs_outside(bytes.len()) {
+            return Ok(NewPiece::Chunk(bytes.to_vec()));
+        }
+        let (hash, size_bytes) = (hash.clone(), length(bytes));
+        let object = transaction!(self, |tx, hash, offset, size_bytes, at| piece::register(
+            tx.connection,
+            hash,
+            (*offset, *size_bytes),
+            *at
+        ))?;
+        let written = self.objects()?.write(&object.name, Bytes::copy_from_slice(bytes)).await;
+        self.give_up_unless(written, &[object.id]).await?;
+        Ok(NewPiece::Object { id: object.id, size_bytes })
+    }
+
+    fn belongs_outside(&self, bytes: usize) -> bool {
+        self.artifacts.objects.is_some() && bytes > self.artifacts.max_piece_bytes
+    }
+
+    /// Gives up objects after an error, so that the next collection deletes them.
+    pub(crate) async fn give_up_unless<T>(&self, result: Result<T, StoreError>, ids: &[i64]) -> Result<T, StoreError> {
+        if result.is_err() && !ids.is_empty() {
+            let ids = ids.to_vec();
+            if let Err(error) = transaction!(self, |tx, ids| piece::release(tx.connection, ids.clone())) {
+                tracing::debug!(error = %error, "an object without an artifact stays until it is old enough to be deleted");
+            }
+        }
+        result
+    }
+
+    pub(crate) fn damaged(&self, hash: &ArtifactHash, reason: &str) -> StoreError {
+        let place = self.artifacts.objects.as_ref().map_or("the database", |objects| objects.place());
+        StoreError::Corrupt(format!(
+            "artifact {hash} is damaged: {reason}. Look into {place}: every server of a database must use the same \
+             artifacts.url, and a backup consists of the database and the objects"
+        ))
+    }
+}
+
+fn object_of(piece: &NewPiece) -> Option<i64> {
+    match piece {
+        NewPiece::Chunk(_) => None,
+        NewPiece::Object { id, .. } => Some(*id),
+    }
+}
+
+fn length_limit() -> u64 {
+    u64::try_from(MAX_ARTIFACT_BYTES).unwrap_or(u64::MAX)
 }

@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::failure::{Failure, Place};
 use crate::invariants;
 use crate::notices::Notices;
+use crate::objects::{ARTIFACT_FOLDER, ArtifactOptions, Objects};
 use crate::postgres::open::PostgresOptions;
 use crate::process_cache::ProcessCache;
 use crate::run_reads::RunReads;
@@ -36,6 +37,8 @@ pub struct SqlStore {
     pub(crate) around: Surroundings,
     /// The index of attempts in memory.
     pub(crate) attempts: ColumnCache,
+    /// How artifacts are stored.
+    pub(crate) artifacts: ArtifactOptions,
     /// Background tasks, which end with the store.
     tasks: Vec<AbortHandle>,
 }
@@ -59,6 +62,10 @@ impl SqlStore {
     /// - `NotFound`: it does not exist, and [`OpenOptions::create`] is off.
     pub async fn open_sqlite(data_dir: &Path, options: OpenOptions) -> Result<Self, StoreError> {
         let opened = sqlite::open::open(data_dir, &options).await?;
+        let mut artifacts = options.artifacts;
+        if artifacts.objects.is_none() {
+            artifacts.objects = Some(Objects::folder(&data_dir.join(ARTIFACT_FOLDER))?);
+        }
         let (writer, receiver) = Writer::new();
         let place = Place::file(&opened.database);
         let around = Surroundings { memory: Arc::new(ProcessCache::default()), notices: Notices::local(), place };
@@ -70,7 +77,7 @@ impl SqlStore {
             .spawn(move || runtime.block_on(writing))
             .map_err(|error| StoreError::Other(format!("the thread that writes the database cannot begin: {error}")))?;
         let side = Side::Sqlite { database: opened.database, readers: opened.readers };
-        Self { side, writer, around, attempts: ColumnCache::default(), tasks: Vec::new() }.remember().await
+        Self { side, writer, around, attempts: ColumnCache::default(), artifacts, tasks: Vec::new() }.remember().await
     }
 
     /// Opens a database of a Postgres server and migrates its schema. `url` is `DATABASE_URL`:
@@ -96,7 +103,9 @@ impl SqlStore {
         let tasks = vec![sending.abort_handle(), receiving.abort_handle()];
         let runs = RunReads::new(opened.pool.clone(), around.place.clone());
         let side = Side::Postgres { pool: opened.pool, runs, hot: opened.hot };
-        Self { side, writer, around, attempts: ColumnCache::default(), tasks }.remember().await
+        Self { side, writer, around, attempts: ColumnCache::default(), artifacts: options.artifacts, tasks }
+            .remember()
+            .await
     }
 
     /// Restores the virtual time of earlier servers.
@@ -146,7 +155,9 @@ impl SqlStore {
 
     /// Finds contradictions in the stored data, one sentence each. It reads everything.
     pub async fn find_violations(&self) -> Result<Vec<String>, StoreError> {
-        self.read_one_moment(|connection| Box::pin(invariants::violations(connection))).await
+        let mut found = self.read_one_moment(|connection| Box::pin(invariants::violations(connection))).await?;
+        found.extend(self.find_missing_objects().await?);
+        Ok(found)
     }
 
     /// Returns a connection that reads.

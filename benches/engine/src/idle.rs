@@ -8,9 +8,9 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
-    ExpiredLease, HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, Once, OwnerFence, Ownership, PageRequest,
-    Pruned, Pulse, QuarantineRecord, Reported, Reservation, RowSink, RunRecord, ServerRecord, StepRecord, Store,
-    StoreError, StoreGauges, TryEnd, WorkerRecord,
+    ExpiredLease, HeartbeatOutcome, ModelCallRecord, MovedArtifacts, NewCampaign, Notice, Once, OwnerFence, Ownership,
+    PageRequest, Pruned, Pulse, QuarantineRecord, Reported, Reservation, RowSink, RunRecord, ServerRecord, StepRecord,
+    Store, StoreError, StoreGauges, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -90,6 +90,8 @@ counted! {
     campaigns_to_prune(before: TimestampMs, limit: u32) -> Vec<CampaignId>;
     prune_campaign(id: &CampaignId, limit: u32) -> Pruned;
     prune_artifacts(before: TimestampMs, limit: u32) -> Pruned;
+    collect_objects(before: TimestampMs, limit: u32) -> u64;
+    move_artifacts(after: Option<ArtifactHash>, at: TimestampMs) -> MovedArtifacts;
     register_server(server: ServerRecord, sole: bool) -> ();
     pulse(server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Pulse;
     retire_server(server: &ServerId, at: TimestampMs) -> ();

@@ -1,10 +1,14 @@
 //! Data stored in addition to runs: answered model calls, artifacts, tokens.
 
 use nightshift_protocol::access::TokenView;
+use nightshift_protocol::archive::{ArtifactPart, UnpackedArtifact};
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
+
+use super::{Store, StoreError};
 
 /// An answered model call. A stored call is never paid for again.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,4 +49,31 @@ pub struct ArtifactProgress {
     pub stored_bytes: u64,
     /// Whether all bytes are stored and the hash matches.
     pub complete: bool,
+}
+
+/// Stores an artifact that came out of an archive, or the next part of one. Parts that are stored already are skipped.
+pub async fn store_unpacked(store: &dyn Store, artifact: &UnpackedArtifact, at: TimestampMs) -> Result<(), StoreError> {
+    let UnpackedArtifact { hash, bytes, part } = artifact;
+    let Some(ArtifactPart { offset, size_bytes }) = *part else { return store.put_artifact(hash, bytes, at).await };
+    let appended = store.append_artifact(hash, size_bytes, offset, bytes, at).await;
+    let end = offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    match appended {
+        // An earlier import was interrupted.
+        Err(StoreError::Refused { code: "artifact.wrong_offset", message }) => {
+            let stored = store.artifact_progress(hash).await?.map_or(0, |progress| progress.stored_bytes);
+            if stored >= end { Ok(()) } else { Err(StoreError::Refused { code: "artifact.wrong_offset", message }) }
+        }
+        appended => appended.map(|_| ()),
+    }
+}
+
+/// Artifacts that were moved from the database into the object store.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MovedArtifacts {
+    /// Number of moved artifacts.
+    pub artifacts: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The last artifact that was looked at; none if there is none left. The next call goes on after it.
+    pub last: Option<ArtifactHash>,
 }

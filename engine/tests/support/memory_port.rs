@@ -196,6 +196,14 @@ impl Store for MemoryStore {
         unkept("prune_artifacts")
     }
 
+    async fn collect_objects(&self, _before: TimestampMs, _limit: u32) -> Result<u64, StoreError> {
+        unkept("collect_objects")
+    }
+
+    async fn move_artifacts(&self, _: Option<ArtifactHash>, _: TimestampMs) -> Result<MovedArtifacts, StoreError> {
+        unkept("move_artifacts")
+    }
+
     async fn register_server(&self, server: ServerRecord, sole: bool) -> Result<(), StoreError> {
         let mut world = self.world();
         if sole {

@@ -17,7 +17,8 @@ use futures::stream;
 use nightshift_engine::store::{CampaignArchive, StoreError};
 use nightshift_protocol::api::CampaignCreated;
 use nightshift_protocol::archive::{
-    ARCHIVE_FORMAT, ARCHIVE_MEDIA_TYPE, ARCHIVE_VERSION, ArchiveError, ArchiveLine, ArchiveReader, Manifest,
+    ARCHIVE_FORMAT, ARCHIVE_MEDIA_TYPE, ARCHIVE_VERSION, ArchiveError, ArchiveLine, ArchiveReader, ArtifactPart,
+    Manifest,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::CampaignId;
@@ -44,6 +45,8 @@ const LEVEL: i32 = 3;
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Maximum number of chunks that wait for the reader.
 const MAX_CHUNKS: usize = 8;
+/// Size from which an artifact is written in parts of this size: earlier releases read none that are larger.
+const ARTIFACT_PART_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes of compressed rows read at a time.
 const PART_BYTES: u64 = 256 * 1024;
 
@@ -159,11 +162,36 @@ async fn write(
     }
     let mut packer = Packer::new()?;
     for hash in spooled.artifacts {
-        let bytes = app.store.get_artifact(&hash).await?;
-        packer = packer.text(move || ArchiveLine::artifact(hash, &bytes).to_text(), chunks).await?;
+        packer = write_artifact(app, packer, hash, chunks).await?;
     }
     packer = packer.text(|| ArchiveLine::End { digest }.to_text(), chunks).await?;
     send(packer.finish().await?, chunks).await
+}
+
+/// Writes an artifact, in parts if it is large.
+async fn write_artifact(
+    app: &App,
+    mut packer: Packer,
+    hash: ArtifactHash,
+    chunks: &Chunks,
+) -> Result<Packer, WriteError> {
+    let size_bytes = app.store.artifact_progress(&hash).await?.map_or(0, |progress| progress.size_bytes);
+    if size_bytes <= ARTIFACT_PART_BYTES {
+        let bytes = app.store.get_artifact(&hash).await?;
+        return packer.text(move || ArchiveLine::artifact(hash, &bytes).to_text(), chunks).await;
+    }
+    let mut offset = 0;
+    while offset < size_bytes {
+        let bytes = app.store.read_artifact(&hash, offset, ARTIFACT_PART_BYTES).await?;
+        if bytes.is_empty() {
+            return Err(StoreError::NotFound { noun: "artifact", id: hash.to_string() }.into());
+        }
+        let part = ArtifactPart { offset, size_bytes };
+        offset += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let hash = hash.clone();
+        packer = packer.text(move || ArchiveLine::artifact_part(hash, part, &bytes).to_text(), chunks).await?;
+    }
+    Ok(packer)
 }
 
 /// Compresses outside of the runtime's threads, because a large artifact takes long.

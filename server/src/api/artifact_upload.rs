@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use futures::StreamExt;
 use nightshift_engine::store::{ArtifactProgress, StoreError};
 use nightshift_protocol::api::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER, UploadProgress};
-use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
+use nightshift_protocol::artifact::ArtifactHash;
 use serde_json::json;
 
 use crate::api::artifacts::with_progress;
@@ -40,7 +40,6 @@ pub(crate) async fn put(
             "a whole artifact needs the header `content-length`; without it, send the artifact in parts with PATCH",
         )
     })?;
-    check_size(size)?;
     let _transfer = transfer(&app).await?;
     let mut upload = Upload::begin(&app, hash, size).await?;
     let mut chunks = body.into_data_stream();
@@ -65,7 +64,6 @@ pub(crate) async fn append(
     };
     let size = number(&headers, UPLOAD_SIZE_HEADER)?.ok_or_else(|| needed(UPLOAD_SIZE_HEADER))?;
     let offset = number(&headers, UPLOAD_OFFSET_HEADER)?.ok_or_else(|| needed(UPLOAD_OFFSET_HEADER))?;
-    check_size(size)?;
     if number(&headers, CONTENT_LENGTH.as_str())?.is_some_and(|said| usize::try_from(said).map_or(true, is_too_large)) {
         return Err(part_too_large());
     }
@@ -239,17 +237,6 @@ fn number(headers: &HeaderMap, name: &str) -> Result<Option<u64>, ApiFailure> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
     number.map(Some).ok_or_else(|| ApiFailure::bad("request.invalid", format!("the header `{name}` must be a number")))
-}
-
-fn check_size(size: u64) -> Result<(), ApiFailure> {
-    if size > u64::try_from(MAX_ARTIFACT_BYTES).unwrap_or(u64::MAX) {
-        return Err(ApiFailure::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "artifact.too_large",
-            format!("an artifact may have at most {MAX_ARTIFACT_BYTES} bytes"),
-        ));
-    }
-    Ok(())
 }
 
 async fn transfer(app: &App) -> Result<tokio::sync::SemaphorePermit<'_>, ApiFailure> {

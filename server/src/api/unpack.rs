@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use futures::StreamExt;
-use nightshift_engine::store::StoreError;
+use nightshift_engine::store::{StoreError, store_unpacked};
 use nightshift_protocol::archive::{ArchiveError, ArchiveReader, MAX_ARCHIVE_LINE_BYTES, Unpacked, UnpackedArtifact};
 use nightshift_protocol::handover::{HandoverError, HandoverReader, UnpackedHandover};
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
@@ -151,7 +151,7 @@ impl<'a, R: Lines> Unpacker<'a, R> {
                     self.reader.admit(self.app).await?;
                     self.is_admitted = true;
                 }
-                self.app.store.put_artifact(&artifact.hash, &artifact.bytes, self.app.clock.now()).await?;
+                store_unpacked(&*self.app.store, &artifact, self.app.clock.now()).await?;
             }
         }
         if self.line.len() + bytes.len() > MAX_ARCHIVE_LINE_BYTES {

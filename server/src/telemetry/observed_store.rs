@@ -8,10 +8,10 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, Creation,
-    ExpiredLease, HandoverStore, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, Once,
-    OwnerFence, Ownership, PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore, Reservation, RowSink,
-    RunRecord, ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore, TryEnd, WatchStore,
-    WebhookStore, WorkerRecord,
+    ExpiredLease, HandoverStore, HeartbeatOutcome, KnowledgeStore, ModelCallRecord, MovedArtifacts, NewCampaign,
+    Notice, Once, OwnerFence, Ownership, PageRequest, Pruned, Pulse, QuarantineRecord, Reported, RequestStore,
+    Reservation, RowSink, RunRecord, ServerRecord, SessionStore, StepRecord, Store, StoreError, StoreGauges, TeamStore,
+    TryEnd, WatchStore, WebhookStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -272,6 +272,14 @@ impl Store for ObservedStore {
 
     async fn prune_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError> {
         self.inner.prune_artifacts(before, limit).await
+    }
+
+    async fn collect_objects(&self, before: TimestampMs, limit: u32) -> Result<u64, StoreError> {
+        self.inner.collect_objects(before, limit).await
+    }
+
+    async fn move_artifacts(&self, after: Option<ArtifactHash>, at: TimestampMs) -> Result<MovedArtifacts, StoreError> {
+        self.inner.move_artifacts(after, at).await
     }
 
     async fn register_server(&self, server: ServerRecord, sole: bool) -> Result<(), StoreError> {

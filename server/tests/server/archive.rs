@@ -2,14 +2,17 @@
 
 use std::io::{Read, Write};
 
+use nightshift_engine::store::{ModelCallRecord, Store as _};
 use nightshift_protocol::api::{CampaignCreated, CampaignDetail, EventsPage, TryOutcome};
 use nightshift_protocol::archive::{ARCHIVE_FORMAT, ArchiveLine};
+use nightshift_protocol::artifact::MAX_ARTIFACT_BYTES;
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::time::TimestampMs;
 use reqwest::Response;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::setup::{TestServer, Wish, ok, refusal, refused};
+use crate::setup::{TestServer, Wish, ok, open_store, refusal, refused};
 use crate::toy::prepared_output;
 
 impl TestServer {
@@ -44,6 +47,40 @@ fn packed(text: &str) -> Vec<u8> {
     let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
     encoder.write_all(text.as_bytes()).unwrap();
     encoder.finish().unwrap()
+}
+
+/// Its bytes are in several lines of the file.
+#[tokio::test]
+async fn an_artifact_that_is_larger_than_a_line_travels_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await;
+    let server = TestServer::on(store.clone(), Wish::default()).await;
+    let (campaign, run) = server.finished_campaign().await;
+    let bytes = vec![7; MAX_ARTIFACT_BYTES + 5];
+    let hash = server.put_artifact(&bytes).await;
+    let call = ModelCallRecord {
+        run,
+        step_key: "plan".to_owned(),
+        turn: 1,
+        request_hash: "h".to_owned(),
+        summary: json!({ "reply": hash }),
+        released: Vec::new(),
+        used: Vec::new(),
+        at: TimestampMs(1),
+    };
+    store.record_model_call(call, Vec::new()).await.unwrap();
+    let archive = server.archive(&campaign).await;
+    assert!(text(&archive).lines().filter(|line| line.contains("\"part\"")).count() == 2);
+
+    let (other, _other_folder) = TestServer::start(Wish::default()).await;
+    for existed in [false, true] {
+        let created: CampaignCreated = ok(other.import(archive.clone()).await).await;
+        assert_eq!(created.existed, existed);
+    }
+    let answer = other.get(&format!("/artifacts/{hash}")).send().await.unwrap();
+    assert!(answer.bytes().await.unwrap() == bytes);
+    server.stop().await;
+    other.stop().await;
 }
 
 #[tokio::test]

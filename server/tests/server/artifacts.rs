@@ -1,13 +1,16 @@
 //! Tests of artifacts.
 
+use nightshift_engine::store::Store as _;
 use nightshift_protocol::api::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER, UploadProgress};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
+use nightshift_protocol::time::TimestampMs;
+use nightshift_store::{ARTIFACT_FOLDER, ArtifactOptions, DEFAULT_MAX_ARTIFACT_BYTES, OpenOptions, SqlStore};
 use reqwest::header::{CONTENT_RANGE, RANGE};
 use reqwest::{Method, Response, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::setup::{PATIENCE, TestServer, WORKER, Wish, ok, refusal, refused};
+use crate::setup::{PATIENCE, TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
 
 #[tokio::test]
 async fn an_artifact_comes_back_as_it_was_put_and_runs_in_no_browser() {
@@ -42,12 +45,47 @@ async fn bytes_under_a_wrong_hash_are_refused() {
 #[tokio::test]
 async fn an_artifact_above_the_limit_is_refused() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
-    let bytes = vec![0_u8; MAX_ARTIFACT_BYTES + 1];
-    let hash = ArtifactHash::of(&bytes);
-    let answer = server.call(Method::PUT, &format!("/artifacts/{hash}"), WORKER).body(bytes).send().await.unwrap();
-    assert_eq!(refused(answer).await, refusal(413, "artifact.too_large"));
+    let hash = ArtifactHash::of(b"the beginning of something large");
+    let part = server.call(Method::PATCH, &format!("/artifacts/{hash}"), WORKER).body("the beginning");
+    let part = part.header(UPLOAD_SIZE_HEADER, DEFAULT_MAX_ARTIFACT_BYTES + 1).header(UPLOAD_OFFSET_HEADER, 0);
+    assert_eq!(refused(part.send().await.unwrap()).await, refusal(413, "artifact.too_large"));
     let nothing = server.get(&format!("/artifacts/{hash}")).send().await.unwrap();
     assert_eq!(nothing.status(), StatusCode::NOT_FOUND);
+    server.stop().await;
+}
+
+/// It has more bytes than a program holds in memory at once.
+#[tokio::test]
+async fn a_large_artifact_passes_through_in_parts() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let bytes = noise(MAX_ARTIFACT_BYTES + 3 * 1024 * 1024);
+    let hash = server.put_artifact(&bytes).await;
+    let answer = server.get(&format!("/artifacts/{hash}")).send().await.unwrap();
+    assert!(answer.bytes().await.unwrap() == bytes);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn artifacts_of_an_earlier_release_are_moved_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = ArtifactOptions { max_piece_bytes: usize::MAX, ..ArtifactOptions::default() };
+    let inside = OpenOptions { artifacts, ..OpenOptions::default() };
+    let store = SqlStore::open_sqlite(folder.path(), inside).await.unwrap();
+    let bytes = noise(100_000);
+    let hash = ArtifactHash::of(&bytes);
+    store.put_artifact(&hash, &bytes, TimestampMs(1)).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let server = TestServer::on(open_store(&folder).await, Wish::default()).await;
+    let object_folder = folder.path().join(ARTIFACT_FOLDER).join(&hash.as_str()[..2]);
+    until("the move", async || {
+        let mut entries = std::fs::read_dir(&object_folder).ok()?;
+        let path = entries.next()?.ok()?.path();
+        (std::fs::read(path).ok()? == bytes).then_some(())
+    })
+    .await;
+    let answer = server.get(&format!("/artifacts/{hash}")).send().await.unwrap();
+    assert_eq!(answer.bytes().await.unwrap().as_ref(), bytes);
     server.stop().await;
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nightshift_protocol::api::{CampaignDetail, TryOutcome};
 use nightshift_protocol::run::RunStatus;
-use nightshift_store::{OpenOptions, SqlStore};
+use nightshift_store::{ARTIFACT_FOLDER, OpenOptions, SqlStore};
 use nightshift_testbed::postgres::Cluster;
 
 use crate::setup::{TestServer, Wish, open_postgres};
@@ -32,7 +32,8 @@ async fn back_up_under_load(server: &TestServer, backup: impl FnOnce() + Send + 
     let backup = tokio::task::spawn_blocking(backup);
     let mut number = 0_u32;
     while !backup.is_finished() || number < 20 {
-        server.put_artifact(format!("artifact {number}").as_bytes()).await;
+        // Large enough to be an object where there is an object store.
+        server.put_artifact(format!("artifact {number} ").repeat(1_000).as_bytes()).await;
         number += 1;
     }
     backup.await.unwrap();
@@ -67,8 +68,11 @@ async fn a_backup_of_sqlite_that_was_taken_under_load_goes_on() {
         let restored = tempfile::tempdir().unwrap();
         let (from, to) = (text(&folder.path().join(DATABASE_FILE)), text(&restored.path().join(DATABASE_FILE)));
         let command = command.replace("{}", &to);
+        let objects = [folder.path(), restored.path()].map(|folder| text(&folder.join(ARTIFACT_FOLDER)));
         let before = back_up_under_load(&server, move || {
             run("sqlite3", &["-cmd", ".timeout 20000", &from, &command]);
+            // After the database: every object that its copy names is there.
+            run("cp", &["-a", &objects[0], &objects[1]]);
         })
         .await;
         server.stop().await;

@@ -6,7 +6,7 @@ use axum::Router;
 use nightshift_protocol::api::{CampaignCreated, Health, Page, StepView, TryOutcome};
 use nightshift_protocol::run::RunStatus;
 use nightshift_server::Server;
-use nightshift_store::{OpenOptions, SqlStore};
+use nightshift_store::{ArtifactOptions, OpenOptions, SqlStore};
 use reqwest::Method;
 
 use crate::setup::{TestServer, WORKER, Wish, ok, open_store, refusal, refused};
@@ -108,7 +108,8 @@ async fn stopping_answers_what_is_held() {
 #[tokio::test]
 async fn a_full_database_is_seen_in_the_health() {
     let folder = tempfile::tempdir().unwrap();
-    let options = OpenOptions { max_size_bytes: Some(2 << 20), ..OpenOptions::default() };
+    let artifacts = ArtifactOptions { max_piece_bytes: usize::MAX, ..ArtifactOptions::default() };
+    let options = OpenOptions { max_size_bytes: Some(2 << 20), artifacts, ..OpenOptions::default() };
     let store = Arc::new(SqlStore::open_sqlite(folder.path(), options).await.unwrap());
     let server = TestServer::on(store, Wish { drives: false, ..Wish::default() }).await;
     let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| u8::try_from(i.wrapping_mul(2_654_435_761) >> 24).unwrap()).collect();

@@ -7,6 +7,7 @@ use nightshift_store::{OpenOptions, PostgresLook, SqlStore, look_at_postgres};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Check, State};
+use crate::compose::artifact_options;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::server_file;
@@ -22,7 +23,7 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
     let data_dir = &context.config().data_dir;
     let database = database(data_dir, context.config().database.url.as_ref()).await;
     let in_use = database.found.starts_with("in use");
-    let mut checks = vec![database, disk(data_dir)];
+    let mut checks = vec![database, artifacts(context).await, disk(data_dir)];
     if !in_use {
         checks.push(port(context).await);
     }
@@ -81,6 +82,29 @@ async fn postgres(url: &SecretString) -> Check {
             Check::problem("database", format!("{}: {error}", error.code()), advice)
         }
     }
+}
+
+/// Writes, reads and deletes a small object where artifacts are to be stored.
+async fn artifacts(context: &Context) -> Check {
+    const NAME: &str = "artifacts";
+    const ADVICE: &str = "set artifacts.url to a place that works: docs/operations.md, \"Artifacts\"";
+    let is_shared = context.config().database.url.is_some();
+    let objects = match artifact_options(context) {
+        Ok(options) => options.objects,
+        Err(failure) => return Check::problem(NAME, failure.error.message, ADVICE),
+    };
+    let Some(objects) = objects else {
+        let found = if is_shared { "in the database" } else { "in the data folder" };
+        return Check::ok(NAME, found);
+    };
+    if let Err(error) = objects.examine().await {
+        return Check::problem(NAME, format!("{}: {error}", error.code()), ADVICE);
+    }
+    let found = format!("{} works", objects.place());
+    if objects.is_local() && is_shared {
+        return Check::warning(NAME, found, "every server of this database must share this folder");
+    }
+    Check::ok(NAME, found)
 }
 
 fn refused(failure: &Failure) -> Check {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nightshift_client::Client;
 use nightshift_engine::clock::Clock as _;
-use nightshift_engine::store::{CampaignArchive, Store as _, StoreError, StoreGauges};
+use nightshift_engine::store::{CampaignArchive, Store as _, StoreError, StoreGauges, store_unpacked};
 use nightshift_optimizer::strategy::STATE_FORMAT;
 use nightshift_protocol::api::{CampaignDetail, ControlAction};
 use nightshift_protocol::error::ExitCode;
@@ -127,8 +127,7 @@ async fn take_in(store: &Arc<SqlStore>, file: PathBuf, handover: &UnpackedHandov
     let (kept, runtime) = (Arc::clone(store), tokio::runtime::Handle::current());
     let stored = off_the_runtime(move || {
         handover_file::read(&file, |artifact| {
-            let now = SystemClock.now();
-            Ok(runtime.block_on(kept.put_artifact(&artifact.hash, &artifact.bytes, now))?)
+            Ok(runtime.block_on(store_unpacked(&*kept, &artifact, SystemClock.now()))?)
         })
     })
     .await?;

@@ -1,42 +1,91 @@
-//! Blobs, addressed by their hash and stored in chunks.
+//! Artifacts, addressed by their hash: rows, uploads in parts, and what is to be read.
 
 use nightshift_engine::store::{ArtifactProgress, StoreError};
-use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::connection::Connection;
+use super::piece::{self, NewPiece, Piece};
+use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::number::{from_stored, to_stored};
+use crate::row::Row;
+use crate::sql::locked;
 use crate::transaction::Transaction;
 use crate::value::values;
-
-/// Maximum length of a chunk, in bytes.
-const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Minimum age at which an artifact is renewed, in milliseconds. Each renewal is a write.
 const RENEWED_AFTER_MS: u64 = 10 * 60 * 1_000;
 
-/// Selects the chunks of a range.
-pub(crate) const CHUNKS: &str = "SELECT offset_bytes, bytes FROM artifact_chunk \
-     WHERE artifact_id = $1 AND offset_bytes > $2 AND offset_bytes < $3 ORDER BY offset_bytes";
+macro_rules! find {
+    () => {
+        "SELECT a.id, a.size_bytes, a.stored_bytes, a.complete, a.created_at_ms FROM artifact a WHERE a.hash = $1"
+    };
+}
+/// Finds an artifact.
+const FIND: &str = find!();
+/// Finds an artifact, to change it.
+const FIND_TO_CHANGE: Sql = locked!(find!(), "a");
+
+/// Completely stored artifacts with a chunk that belongs into the object store.
+pub(crate) const TO_MOVE: &str = "SELECT a.id, a.hash, a.size_bytes FROM artifact a \
+     WHERE a.hash > $1 AND a.complete = 1 AND a.size_bytes > $2 \
+       AND EXISTS (SELECT 1 FROM artifact_chunk c WHERE c.artifact_id = a.id AND length(c.bytes) > $2) \
+     ORDER BY a.hash LIMIT $3";
 
 /// A row of the table.
-struct Head {
-    id: i64,
-    progress: ArtifactProgress,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) id: i64,
+    pub(crate) progress: ArtifactProgress,
+    created_at: i64,
 }
 
-/// Refuses bytes that are too large or do not match the hash.
+/// A range of an artifact and the pieces that contain it.
+pub(crate) struct Reading {
+    /// First byte.
+    pub(crate) begin: u64,
+    /// End of the range, exclusive.
+    pub(crate) end: u64,
+    /// In the order of their offsets. Two may overlap.
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// A part of an upload.
+pub(crate) struct Part {
+    pub(crate) hash: ArtifactHash,
+    /// Size of the whole artifact in bytes.
+    pub(crate) size_bytes: u64,
+    pub(crate) offset: u64,
+    pub(crate) piece: NewPiece,
+    /// For the last part: the row whose pieces were hashed, if there were some, and whether the hash was right.
+    pub(crate) verified: Option<(Option<Head>, bool)>,
+}
+
+/// An artifact whose bytes are in a piece, or which is stored already.
+pub(crate) struct Whole {
+    pub(crate) hash: ArtifactHash,
+    /// None if it is stored already.
+    pub(crate) piece: Option<NewPiece>,
+}
+
+/// An artifact to be moved into the object store.
+pub(crate) struct ToMove {
+    pub(crate) id: i64,
+    pub(crate) hash: ArtifactHash,
+    pub(crate) size_bytes: u64,
+}
+
+/// Refuses bytes that do not match the hash.
 pub(crate) fn check(hash: &ArtifactHash, bytes: &[u8]) -> Result<(), StoreError> {
-    check_size(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
     if ArtifactHash::of(bytes) == *hash { Ok(()) } else { Err(wrong_hash(hash)) }
 }
 
-fn check_size(size_bytes: u64) -> Result<(), StoreError> {
-    if usize::try_from(size_bytes).is_ok_and(|size| size <= MAX_ARTIFACT_BYTES) {
+/// Refuses an artifact that is too large.
+pub(crate) fn check_size(size_bytes: u64, limit_bytes: u64) -> Result<(), StoreError> {
+    if size_bytes <= limit_bytes {
         return Ok(());
     }
-    let message = format!("an artifact has at most {MAX_ARTIFACT_BYTES} bytes, this one {size_bytes}");
+    let message = format!("an artifact has at most {limit_bytes} bytes, this one {size_bytes}");
     Err(StoreError::Refused { code: "artifact.too_large", message })
 }
 
@@ -45,22 +94,45 @@ fn wrong_hash(hash: &ArtifactHash) -> StoreError {
     StoreError::Refused { code: "artifact.wrong_hash", message }
 }
 
-/// Stores a whole blob, and replaces an incomplete upload.
-pub(crate) async fn put(
-    connection: &mut Connection,
-    hash: &ArtifactHash,
-    bytes: &[u8],
-    at: TimestampMs,
-) -> Result<(), Failure> {
-    let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-    let head = begin(connection, hash, from_stored(size), at).await?;
+/// Returns the error for an upload that another one overtook.
+pub(crate) fn wrong_offset(hash: &ArtifactHash, stored: u64, offset: u64) -> StoreError {
+    let message = format!("artifact {hash} goes on at byte {stored}, not at {offset}: send the rest from there");
+    StoreError::Refused { code: "artifact.wrong_offset", message }
+}
+
+/// Stores a whole artifact, and replaces an incomplete upload.
+pub(crate) async fn put(connection: &mut Connection, whole: &Whole, at: TimestampMs) -> Result<(), Failure> {
+    let Whole { hash, piece } = whole;
+    let size = piece.as_ref().map_or(0, NewPiece::size_bytes);
+    let head = begin(connection, hash, size, at).await?;
     if head.progress.complete {
+        if let Some(NewPiece::Object { id, .. }) = piece {
+            piece::release(connection, vec![*id]).await?;
+        }
         return Ok(());
     }
-    connection.execute("DELETE FROM artifact_chunk WHERE artifact_id = $1", values![head.id]).await?;
-    append_chunks(connection, head.id, 0, bytes).await?;
+    let Some(piece) = piece else {
+        let message = format!("artifact {hash} was deleted at the same time: store it again");
+        return Err(Failure::refused("artifact.upload_disturbed", message));
+    };
+    piece::take_away(connection, vec![head.id]).await?;
+    piece::add(connection, head.id, 0, piece).await?;
     let sql = "UPDATE artifact SET size_bytes = $2, stored_bytes = $2, complete = 1 WHERE id = $1";
-    connection.execute(sql, values![head.id, size]).await?;
+    connection.execute(sql, values![head.id, to_stored(size)]).await?;
+    Ok(())
+}
+
+/// Refuses a part that does not continue the upload.
+pub(crate) fn examine(part: &Part, progress: ArtifactProgress) -> Result<(), StoreError> {
+    let Part { hash, size_bytes, offset, piece, .. } = part;
+    if progress.stored_bytes != *offset {
+        return Err(wrong_offset(hash, progress.stored_bytes, *offset));
+    }
+    let size = if progress.stored_bytes == 0 { *size_bytes } else { progress.size_bytes };
+    if size != *size_bytes || offset.saturating_add(piece.size_bytes()) > size {
+        let message = format!("artifact {hash} has {size} bytes: all parts have to say the same");
+        return Err(StoreError::Refused { code: "artifact.wrong_size", message });
+    }
     Ok(())
 }
 
@@ -68,43 +140,42 @@ pub(crate) async fn put(
 /// committed.
 pub(crate) async fn append(
     transaction: &mut Transaction<'_>,
-    hash: &ArtifactHash,
-    size_bytes: u64,
-    offset: u64,
-    bytes: &[u8],
+    part: &Part,
     at: TimestampMs,
 ) -> Result<Result<ArtifactProgress, StoreError>, Failure> {
-    check_size(size_bytes)?;
+    let Part { hash, size_bytes, offset, piece, verified } = part;
     let connection = &mut *transaction.connection;
-    let mut head = begin(connection, hash, size_bytes, at).await?;
+    let before = connection.fetch_optional(FIND_TO_CHANGE, values![hash.as_str()]).await?;
+    let before = before.as_ref().map(head).transpose()?;
+    let head = begin(connection, hash, *size_bytes, at).await?;
     if head.progress.complete {
+        if let NewPiece::Object { id, .. } = piece {
+            piece::release(connection, vec![*id]).await?;
+        }
         return Ok(Ok(head.progress));
     }
-    if head.progress.stored_bytes == 0 && head.progress.size_bytes != size_bytes {
-        let sql = "UPDATE artifact SET size_bytes = $2 WHERE id = $1";
-        connection.execute(sql, values![head.id, to_stored(size_bytes)]).await?;
-        head.progress.size_bytes = size_bytes;
+    examine(part, head.progress)?;
+    let stored = offset.saturating_add(piece.size_bytes());
+    let complete = stored == *size_bytes;
+    if complete {
+        let (seen, is_right) = verified.ok_or_else(|| wrong_offset(hash, head.progress.stored_bytes, *offset))?;
+        if *offset > 0 && seen != before {
+            // Another upload replaced the parts that were hashed.
+            return Err(wrong_offset(hash, head.progress.stored_bytes, *offset).into());
+        }
+        if !is_right {
+            if let NewPiece::Object { id, .. } = piece {
+                piece::release(connection, vec![*id]).await?;
+            }
+            piece::take_away(connection, vec![head.id]).await?;
+            connection.execute("DELETE FROM artifact WHERE id = $1", values![head.id]).await?;
+            return Ok(Err(wrong_hash(hash)));
+        }
     }
-    if head.progress.stored_bytes != offset {
-        let stored = head.progress.stored_bytes;
-        let message = format!("artifact {hash} goes on at byte {stored}, not at {offset}: send the rest from there");
-        return Err(Failure::refused("artifact.wrong_offset", message));
-    }
-    let stored = offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-    if head.progress.size_bytes != size_bytes || stored > size_bytes {
-        let message = format!("artifact {hash} has {} bytes: all parts have to say the same", head.progress.size_bytes);
-        return Err(Failure::refused("artifact.wrong_size", message));
-    }
-    append_chunks(connection, head.id, offset, bytes).await?;
-    let complete = stored == size_bytes;
-    if complete && hash_of(connection, head.id, size_bytes).await? != *hash {
-        connection.execute("DELETE FROM artifact_chunk WHERE artifact_id = $1", values![head.id]).await?;
-        connection.execute("DELETE FROM artifact WHERE id = $1", values![head.id]).await?;
-        return Ok(Err(wrong_hash(hash)));
-    }
-    let sql = "UPDATE artifact SET stored_bytes = $2, complete = $3 WHERE id = $1";
-    connection.execute(sql, values![head.id, to_stored(stored), complete]).await?;
-    Ok(Ok(ArtifactProgress { size_bytes, stored_bytes: stored, complete }))
+    piece::add(connection, head.id, *offset, piece).await?;
+    let sql = "UPDATE artifact SET size_bytes = $2, stored_bytes = $3, complete = $4 WHERE id = $1";
+    connection.execute(sql, values![head.id, to_stored(*size_bytes), to_stored(stored), complete]).await?;
+    Ok(Ok(ArtifactProgress { size_bytes: *size_bytes, stored_bytes: stored, complete }))
 }
 
 /// Returns whether a complete artifact is old enough to be renewed.
@@ -114,37 +185,34 @@ pub(crate) async fn is_old(connection: &mut Connection, hash: &ArtifactHash, at:
     Ok(connection.fetch_optional(sql, values![hash.as_str(), before.0]).await?.is_some())
 }
 
+/// Finds an artifact, complete or not.
+pub(crate) async fn find(connection: &mut Connection, hash: &ArtifactHash) -> Result<Option<Head>, Failure> {
+    connection.fetch_optional(FIND, values![hash.as_str()]).await?.as_ref().map(head).transpose()
+}
+
 pub(crate) async fn progress(
     connection: &mut Connection,
     hash: &ArtifactHash,
 ) -> Result<Option<ArtifactProgress>, Failure> {
-    let sql = "SELECT a.id, a.size_bytes, a.stored_bytes, a.complete FROM artifact a WHERE a.hash = $1";
-    let row = connection.fetch_optional(sql, values![hash.as_str()]).await?;
-    Ok(row.as_ref().map(head).transpose()?.map(|head| head.progress))
+    Ok(find(connection, hash).await?.map(|head| head.progress))
 }
 
-pub(crate) async fn get(connection: &mut Connection, hash: &ArtifactHash) -> Result<Vec<u8>, Failure> {
-    let bytes = read(connection, hash, 0, u64::MAX).await?;
-    if ArtifactHash::of(&bytes) == *hash {
-        Ok(bytes)
-    } else {
-        Err(Failure::unreadable(format!("artifact {hash}"), &"its bytes are not those that were stored"))
-    }
-}
-
-/// Reads a part of a complete artifact.
+/// Finds a part of a complete artifact.
 pub(crate) async fn read(
     connection: &mut Connection,
     hash: &ArtifactHash,
     offset: u64,
     length: u64,
-) -> Result<Vec<u8>, Failure> {
-    let sql = "SELECT a.id, a.size_bytes, a.stored_bytes, a.complete FROM artifact a WHERE a.hash = $1";
-    let row = connection.fetch_optional(sql, values![hash.as_str()]).await?;
-    let head = row.as_ref().map(head).transpose()?.filter(|head| head.progress.complete);
+) -> Result<Reading, Failure> {
+    let head = find(connection, hash).await?.filter(|head| head.progress.complete);
     let head = head.ok_or_else(|| Failure::not_found("artifact", hash.as_str()))?;
     let end = offset.saturating_add(length).min(head.progress.size_bytes);
-    part(connection, head.id, offset, end).await
+    part(connection, head.id, (offset, end)).await
+}
+
+/// Finds a part of an artifact, complete or not.
+pub(crate) async fn part(connection: &mut Connection, id: i64, range: (u64, u64)) -> Result<Reading, Failure> {
+    Ok(Reading { begin: range.0, end: range.1, pieces: piece::in_range(connection, id, range).await? })
 }
 
 /// Renews a complete artifact. Returns whether it exists.
@@ -154,6 +222,45 @@ pub(crate) async fn renew(connection: &mut Connection, hash: &ArtifactHash, at: 
     let sql = "UPDATE artifact SET created_at_ms = CASE WHEN created_at_ms < $2 THEN $2 ELSE created_at_ms END \
                 WHERE hash = $1 AND complete = 1";
     Ok(connection.execute(sql, values![hash.as_str(), at.0]).await? > 0)
+}
+
+/// Returns artifacts with a larger hash than `after` that have chunks of more than `max_piece_bytes`.
+pub(crate) async fn to_move(
+    connection: &mut Connection,
+    after: &str,
+    max_piece_bytes: usize,
+    limit: u32,
+) -> Result<Vec<ToMove>, Failure> {
+    let most = i64::try_from(max_piece_bytes).unwrap_or(i64::MAX);
+    let rows = connection.fetch_all(TO_MOVE, values![after, most, limit]).await?;
+    rows.iter()
+        .map(|row| {
+            let hash = super::public_id(row.str(1)?, "an artifact's hash")?;
+            Ok(ToMove { id: row.i64(0)?, hash, size_bytes: from_stored(row.i64(2)?) })
+        })
+        .collect()
+}
+
+/// Replaces the pieces of an artifact by objects with the same bytes. Returns whether the artifact was still there in
+/// chunks.
+pub(crate) async fn replace(
+    connection: &mut Connection,
+    moved: &ToMove,
+    objects: &[(u64, NewPiece)],
+) -> Result<bool, Failure> {
+    let before = connection.fetch_optional(FIND_TO_CHANGE, values![moved.hash.as_str()]).await?;
+    let before = before.as_ref().map(head).transpose()?;
+    let sql = "SELECT 1 FROM artifact_chunk WHERE artifact_id = $1 LIMIT 1";
+    let is_there = before.is_some_and(|head| head.id == moved.id && head.progress.complete)
+        && connection.fetch_optional(sql, values![moved.id]).await?.is_some();
+    if !is_there {
+        return Ok(false);
+    }
+    piece::take_away(connection, vec![moved.id]).await?;
+    for (offset, object) in objects {
+        piece::add(connection, moved.id, *offset, object).await?;
+    }
+    Ok(true)
 }
 
 /// Creates or renews the row of an artifact. The row stays locked against deletion.
@@ -166,11 +273,11 @@ async fn begin(
     let sql = "INSERT INTO artifact (hash, size_bytes, stored_bytes, complete, created_at_ms) VALUES ($1, $2, 0, 0, $3) \
                ON CONFLICT (hash) DO UPDATE SET created_at_ms = CASE WHEN artifact.created_at_ms < excluded.created_at_ms \
                    THEN excluded.created_at_ms ELSE artifact.created_at_ms END \
-               RETURNING id, size_bytes, stored_bytes, complete";
+               RETURNING id, size_bytes, stored_bytes, complete, created_at_ms";
     head(&connection.fetch_one(sql, values![hash.as_str(), to_stored(size_bytes), at.0]).await?)
 }
 
-fn head(row: &crate::row::Row) -> Result<Head, Failure> {
+fn head(row: &Row) -> Result<Head, Failure> {
     Ok(Head {
         id: row.i64(0)?,
         progress: ArtifactProgress {
@@ -178,46 +285,6 @@ fn head(row: &crate::row::Row) -> Result<Head, Failure> {
             stored_bytes: from_stored(row.i64(2)?),
             complete: row.flag(3)?,
         },
+        created_at: row.i64(4)?,
     })
-}
-
-async fn append_chunks(connection: &mut Connection, id: i64, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
-    let mut at = to_stored(offset);
-    for chunk in bytes.chunks(CHUNK_BYTES) {
-        let sql = "INSERT INTO artifact_chunk (artifact_id, offset_bytes, bytes) VALUES ($1, $2, $3)";
-        connection.execute(sql, values![id, at, chunk.to_vec()]).await?;
-        at = at.saturating_add(i64::try_from(chunk.len()).unwrap_or(i64::MAX));
-    }
-    Ok(())
-}
-
-/// Returns the bytes from `offset` up to `end`, exclusive.
-async fn part(connection: &mut Connection, id: i64, offset: u64, end: u64) -> Result<Vec<u8>, Failure> {
-    if end <= offset {
-        return Ok(Vec::new());
-    }
-    let chunk_bytes = i64::try_from(CHUNK_BYTES).unwrap_or(i64::MAX);
-    let (begin, end) = (to_stored(offset), to_stored(end));
-    let rows = connection.fetch_all(CHUNKS, values![id, begin.saturating_sub(chunk_bytes), end]).await?;
-    let mut bytes = Vec::with_capacity(usize::try_from(end - begin).unwrap_or(0).min(MAX_ARTIFACT_BYTES));
-    for row in rows {
-        let (at, chunk) = (row.i64(0)?, row.bytes(1)?);
-        let from = usize::try_from(begin - at).unwrap_or(0).min(chunk.len());
-        let to = usize::try_from(end - at).unwrap_or(0).min(chunk.len());
-        bytes.extend_from_slice(chunk.get(from..to).unwrap_or_default());
-    }
-    Ok(bytes)
-}
-
-/// Computes the hash of the stored bytes, chunk by chunk.
-async fn hash_of(connection: &mut Connection, id: i64, size_bytes: u64) -> Result<ArtifactHash, Failure> {
-    let mut hasher = blake3::Hasher::new();
-    let mut offset = 0;
-    let piece = u64::try_from(CHUNK_BYTES).unwrap_or(u64::MAX) * 16;
-    while offset < size_bytes {
-        let end = offset.saturating_add(piece).min(size_bytes);
-        hasher.update(&part(connection, id, offset, end).await?);
-        offset = end;
-    }
-    super::public_id(hasher.finalize().to_hex().as_str(), "an artifact's hash")
 }

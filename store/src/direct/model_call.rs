@@ -1,11 +1,11 @@
 //! Answered model calls. A stored call is never paid for again.
 
 use nightshift_engine::store::ModelCallRecord;
-use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 
-use super::{artifact, budget, run};
+use super::artifact::{self, Whole};
+use super::{budget, run};
 use crate::batch::event_text::artifact_hashes;
 use crate::batch::locked_rows::{LoadRequest, LockedRows};
 use crate::connection::Connection;
@@ -49,7 +49,7 @@ pub(crate) async fn find(
 pub(crate) async fn record(
     transaction: &mut Transaction<'_>,
     call: &ModelCallRecord,
-    artifacts: &[(ArtifactHash, Vec<u8>)],
+    artifacts: &[Whole],
 ) -> Result<(), Failure> {
     let run_id = run::key_of(transaction.connection, call.run.as_str()).await?;
     let step_key = json::clean(&call.step_key);
@@ -66,9 +66,9 @@ pub(crate) async fn record(
     let connection = &mut *transaction.connection;
     let summary = json::write(&call.summary)?;
     let mut hashes: Vec<String> = artifact_hashes(&summary).collect();
-    hashes.extend(artifacts.iter().map(|(hash, _)| hash.as_str().to_owned()));
-    for (hash, bytes) in artifacts {
-        artifact::put(connection, hash, bytes, call.at).await?;
+    hashes.extend(artifacts.iter().map(|whole| whole.hash.as_str().to_owned()));
+    for whole in artifacts {
+        artifact::put(connection, whole, call.at).await?;
     }
     for hash in hashes {
         let sql = "INSERT INTO artifact_use (run_id, hash) VALUES ($1, $2) ON CONFLICT DO NOTHING";

@@ -4,7 +4,7 @@ use nightshift_engine::store::Pruned;
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
-use super::{MAX_PAGE, campaign, public_id};
+use super::{MAX_PAGE, campaign, piece, public_id};
 use crate::attempt::write;
 use crate::connection::{Backend, Connection, Sql};
 use crate::failure::Failure;
@@ -144,8 +144,7 @@ pub(crate) async fn artifacts(
     let mut pruned = Pruned { artifacts: u64::try_from(ids.len()).unwrap_or(u64::MAX), ..Pruned::default() };
     pruned.more = ids.len() < rows.len() || rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
     if !ids.is_empty() {
-        let chunks = any_of!("DELETE FROM artifact_chunk WHERE artifact_id", "$1", "");
-        pruned.rows += connection.execute(chunks, values![ids.clone()]).await?;
+        pruned.rows += piece::take_away(connection, ids.clone()).await?;
         pruned.rows += connection.execute(any_of!("DELETE FROM artifact WHERE id", "$1", ""), values![ids]).await?;
     }
     write::forget_gone(connection).await?;

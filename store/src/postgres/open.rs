@@ -9,6 +9,7 @@ use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
 use crate::failure::postgres::foreign;
 use crate::failure::{Failure, Place};
+use crate::objects::ArtifactOptions;
 
 /// A table that every Nightshift database has since the first migration.
 pub(super) const OUR_TABLE: &str = "campaign_clock";
@@ -38,11 +39,13 @@ pub struct PostgresOptions {
     pub connections: u32,
     /// Timeout for a server or a free connection, in milliseconds.
     pub acquire_timeout_ms: u64,
+    /// How artifacts are stored: in the database, unless it names an object store.
+    pub artifacts: ArtifactOptions,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { connections: 8, acquire_timeout_ms: 10_000 }
+        Self { connections: 8, acquire_timeout_ms: 10_000, artifacts: ArtifactOptions::default() }
     }
 }
 

@@ -15,6 +15,7 @@ use super::lock::ProcessLock;
 use super::writer::SqliteWriter;
 use crate::failure::sqlite::{corrupt, io_error, unusable};
 use crate::failure::{Failure, Place};
+use crate::objects::ArtifactOptions;
 
 /// Name of the database in the data folder.
 pub const DATABASE_FILE: &str = "nightshift.db";
@@ -56,11 +57,19 @@ pub struct OpenOptions {
     pub max_checked_bytes: u64,
     /// Maximum size of the database. At the limit, writing returns `Full`. None means no limit.
     pub max_size_bytes: Option<u64>,
+    /// How artifacts are stored: in the folder `artifacts` of the data folder, unless it names an object store.
+    pub artifacts: ArtifactOptions,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { create: true, readers: 4, max_checked_bytes: MAX_CHECKED_BYTES, max_size_bytes: None }
+        Self {
+            create: true,
+            readers: 4,
+            max_checked_bytes: MAX_CHECKED_BYTES,
+            max_size_bytes: None,
+            artifacts: ArtifactOptions::default(),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use nightshift_protocol::id::{CampaignId, RemarkId, RunId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
+use nightshift_store::ArtifactOptions;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, amount, done, order};
@@ -418,10 +419,11 @@ async fn one_transaction_deletes_so_many_bytes(bench: Bench) {
     }
 }
 
-async fn pruning_shrinks_the_file(bench: Bench) {
+async fn pruning_shrinks_the_file(mut bench: Bench) {
     if bench.kind() != Kind::Sqlite {
         return;
     }
+    bench.reopen_with(ArtifactOptions { max_piece_bytes: usize::MAX, ..ArtifactOptions::default() }).await;
     for number in 0..32_u8 {
         let bytes = vec![number; 1 << 20];
         bench.store.put_artifact(&ArtifactHash::of(&bytes), &bytes, bench.now()).await.unwrap();

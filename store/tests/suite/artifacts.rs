@@ -2,7 +2,8 @@
 
 use futures::future::join_all;
 use nightshift_engine::store::{ArtifactProgress, Store, StoreError};
-use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_store::DEFAULT_MAX_ARTIFACT_BYTES;
 
 use crate::bench::Bench;
 
@@ -117,7 +118,7 @@ async fn a_whole_artifact_replaces_what_was_on_its_way(bench: Bench) {
 
 async fn an_artifact_that_is_too_large_is_refused_with_its_first_part(bench: Bench) {
     let hash = ArtifactHash::of(b"whatever");
-    let too_large = u64::try_from(MAX_ARTIFACT_BYTES).unwrap() + 1;
+    let too_large = DEFAULT_MAX_ARTIFACT_BYTES + 1;
     let error = bench.store.append_artifact(&hash, too_large, 0, b"what", bench.now()).await.unwrap_err();
     assert_eq!(error.code(), "artifact.too_large");
     assert_eq!(bench.store.artifact_progress(&hash).await.unwrap(), None);

@@ -17,7 +17,7 @@ use nightshift_protocol::machine::Needs;
 use nightshift_protocol::run::RunTransition;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
-use nightshift_store::SqlStore;
+use nightshift_store::{ArtifactOptions, SqlStore};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -135,6 +135,12 @@ impl Bench {
     pub(crate) async fn at(place: Place) -> Self {
         let store = place.open().await;
         Self { place, store, clock: HandClock::new(), ids: Counter::starting_at(1) }
+    }
+
+    /// Closes the store and opens the same database again, with other settings for artifacts.
+    pub(crate) async fn reopen_with(&mut self, artifacts: ArtifactOptions) {
+        self.store.close().await.unwrap();
+        self.store = Arc::new(self.place.try_open_with(artifacts).await.unwrap());
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -11,7 +11,7 @@ use crate::raw::{Raw, dump};
 fn url(place: &Place) -> &str {
     match place {
         Place::Folder(_) => panic!("it has no address"),
-        Place::Database(database) => &database.url,
+        Place::Database(database, _) => &database.url,
     }
 }
 

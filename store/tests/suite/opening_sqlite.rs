@@ -9,7 +9,7 @@ use nightshift_engine::store::{Store, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::sqlite::{DATABASE_FILE, LOCK_FILE};
-use nightshift_store::{OpenOptions, SqlStore};
+use nightshift_store::{ARTIFACT_FOLDER, ArtifactOptions, OpenOptions, SqlStore};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
@@ -19,7 +19,7 @@ use crate::place::{Kind, Place};
 fn folder(bench: &Bench) -> &Path {
     match &bench.place {
         Place::Folder(folder) => folder.path(),
-        Place::Database(_) => panic!("it is no folder"),
+        Place::Database(..) => panic!("it is no folder"),
     }
 }
 
@@ -39,7 +39,7 @@ async fn execute(database: &Path, sql: &str) {
 }
 
 #[tokio::test]
-async fn closing_leaves_one_file_and_the_lock_s() {
+async fn closing_leaves_the_database_its_objects_and_the_lock() {
     let bench = Bench::on(Kind::Sqlite).await;
     bench.run().await;
     bench.store.close().await.unwrap();
@@ -47,7 +47,7 @@ async fn closing_leaves_one_file_and_the_lock_s() {
     let mut names: Vec<_> =
         fs::read_dir(folder(&bench)).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, [DATABASE_FILE, LOCK_FILE]);
+    assert_eq!(names, [ARTIFACT_FOLDER, DATABASE_FILE, LOCK_FILE]);
     let error = bench.store.create_campaign(bench.new_campaign(1)).await.unwrap_err();
     assert!(error.to_string().contains("closed"), "{error}");
 }
@@ -163,7 +163,8 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
 
 #[tokio::test]
 async fn a_large_file_is_not_read_from_end_to_end_at_each_start() {
-    let bench = Bench::on(Kind::Sqlite).await;
+    let mut bench = Bench::on(Kind::Sqlite).await;
+    bench.reopen_with(ArtifactOptions { max_piece_bytes: usize::MAX, ..ArtifactOptions::default() }).await;
     let artifact = vec![7; 1 << 20];
     let hash = ArtifactHash::of(&artifact);
     bench.store.put_artifact(&hash, &artifact, bench.now()).await.unwrap();
@@ -248,7 +249,8 @@ async fn a_schema_of_a_newer_release_is_refused() {
 #[tokio::test]
 async fn a_full_disk_is_said_and_what_was_acknowledged_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let limited = OpenOptions { max_size_bytes: Some(2_000_000), ..OpenOptions::default() };
+    let artifacts = ArtifactOptions { max_piece_bytes: usize::MAX, ..ArtifactOptions::default() };
+    let limited = OpenOptions { max_size_bytes: Some(2_000_000), artifacts, ..OpenOptions::default() };
     let store = SqlStore::open_sqlite(folder.path(), limited).await.unwrap();
     let blob = |n: u8| vec![n; 100_000];
     let mut acknowledged = Vec::new();

@@ -101,7 +101,8 @@ async fn until_finished(finished: &watch::Sender<usize>, more: usize) {
 /// Runs tasks during several outages, and checks the result.
 async fn survive(outages: usize, outage: impl Fn(&Cluster) + Send + Sync + 'static) {
     let cluster = Arc::new(Cluster::start(&Settings::default()).unwrap());
-    let bench = Arc::new(Bench::at(Place::Database(cluster.create_database().unwrap())).await);
+    let bench =
+        Arc::new(Bench::at(Place::Database(cluster.create_database().unwrap(), tempfile::tempdir().unwrap())).await);
     let (stop, finished) = (Arc::new(AtomicBool::new(false)), watch::Sender::new(0));
     let tasks: Vec<_> = (0..TASKS).map(|_| tokio::spawn(work(bench.clone(), stop.clone(), finished.clone()))).collect();
     let outage = Arc::new(outage);
@@ -157,9 +158,9 @@ async fn while_the_server_is_down_calls_say_so_in_time_and_notices_come_again_af
     use futures::StreamExt;
     use nightshift_engine::store::Notice;
     let cluster = Cluster::start(&Settings::default()).unwrap();
-    let mut bench = Bench::at(Place::Database(cluster.create_database().unwrap())).await;
+    let mut bench = Bench::at(Place::Database(cluster.create_database().unwrap(), tempfile::tempdir().unwrap())).await;
     let impatient = PostgresOptions { acquire_timeout_ms: 1_000, ..few_connections() };
-    let Place::Database(database) = &bench.place else { panic!("it is on Postgres") };
+    let Place::Database(database, _) = &bench.place else { panic!("it is on Postgres") };
     bench.store = Arc::new(SqlStore::open_postgres(&database.url, impatient).await.unwrap());
     let run = bench.run().await;
     cluster.stop_immediate().unwrap();

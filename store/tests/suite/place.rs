@@ -1,9 +1,10 @@
 //! The location of a test's store: a folder, or a database of the tests' server.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use nightshift_engine::store::StoreError;
-use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
+use nightshift_store::{ARTIFACT_FOLDER, ArtifactOptions, Objects, OpenOptions, PostgresOptions, SqlStore};
 use nightshift_testbed::postgres::{Cluster, Database, Settings, URL_VARIABLE};
 use tempfile::TempDir;
 
@@ -17,28 +18,45 @@ pub(crate) enum Kind {
 /// Location of a store.
 pub(crate) enum Place {
     Folder(TempDir),
-    Database(Database),
+    /// A database, and the folder of its objects.
+    Database(Database, TempDir),
 }
 
 impl Place {
     pub(crate) fn new(kind: Kind) -> Self {
         match kind {
             Kind::Sqlite => Self::Folder(tempfile::tempdir().unwrap()),
-            Kind::Postgres => Self::Database(cluster().create_database().unwrap()),
+            Kind::Postgres => Self::Database(cluster().create_database().unwrap(), tempfile::tempdir().unwrap()),
         }
     }
 
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Folder(_) => Kind::Sqlite,
-            Self::Database(_) => Kind::Postgres,
+            Self::Database(..) => Kind::Postgres,
+        }
+    }
+
+    /// Returns the folder of the objects.
+    pub(crate) fn objects(&self) -> PathBuf {
+        match self {
+            Self::Folder(folder) | Self::Database(_, folder) => folder.path().join(ARTIFACT_FOLDER),
         }
     }
 
     pub(crate) async fn try_open(&self) -> Result<SqlStore, StoreError> {
+        let objects = Some(Objects::folder(&self.objects()).unwrap());
+        self.try_open_with(ArtifactOptions { objects, ..ArtifactOptions::default() }).await
+    }
+
+    pub(crate) async fn try_open_with(&self, artifacts: ArtifactOptions) -> Result<SqlStore, StoreError> {
         match self {
-            Self::Folder(folder) => SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await,
-            Self::Database(database) => SqlStore::open_postgres(&database.url, few_connections()).await,
+            Self::Folder(folder) => {
+                SqlStore::open_sqlite(folder.path(), OpenOptions { artifacts, ..OpenOptions::default() }).await
+            }
+            Self::Database(database, _) => {
+                SqlStore::open_postgres(&database.url, PostgresOptions { artifacts, ..few_connections() }).await
+            }
         }
     }
 

@@ -24,7 +24,7 @@ impl Raw {
                 let options = SqliteConnectOptions::new().filename(folder.path().join(DATABASE_FILE));
                 Self::Sqlite(options.foreign_keys(false).connect().await.unwrap())
             }
-            Place::Database(database) => {
+            Place::Database(database, _) => {
                 let mut connection = PgConnection::connect(&database.url).await.unwrap();
                 sqlx::query("SET session_replication_role = replica").execute(&mut connection).await.unwrap();
                 Self::Postgres(connection)

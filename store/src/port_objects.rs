@@ -1,0 +1,172 @@
+//! The care of the object store: deletes objects without an artifact, moves artifacts of earlier releases, and checks.
+
+use futures::{StreamExt as _, stream};
+use nightshift_engine::store::{MovedArtifacts, Pruned, StoreError};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::time::TimestampMs;
+
+use crate::direct::artifact::{self, ToMove};
+use crate::direct::piece::{self, LooseObject, NewPiece};
+use crate::direct::prune;
+use crate::objects::Objects;
+use crate::store::SqlStore;
+
+/// Size of the pieces of a moved artifact, in bytes.
+const MOVED_BYTES: u64 = 16 * 1024 * 1024;
+/// Artifacts that are looked up at a time in order to move them.
+const MOVED_AT_ONCE: u32 = 16;
+/// Objects that are deleted at the same time.
+const DELETED_AT_ONCE: usize = 8;
+/// Objects that are looked up at a time in order to check them.
+const CHECKED_AT_ONCE: u32 = 1_000;
+/// Maximum number of contradictions that a check returns.
+const MAX_FOUND: usize = 20;
+
+impl SqlStore {
+    /// Returns the object store. Without one, an object that the database names cannot be reached.
+    pub(crate) fn objects(&self) -> Result<&Objects, StoreError> {
+        self.artifacts.objects.as_ref().ok_or_else(|| {
+            StoreError::Unusable(
+                "this database has artifacts in an object store: set artifacts.url (NIGHTSHIFT_ARTIFACTS__URL) to the one \
+                 that its other servers use"
+                    .to_owned(),
+            )
+        })
+    }
+
+    /// Returns the place of the objects, and whether it is a folder of this machine; none if the database has all bytes.
+    #[must_use]
+    pub fn artifact_place(&self) -> Option<(&str, bool)> {
+        self.artifacts.objects.as_ref().map(|objects| (objects.place(), objects.is_local()))
+    }
+
+    /// Finds out whether the newest object of this database is in this object store. Returns a sentence if it is not.
+    pub async fn examine_artifact_place(&self) -> Result<Option<String>, StoreError> {
+        let Some((object, size_bytes)) = read!(self, |connection| piece::newest(connection))? else { return Ok(None) };
+        let objects = self.objects()?;
+        if objects.size(&object.name).await? == Some(size_bytes) {
+            return Ok(None);
+        }
+        Ok(Some(format!(
+            "the newest artifact of this database is not in {}: every server of a database must use the same \
+             artifacts.url",
+            objects.place()
+        )))
+    }
+
+    /// Deletes unreferenced artifacts, then their objects.
+    pub(crate) async fn prune_old_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError> {
+        let mut pruned = transaction!(self, |tx, before, limit| prune::artifacts(tx, *before, *limit))?;
+        match self.delete_objects(before, limit).await {
+            Ok(deleted) => pruned.more |= deleted >= u64::from(limit.max(1)),
+            // The rows are deleted, and the next round deletes the objects.
+            Err(error) => tracing::warn!(error = %error, "objects of deleted artifacts could not be deleted yet"),
+        }
+        Ok(pruned)
+    }
+
+    /// Deletes objects of deleted artifacts, and objects that were begun before `before` and that no artifact has.
+    pub(crate) async fn delete_objects(&self, before: TimestampMs, limit: u32) -> Result<u64, StoreError> {
+        let Some(objects) = &self.artifacts.objects else { return Ok(0) };
+        if !read!(self, |connection| piece::are_to_delete(connection, before))? {
+            return Ok(0);
+        }
+        // The mark is committed before the first object is deleted: no upload can get a marked object.
+        transaction!(self, |tx, before| piece::mark_abandoned(tx.connection, *before))?;
+        let limit = limit.max(1);
+        let loose = read!(self, |connection| piece::to_delete(connection, limit))?;
+        let deleted: Vec<Result<i64, StoreError>> = stream::iter(loose)
+            .map(async |LooseObject { id, name }| objects.delete(&name).await.map(|()| id))
+            .buffer_unordered(DELETED_AT_ONCE)
+            .collect()
+            .await;
+        let (mut ids, mut failed) = (Vec::new(), None);
+        for outcome in deleted {
+            match outcome {
+                Ok(id) => ids.push(id),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let count = u64::try_from(ids.len()).unwrap_or(u64::MAX);
+        transaction!(self, |tx, ids| piece::forget(tx.connection, ids.clone()))?;
+        failed.map_or(Ok(count), Err)
+    }
+
+    /// Moves some artifacts with a larger hash than `after` from the database into the object store.
+    pub(crate) async fn move_some_artifacts(
+        &self,
+        after: Option<ArtifactHash>,
+        at: TimestampMs,
+    ) -> Result<MovedArtifacts, StoreError> {
+        let mut moved = MovedArtifacts::default();
+        if self.artifacts.objects.is_none() {
+            return Ok(moved);
+        }
+        let after = after.as_ref().map_or("", ArtifactHash::as_str);
+        let most = self.artifacts.max_piece_bytes;
+        let found = read!(self, |connection| artifact::to_move(connection, after, most, MOVED_AT_ONCE))?;
+        for artifact in found {
+            moved.last = Some(artifact.hash.clone());
+            let size_bytes = artifact.size_bytes;
+            if self.move_artifact(artifact, at).await? {
+                moved.artifacts += 1;
+                moved.bytes += size_bytes;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Moves an artifact. A damaged one stays as it is.
+    async fn move_artifact(&self, moved: ToMove, at: TimestampMs) -> Result<bool, StoreError> {
+        let mut hasher = blake3::Hasher::new();
+        let mut pieces = Vec::new();
+        let mut ids = Vec::new();
+        let mut offset = 0;
+        while offset < moved.size_bytes {
+            let end = offset.saturating_add(MOVED_BYTES).min(moved.size_bytes);
+            let reading = read!(self, |connection| artifact::part(connection, moved.id, (offset, end)))?;
+            let Some(bytes) = self.bytes_of(&reading).await? else { break };
+            hasher.update(&bytes);
+            let piece = self.new_piece(&moved.hash, offset, &bytes, at).await;
+            let piece = self.give_up_unless(piece, &ids).await?;
+            if let NewPiece::Object { id, .. } = &piece {
+                ids.push(*id);
+            }
+            pieces.push((offset, piece));
+            offset = end;
+        }
+        let is_right = offset >= moved.size_bytes && hasher.finalize().to_hex().as_str() == moved.hash.as_str();
+        let hash = moved.hash.clone();
+        let replaced = if is_right {
+            let replaced = transaction!(self, |tx, moved, pieces| artifact::replace(tx.connection, moved, pieces));
+            self.give_up_unless(replaced, &ids).await?
+        } else {
+            false
+        };
+        if !replaced {
+            // Another server moved it, or it was deleted, or it is damaged.
+            transaction!(self, |tx, ids| piece::release(tx.connection, ids.clone()))?;
+            if !is_right && self.load_artifact(&hash).await.is_err_and(|error| error.code() == "store.corrupt") {
+                tracing::error!(artifact.hash = %hash, "an artifact in the database is damaged, and was not moved");
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// Finds objects that are missing or have another size, one sentence each.
+    pub(crate) async fn find_missing_objects(&self) -> Result<Vec<String>, StoreError> {
+        let (mut found, mut after) = (Vec::new(), 0);
+        loop {
+            let stored = read!(self, |connection| piece::stored_after(connection, after, CHECKED_AT_ONCE))?;
+            let Some((last, _)) = stored.last() else { return Ok(found) };
+            after = last.id;
+            for (object, size_bytes) in stored {
+                let actual = self.objects()?.size(&object.name).await?;
+                if actual != Some(size_bytes) && found.len() < MAX_FOUND {
+                    found
+                        .push(format!("an object has all its bytes: not {} ({actual:?} of {size_bytes})", object.name));
+                }
+            }
+        }
+    }
+}
