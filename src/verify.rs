@@ -222,7 +222,7 @@ fn demand(
     for (_, Submission { form, .. }) in submissions {
         // For the check, and for the measurement with its baseline; where that is of another form, an empty process tells what
         // surrounds the calls of the program.
-        // Where the interval is narrow after a few pairs of processes, the last ones wait in vain.
+        // Where the interval is narrow after a few pairs of processes, the last processes are not used.
         let pairs = MeasureOptions::confirmation().most_process_pairs;
         add(*form, 1 + pairs * if *form == baseline { 1 } else { 2 });
         add(baseline, pairs);

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_call_becomes_the_text_that_says_the_same() {
         let measure = call("measure", r#"{"note": "n", "program": "int ns_run();"}"#);
-        let text = as_text("I try this.", &[measure.clone()], CandidateForm::Native);
+        let text = as_text("I try this.", std::slice::from_ref(&measure), CandidateForm::Native);
         assert_eq!(
             text,
             "I try this.\n\n```json\n{\"note\":\"n\",\"tool\":\"measure\"}\n```\n\n```cpp\nint ns_run();\n```\n"

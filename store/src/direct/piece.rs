@@ -166,7 +166,7 @@ pub(crate) async fn add(
     }
 }
 
-/// Gives up objects that were written in vain.
+/// Gives up objects that no artifact will hold.
 pub(crate) async fn release(connection: &mut Connection, ids: Vec<i64>) -> Result<(), Failure> {
     let sql = any_of!("UPDATE artifact_object SET state = 'deleting' WHERE state = 'writing' AND id", "$1", "");
     connection.execute(sql, values![ids]).await?;

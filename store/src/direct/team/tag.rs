@@ -7,10 +7,10 @@ use sea_query::{Expr, ExprTrait};
 
 use super::{keys_of, placed, rows_among, select, target};
 use crate::connection::Connection;
-use crate::direct::MAX_PAGE;
 use crate::failure::Failure;
 use crate::json;
 use crate::number::from_stored;
+use crate::page::MAX_PAGE;
 use crate::row::Row;
 use crate::transaction::Transaction;
 use crate::value::values;
