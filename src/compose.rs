@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nightshift_client::Client;
+use nightshift_engine::store::StoreError;
 use nightshift_server::{Parts, Running, Server, ServerConfig};
 use nightshift_store::SqlStore;
 use secrecy::{ExposeSecret, SecretString};
@@ -108,10 +109,12 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         Some(folder) => SqlStore::open_sqlite(folder, nightshift_store::OpenOptions::default()).await?,
         None => open_store(context, database_url.map(ExposeSecret::expose_secret), &data_dir).await?,
     });
-    if start.drives {
-        warn_of_artifacts(&store, database_url.is_some()).await?;
-    }
-    let paused = match prepare(context, &start, &store).await {
+    let examined = if start.drives { examine_artifacts(&store, database_url.is_some()).await } else { Ok(()) };
+    let prepared = match examined {
+        Ok(()) => prepare(context, &start, &store).await,
+        Err(failure) => Err(failure),
+    };
+    let paused = match prepared {
         Ok(paused) => paused,
         Err(failure) => {
             // The first failure is the one that tells.
@@ -291,8 +294,8 @@ impl Local {
     }
 }
 
-/// Says what is wrong with the place of artifacts, as far as one server can know.
-async fn warn_of_artifacts(store: &SqlStore, is_shared: bool) -> Result<()> {
+/// Says what is wrong with the place of artifacts, as far as one server can know. In a wrong place, artifacts would be lost.
+async fn examine_artifacts(store: &SqlStore, is_shared: bool) -> Result<()> {
     match store.artifact_place() {
         None => tracing::info!("artifacts are stored in the database; artifacts.url names an object store for them"),
         Some((place, is_local)) if is_local && is_shared => {
@@ -300,10 +303,16 @@ async fn warn_of_artifacts(store: &SqlStore, is_shared: bool) -> Result<()> {
         }
         Some(_) => {}
     }
-    if let Some(problem) = store.examine_artifact_place().await? {
-        tracing::error!(problem, "artifacts of this database are missing");
+    match store.examine_artifact_place().await {
+        Ok(None) => Ok(()),
+        Ok(Some(problem)) => Err(StoreError::Unusable(problem).into()),
+        // It may be back before it is needed.
+        Err(error) if error.is_transient() => {
+            tracing::warn!(error = %error, "the object store of artifacts cannot be examined");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
     }
-    Ok(())
 }
 
 /// The address at which this machine reaches a server that listens everywhere.

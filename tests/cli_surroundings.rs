@@ -393,12 +393,14 @@ impl Drop for Running {
 #[test]
 fn an_unreachable_endpoint_is_waited_for_and_a_signal_ends_the_waiting() {
     let folder = tempfile::tempdir().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // Nothing listens at the address, and no other test gets it while the socket is there.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let task = tiny_task::write(folder.path(), "gaussian", &[1]);
     let data_dir = folder.path().join("data");
     let mut command = nightshift(&data_dir);
     command.arg("run").arg(&task).args(["--model", "local/some-model", "--allow-unsandboxed", "--exit"]);
-    endpoint(&mut command, &free);
+    endpoint(&mut command, &socket.local_addr().unwrap().to_string());
     let mut running = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begin = Instant::now();
     let failure = loop {

@@ -63,10 +63,8 @@ async fn round(app: &App) -> Result<(), StoreError> {
     }
     // Of pruned artifacts, and of uploads whose server died.
     let before = Prunes::before(now, MIN_OLDER_THAN_MS);
-    while app.store.collect_objects(before, CHUNK_ARTIFACTS).await? >= u64::from(CHUNK_ARTIFACTS) {
-        tokio::time::sleep(PAUSE).await;
-    }
-    let Some(keep_for) = app.config.retention else { return Ok(()) };
+    let collected = collect(app, before).await;
+    let Some(keep_for) = app.config.retention else { return collected };
     let keep_for_ms = u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX);
     let done = Prunes::new(app, Prunes::before(now, keep_for_ms)).until(Instant::now() + LONGEST_ROUND).await?;
     if done.rows > 0 || done.artifacts > 0 {
@@ -77,6 +75,14 @@ async fn round(app: &App) -> Result<(), StoreError> {
             more = done.more,
             "old data was deleted"
         );
+    }
+    collected
+}
+
+/// Deletes objects that no artifact has. An object store that deletes nothing does not keep the database from being pruned.
+async fn collect(app: &App, before: TimestampMs) -> Result<(), StoreError> {
+    while app.store.collect_objects(before, CHUNK_ARTIFACTS).await? >= u64::from(CHUNK_ARTIFACTS) {
+        tokio::time::sleep(PAUSE).await;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, ObjectStoreExt as _, RetryConfig};
+use object_store::{ClientOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
 use url::Url;
 
 /// Name of the folder of objects in a data folder.
@@ -89,7 +89,7 @@ impl Objects {
             ($builder:ty) => {
                 settings
                     .iter()
-                    .fold(<$builder>::new().with_url(url), |builder, (name, value)| {
+                    .fold(<$builder>::new().with_client_options(patient()).with_url(url), |builder, (name, value)| {
                         match name.to_ascii_lowercase().parse() {
                             Ok(key) => builder.with_config(key, value),
                             Err(_) => builder,
@@ -121,6 +121,11 @@ impl Objects {
             let unusable = || StoreError::Unusable(format!("{} cannot be created: {error}", folder.display()));
             failed_io(error.kind(), &folder.display().to_string()).unwrap_or_else(unusable)
         })?;
+        // The folder's own entry survives a loss of power, too.
+        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            let synced = std::fs::File::open(parent).and_then(|parent| parent.sync_all());
+            synced.map_err(|error| StoreError::Unusable(format!("{} cannot be synced: {error}", parent.display())))?;
+        }
         let store = LocalFileSystem::new_with_prefix(folder)
             .map_err(|error| StoreError::Unusable(format!("{}: {error}", folder.display())))?
             // What was acknowledged survives a loss of power.
@@ -211,6 +216,11 @@ impl Objects {
             error => StoreError::Unreachable(format!("the object store {place} failed: {error}")),
         }
     }
+}
+
+/// Returns options of a client that waits for large objects on slow lines.
+fn patient() -> ClientOptions {
+    ClientOptions::new().with_timeout(CALL_TIMEOUT)
 }
 
 /// Returns how often a call is repeated. Callers repeat what failed, after longer times.

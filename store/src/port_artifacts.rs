@@ -66,12 +66,24 @@ impl SqlStore {
             // Prompts repeat: the object of a stored one is not written again.
             let is_stored = self.belongs_outside(bytes.len())
                 && self.renew_old_artifact(&hash, call.at).await?.is_some_and(|progress| progress.complete);
-            let piece = if is_stored { None } else { Some(self.new_piece(&hash, 0, &bytes, call.at).await?) };
+            let piece = if is_stored { None } else { Some(self.piece_or_chunk(&hash, bytes, call.at).await) };
             wholes.push(Whole { hash, piece });
         }
         let loose: Vec<i64> = wholes.iter().filter_map(|whole| whole.piece.as_ref().and_then(object_of)).collect();
         let stored = transaction!(self, |tx, call, wholes| model_call::record(tx, call, wholes));
         self.give_up_unless(stored, &loose).await
+    }
+
+    /// Prepares the bytes of a reply, which was paid. When the object store does not take them, the database does; they are moved at the
+    /// next start.
+    async fn piece_or_chunk(&self, hash: &ArtifactHash, bytes: Vec<u8>, at: TimestampMs) -> NewPiece {
+        match self.new_piece(hash, 0, &bytes, at).await {
+            Ok(piece) => piece,
+            Err(error) => {
+                tracing::warn!(error = %error, artifact.hash = %hash, "the database keeps a reply that the object store did not take");
+                NewPiece::Chunk(bytes)
+            }
+        }
     }
 
     /// Appends a part, at an offset of an artifact of this size.
@@ -87,19 +99,29 @@ impl SqlStore {
         let progress =
             seen.map_or(ArtifactProgress { size_bytes, stored_bytes: 0, complete: false }, |head| head.progress);
         let piece = NewPiece::Chunk(Vec::new());
+        let mut is_whole = true;
         let mut part = Part { hash: hash.clone(), size_bytes, offset, piece, verified: None };
         if !progress.complete {
             // Refuse it before its bytes are written.
             part.piece = NewPiece::Chunk(bytes.to_vec());
             artifact::examine(&part, progress)?;
             if offset.saturating_add(length(bytes)) == size_bytes {
-                part.verified = Some((seen, self.hash_of(seen, offset, bytes).await? == *hash));
+                let found = self.hash_of(seen, offset, bytes).await?;
+                is_whole = found.is_some();
+                part.verified = Some((seen, found.as_ref() == Some(hash)));
             }
             part.piece = self.new_piece(hash, offset, bytes, at).await?;
         }
         let loose = object_of(&part.piece);
         let appended = transaction!(self, |tx, part, at| artifact::append(tx, part, *at));
-        self.give_up_unless(appended, loose.as_slice()).await?
+        match self.give_up_unless(appended, loose.as_slice()).await? {
+            // The client is not to blame for parts that were stored and are gone.
+            Err(StoreError::Refused { .. }) if !is_whole => {
+                let message = format!("stored parts of {hash} are missing, and all were deleted: upload it again");
+                Err(StoreError::Refused { code: "artifact.upload_disturbed", message })
+            }
+            appended => appended,
+        }
     }
 
     /// Loads a whole artifact into memory.
@@ -132,20 +154,26 @@ impl SqlStore {
         Err(self.damaged(hash, "some of its bytes are missing"))
     }
 
-    /// Computes the hash of the stored parts up to `offset` followed by `last`.
-    async fn hash_of(&self, stored: Option<Head>, offset: u64, last: &[u8]) -> Result<ArtifactHash, StoreError> {
+    /// Computes the hash of the stored parts up to `offset` followed by `last`; none if a part is missing.
+    async fn hash_of(
+        &self,
+        stored: Option<Head>,
+        offset: u64,
+        last: &[u8],
+    ) -> Result<Option<ArtifactHash>, StoreError> {
         let mut hasher = blake3::Hasher::new();
         let mut begin = 0;
         while let Some(head) = stored.filter(|_| begin < offset) {
             let end = begin.saturating_add(READ_BYTES).min(offset);
             let reading = read!(self, |connection| artifact::part(connection, head.id, (begin, end)))?;
-            let Some(bytes) = self.bytes_of(&reading).await? else { break };
+            // Parts may also be deleted in between; the transaction then finds another row.
+            let Some(bytes) = self.bytes_of(&reading).await? else { return Ok(None) };
             hasher.update(&bytes);
             begin = end;
         }
         hasher.update(last);
-        // Parts that are deleted in between give a wrong hash; the transaction then finds another row.
-        hasher.finalize().to_hex().as_str().parse().map_err(|error| StoreError::Other(format!("{error}")))
+        let hash = hasher.finalize().to_hex().as_str().parse();
+        hash.map(Some).map_err(|error| StoreError::Other(format!("{error}")))
     }
 
     /// Returns the bytes of a range; none if a piece was moved or deleted in between.
@@ -195,8 +223,8 @@ impl SqlStore {
             (*offset, *size_bytes),
             *at
         ))?;
-        let written = self.objects()?.write(&object.name, Bytes::copy_from_slice(bytes)).await;
-        self.give_up_unless(written, &[object.id]).await?;
+        // After an error the object may still arrive. Its row stays, and the collection deletes it when it is old.
+        self.objects()?.write(&object.name, Bytes::copy_from_slice(bytes)).await?;
         Ok(NewPiece::Object { id: object.id, size_bytes })
     }
 

@@ -12,7 +12,9 @@ use crate::objects::Objects;
 use crate::store::SqlStore;
 
 /// Size of the pieces of a moved artifact, in bytes.
-const MOVED_BYTES: u64 = 16 * 1024 * 1024;
+const MOVED_BYTES: u64 = 4 * 1024 * 1024;
+/// Number of the newest objects that show whether this is the right object store.
+const EXAMINED: u32 = 16;
 /// Artifacts that are looked up at a time in order to move them.
 const MOVED_AT_ONCE: u32 = 16;
 /// Objects that are deleted at the same time.
@@ -40,18 +42,28 @@ impl SqlStore {
         self.artifacts.objects.as_ref().map(|objects| (objects.place(), objects.is_local()))
     }
 
-    /// Finds out whether the newest object of this database is in this object store. Returns a sentence if it is not.
+    /// Finds out whether the newest objects of this database are in this object store. Returns a sentence if none is: it is another place,
+    /// or a folder that is not mounted.
     pub async fn examine_artifact_place(&self) -> Result<Option<String>, StoreError> {
-        let Some((object, size_bytes)) = read!(self, |connection| piece::newest(connection))? else { return Ok(None) };
-        let objects = self.objects()?;
-        if objects.size(&object.name).await? == Some(size_bytes) {
+        let (missing, of) = self.missing_of_newest().await?;
+        if of == 0 || missing < of {
             return Ok(None);
         }
         Ok(Some(format!(
-            "the newest artifact of this database is not in {}: every server of a database must use the same \
-             artifacts.url",
-            objects.place()
+            "the newest artifacts of this database are not in {}: every server of a database must use the same artifacts.url, and a \
+             folder has to be mounted before the start",
+            self.objects()?.place()
         )))
+    }
+
+    /// Returns how many of the newest objects are missing, and how many were looked for.
+    async fn missing_of_newest(&self) -> Result<(usize, usize), StoreError> {
+        let newest = read!(self, |connection| piece::newest(connection, EXAMINED))?;
+        let mut missing = 0;
+        for (object, size_bytes) in &newest {
+            missing += usize::from(self.objects()?.size(&object.name).await? != Some(*size_bytes));
+        }
+        Ok((missing, newest.len()))
     }
 
     /// Deletes unreferenced artifacts, then their objects.
@@ -75,20 +87,27 @@ impl SqlStore {
         transaction!(self, |tx, before| piece::mark_abandoned(tx.connection, *before))?;
         let limit = limit.max(1);
         let loose = read!(self, |connection| piece::to_delete(connection, limit))?;
-        let deleted: Vec<Result<i64, StoreError>> = stream::iter(loose)
-            .map(async |LooseObject { id, name }| objects.delete(&name).await.map(|()| id))
+        let deleted: Vec<Result<i64, (i64, StoreError)>> = stream::iter(loose)
+            .map(async |LooseObject { id, name }| objects.delete(&name).await.map(|()| id).map_err(|error| (id, error)))
             .buffer_unordered(DELETED_AT_ONCE)
             .collect()
             .await;
-        let (mut ids, mut failed) = (Vec::new(), None);
+        let (mut ids, mut later, mut failed) = (Vec::new(), Vec::new(), None);
         for outcome in deleted {
             match outcome {
                 Ok(id) => ids.push(id),
-                Err(error) => failed = Some(error),
+                Err((id, error)) => {
+                    later.push(id);
+                    failed = Some(error);
+                }
             }
         }
         let count = u64::try_from(ids.len()).unwrap_or(u64::MAX);
         transaction!(self, |tx, ids| piece::forget(tx.connection, ids.clone()))?;
+        if !later.is_empty() {
+            // Objects that cannot be deleted do not keep the others waiting.
+            transaction!(self, |tx, later| piece::postpone(tx.connection, later.clone()))?;
+        }
         failed.map_or(Ok(count), Err)
     }
 
@@ -102,17 +121,36 @@ impl SqlStore {
         if self.artifacts.objects.is_none() {
             return Ok(moved);
         }
+        // What is moved is deleted from the database: the place has to be the one that the other servers use.
+        let (missing, of) = self.missing_of_newest().await?;
+        if missing > 0 {
+            return Err(StoreError::Unusable(format!(
+                "{missing} of the {of} newest artifacts of this database are not in {}, and no others are moved there: every server of a \
+                 database must use the same artifacts.url",
+                self.objects()?.place()
+            )));
+        }
         let after = after.as_ref().map_or("", ArtifactHash::as_str);
         let most = self.artifacts.max_piece_bytes;
         let found = read!(self, |connection| artifact::to_move(connection, after, most, MOVED_AT_ONCE))?;
         for artifact in found {
             moved.last = Some(artifact.hash.clone());
             let size_bytes = artifact.size_bytes;
-            if self.move_artifact(artifact, at).await? {
+            let hash = artifact.hash.clone();
+            let is_moved = match self.move_artifact(artifact, at).await {
+                Err(StoreError::Corrupt(reason)) => {
+                    tracing::error!(artifact.hash = %hash, reason, "an artifact in the database is damaged, and was not moved");
+                    false
+                }
+                other => other?,
+            };
+            if is_moved {
                 moved.artifacts += 1;
                 moved.bytes += size_bytes;
             }
         }
+        // On SQLite the space goes back at once, so that a move needs little more than it frees.
+        while moved.artifacts > 0 && transaction!(self, |tx| prune::give_back(tx.connection))? {}
         Ok(moved)
     }
 

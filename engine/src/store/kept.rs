@@ -61,7 +61,15 @@ pub async fn store_unpacked(store: &dyn Store, artifact: &UnpackedArtifact, at: 
         // An earlier import was interrupted.
         Err(StoreError::Refused { code: "artifact.wrong_offset", message }) => {
             let stored = store.artifact_progress(hash).await?.map_or(0, |progress| progress.stored_bytes);
-            if stored >= end { Ok(()) } else { Err(StoreError::Refused { code: "artifact.wrong_offset", message }) }
+            if stored >= end {
+                return Ok(());
+            }
+            // A part of this part is stored.
+            let known = usize::try_from(stored.saturating_sub(offset)).unwrap_or(usize::MAX);
+            match bytes.get(known..).filter(|_| stored > offset) {
+                Some(rest) => store.append_artifact(hash, size_bytes, stored, rest, at).await.map(|_| ()),
+                None => Err(StoreError::Refused { code: "artifact.wrong_offset", message }),
+            }
         }
         appended => appended.map(|_| ()),
     }

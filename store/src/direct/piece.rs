@@ -210,12 +210,19 @@ pub(crate) async fn are_to_delete(connection: &mut Connection, before: Timestamp
     Ok(connection.fetch_optional(sql, values![before.0]).await?.is_some())
 }
 
-/// Returns the newest stored object and its size in bytes.
-pub(crate) async fn newest(connection: &mut Connection) -> Result<Option<(LooseObject, u64)>, Failure> {
+/// Returns the newest stored objects and their sizes in bytes.
+pub(crate) async fn newest(connection: &mut Connection, limit: u32) -> Result<Vec<(LooseObject, u64)>, Failure> {
     let sql = "SELECT id, hash, offset_bytes, size_bytes FROM artifact_object \
-               WHERE state = 'stored' ORDER BY id DESC LIMIT 1";
-    let row = connection.fetch_optional(sql, values![]).await?;
-    row.map(|row| Ok((loose(&row)?, from_stored(row.i64(3)?)))).transpose()
+               WHERE state = 'stored' ORDER BY id DESC LIMIT $1";
+    let rows = connection.fetch_all(sql, values![limit]).await?;
+    rows.iter().map(|row| Ok((loose(row)?, from_stored(row.i64(3)?)))).collect()
+}
+
+/// Lets other objects be deleted before these, which could not be.
+pub(crate) async fn postpone(connection: &mut Connection, ids: Vec<i64>) -> Result<(), Failure> {
+    let sql = any_of!("UPDATE artifact_object SET at_ms = at_ms + 3600000 WHERE state = 'deleting' AND id", "$1", "");
+    connection.execute(sql, values![ids]).await?;
+    Ok(())
 }
 
 /// Returns stored objects after this key, for checks.

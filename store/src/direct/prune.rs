@@ -150,10 +150,16 @@ pub(crate) async fn artifacts(
     write::forget_gone(connection).await?;
     let keys = "DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE at_ms < $1 LIMIT $2)";
     pruned.rows += connection.execute(keys, values![before.0, limit]).await?;
-    if connection.backend() == Backend::Sqlite {
-        // Each row stands for a page. The next page is freed only after the row is read.
-        connection.fetch_all(GIVE_BACK, values![]).await?;
-        pruned.more |= connection.fetch_one("PRAGMA freelist_count", values![]).await?.i64(0)? > 0;
-    }
+    pruned.more |= give_back(connection).await?;
     Ok(pruned)
+}
+
+/// Returns free pages to the file system on SQLite. Returns whether there are more.
+pub(crate) async fn give_back(connection: &mut Connection) -> Result<bool, Failure> {
+    if connection.backend() != Backend::Sqlite {
+        return Ok(false);
+    }
+    // Each row stands for a page. The next page is freed only after the row is read.
+    let given = connection.fetch_all(GIVE_BACK, values![]).await?.len();
+    Ok(given > 0 && connection.fetch_one("PRAGMA freelist_count", values![]).await?.i64(0)? > 0)
 }
