@@ -316,7 +316,7 @@ async fn verifier_and_judge_are_told_in_the_words_of_a_gpu() {
     let StepOutput::Diagnosed { diagnosis: Some(_), calls, .. } = output else { panic!("{output:?}") };
     assert_told(
         &bench.memory.text(&calls[0].prompt),
-        &["Read the timeline first", "One call takes 39.00 µs", "warps wait for: long_scoreboard 61 %"],
+        &["Read the timeline first", "one call takes 39.00 µs", "warps wait for: long_scoreboard 61 %"],
     );
     let input = StepInput::Judge {
         task: bench.task.clone(),
