@@ -3,9 +3,10 @@
 
 use nightshift_protocol::attempt::{AgentTool, SessionCall};
 use nightshift_protocol::task::CandidateForm;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::model::{FunctionCall, FunctionDefinition};
+use crate::reply::strip_reasoning;
 
 /// Returns the tools of a session.
 pub(super) fn session_functions() -> Vec<FunctionDefinition> {
@@ -63,25 +64,40 @@ fn parameters(tool: AgentTool) -> Value {
 
 /// Returns the reply as a text. Blocks of the text itself would be read as further calls or programs: such a text is left out.
 pub(super) fn as_text(text: &str, calls: &[FunctionCall], form: CandidateForm) -> String {
-    let said = text.trim();
+    let said = strip_reasoning(text);
+    let said = said.trim();
     let mut parts: Vec<String> = Vec::new();
-    if !said.is_empty() && !said.contains("```") && !said.contains("<<<<<<<") {
+    if !said.is_empty() && !["```", "~~~", "<<<<<<<"].iter().any(|mark| said.contains(mark)) {
         parts.push(format!("{said}\n"));
     }
-    parts.extend(calls.iter().map(|call| {
-        let arguments = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
-        match serde_json::from_str::<SessionCall>(arguments) {
-            Ok(given) => SessionCall { tool: call.name.clone(), key: None, ..given }.to_reply(form),
-            // What is no JSON is refused with the reason, like a block that is none.
-            Err(_) => format!("```json\n{arguments}\n```\n"),
-        }
-    }));
+    parts.extend(calls.iter().map(|call| call_as_text(call, form)));
     parts.join("\n")
+}
+
+/// Returns a call as a text. A call that has no such text becomes a block that is refused with the reason.
+fn call_as_text(call: &FunctionCall, form: CandidateForm) -> String {
+    let arguments = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
+    let given = serde_json::from_str::<SessionCall>(arguments).map_err(|error| error.to_string());
+    let given = given.map(|given| SessionCall { tool: call.name.clone(), key: None, ..given });
+    let refused = match given.and_then(|given| given.problem().map_or(Ok(given), Err)) {
+        Ok(given) => return given.to_reply(form),
+        Err(reason) => reason,
+    };
+    match serde_json::from_str::<Map<String, Value>>(arguments) {
+        Ok(mut given) => {
+            given.insert("tool".to_owned(), json!(call.name));
+            given.insert("refused".to_owned(), json!(refused));
+            format!("```json\n{}\n```\n", Value::Object(given))
+        }
+        // What is no JSON object is refused with the reason, like a block that is none.
+        Err(_) => format!("```json\n{arguments}\n```\n"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reply::extract_call;
 
     fn call(name: &str, arguments: &str) -> FunctionCall {
         FunctionCall { name: name.to_owned(), arguments: arguments.to_owned() }
@@ -99,6 +115,32 @@ mod tests {
         assert!(text.starts_with("```json\n{\"note\"") && !text.contains("build"), "{text}");
         let cut = as_text("", &[call("build", "{\"note\": \"n")], CandidateForm::Native);
         assert_eq!(cut, "```json\n{\"note\": \"n\n```\n");
+    }
+
+    #[test]
+    fn text_next_to_a_call_cannot_hide_it() {
+        let build = [call("build", r#"{"note": "n"}"#)];
+        for text in ["I try.\n<think>and never close", "<think>hm</think>I try."] {
+            let text = as_text(text, &build, CandidateForm::Native);
+            assert!(text.starts_with("I try.\n\n```json\n") && !text.contains("think"), "{text}");
+        }
+        let text = as_text("~~~cpp\nint x;\n~~~", &build, CandidateForm::Native);
+        assert!(extract_call(&text).is_ok_and(|call| call.tool == "build") && !text.contains("~~~"), "{text}");
+    }
+
+    #[test]
+    fn a_call_that_has_no_text_keeps_its_tool_and_says_why() {
+        for (arguments, reason) in [
+            (r#"{"note": "n", "program": 5}"#, "invalid type: integer `5`"),
+            (r#"{"note": "n", "edits": [{"search": "a"}]}"#, "missing field `replace`"),
+            (r#"{"note": "n", "edits": [{"search": "a\n=======\nb", "replace": ""}]}"#, "`search` of edit 1"),
+            (r#"{"note": "n", "program": "a\n<<<<<<< SEARCH\nb"}"#, "`program` has the line"),
+        ] {
+            let text = as_text("", &[call("measure", arguments)], CandidateForm::Native);
+            assert!(text.contains(r#""tool":"measure""#), "{text}");
+            let refused = extract_call(&text).err().map(|problem| problem.to_string()).unwrap_or_default();
+            assert!(refused.contains(reason), "{arguments}: {refused}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
 use crate::knowledge::{Question, Retrieved};
 use crate::model::ModelError;
 use crate::prompt::{MachineView, PlanView, Prompt, TaskView, TurnResultView, clipped, contract};
-use crate::reply::{JsonProblem, ToolCall, extract_call, extract_turn_program};
+use crate::reply::{JsonProblem, ToolCall, extract_call, extract_turn_program, key_of};
 use crate::roofline::NEAR_ROOFLINE;
 use crate::screen::screen_candidate;
 
@@ -96,7 +96,7 @@ pub(super) async fn take_turn(
     let keys = Mutex::new(Vec::new());
     let parse = |reply: &str| {
         let call = extract_call(reply);
-        let key = call.as_ref().ok().and_then(|call| call.key.clone());
+        let key = key_of(reply, &call);
         keys.lock().unwrap_or_else(PoisonError::into_inner).extend(key);
         parse(reply, call, session, newest.zip(before.as_deref()), form)
     };

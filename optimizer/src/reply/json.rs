@@ -21,10 +21,12 @@ pub enum JsonProblem {
         count: usize,
     },
     /// Larger than the limit.
-    #[error("the JSON object has {bytes} bytes; at most {MAX_JSON_BYTES} are allowed")]
+    #[error("the JSON object has {bytes} bytes; at most {limit_bytes} are allowed")]
     TooLarge {
         /// Its size.
         bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
     },
     /// Not JSON, or not of the shape that was asked for.
     #[error("the JSON object cannot be used: {message}")]
@@ -51,7 +53,7 @@ pub fn extract_json<T: DeserializeOwned>(reply: &str) -> Result<T, JsonProblem> 
         several => return Err(JsonProblem::Several { count: several.len() }),
     };
     if object.len() > MAX_JSON_BYTES {
-        return Err(JsonProblem::TooLarge { bytes: object.len() });
+        return Err(JsonProblem::TooLarge { bytes: object.len(), limit_bytes: MAX_JSON_BYTES });
     }
     serde_json::from_str(object).map_err(|error| JsonProblem::Unusable { message: error.to_string() })
 }

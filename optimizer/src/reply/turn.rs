@@ -1,5 +1,6 @@
 //! The tool that a reply of an agent session names, and the program that it carries.
 
+use nightshift_protocol::attempt::SessionCall;
 use nightshift_protocol::task::CandidateForm;
 use serde::Deserialize;
 
@@ -33,6 +34,9 @@ pub struct ToolCall {
     /// Idempotency key of the author.
     #[serde(default)]
     pub key: Option<String>,
+    /// Why the call cannot be used, where a native call became a text.
+    #[serde(default)]
+    pub refused: Option<String>,
 }
 
 /// Returns the one tool call of a reply: in a block of JSON, or bare in front of everything else.
@@ -46,16 +50,27 @@ pub fn extract_call(reply: &str) -> Result<ToolCall, JsonProblem> {
         [] => return Err(JsonProblem::Missing),
         several => return Err(JsonProblem::Several { count: several.len() }),
     };
-    let bytes = object.trim().len();
-    if bytes > MAX_CALL_BYTES && !found.is_empty() {
-        return Err(JsonProblem::TooLarge { bytes });
-    }
     let unusable = |message: String| JsonProblem::Unusable { message };
     let first = serde_json::Deserializer::from_str(object).into_iter::<ToolCall>().next();
     let mut call = first.ok_or(JsonProblem::Missing)?.map_err(|error| unusable(error.to_string()))?;
+    if let Some(message) = call.refused.take() {
+        return Err(unusable(message));
+    }
+    let bytes = object.trim().len();
+    if bytes > MAX_CALL_BYTES && !found.is_empty() {
+        return Err(JsonProblem::TooLarge { bytes, limit_bytes: MAX_CALL_BYTES });
+    }
     call.note = call.note.chars().take(MAX_NOTE_CHARS).collect();
-    call.key = call.key.map(|key| key.chars().take(MAX_KEY_CHARS).collect());
     Ok(call)
+}
+
+/// Returns the idempotency key of a reply, also of one whose call cannot be used.
+pub fn key_of(reply: &str, call: &Result<ToolCall, JsonProblem>) -> Option<String> {
+    let key = match call {
+        Ok(call) => call.key.clone(),
+        Err(_) => SessionCall::key_of(reply),
+    };
+    key.map(|key| key.chars().take(MAX_KEY_CHARS).collect())
 }
 
 /// Returns the program of a reply: whole, or as edits of `before`; none where the reply has neither.
@@ -105,6 +120,17 @@ mod tests {
         assert_eq!(extract_call(&call.repeat(2)), Err(JsonProblem::Several { count: 2 }));
         let without = extract_call("```json\n{\"note\": \"n\"}\n```");
         assert!(without.is_err_and(|problem| problem.to_string().contains("missing field `tool`")));
+    }
+
+    #[test]
+    fn a_refused_call_names_its_limit_and_keeps_its_key() {
+        let note = "x".repeat(MAX_CALL_BYTES);
+        let reply = format!("```json\n{{\"tool\": \"build\", \"key\": \"k-1\", \"note\": \"{note}\"}}\n```\n");
+        let call = extract_call(&reply);
+        assert_eq!(key_of(&reply, &call).as_deref(), Some("k-1"));
+        assert!(call.is_err_and(|problem| problem.to_string().contains("at most 16384 are allowed")));
+        let refused = extract_call("```json\n{\"tool\": \"build\", \"refused\": \"why\"}\n```\n");
+        assert_eq!(refused, Err(JsonProblem::Unusable { message: "why".to_owned() }));
     }
 
     #[test]

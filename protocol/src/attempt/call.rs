@@ -7,6 +7,11 @@ use serde_json::{Value, json};
 
 use crate::task::CandidateForm;
 
+/// The lines of an edit in a reply.
+const SEARCH: &str = "<<<<<<< SEARCH";
+const DIVIDER: &str = "=======";
+const REPLACE: &str = ">>>>>>> REPLACE";
+
 /// A replacement in the newest program of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ProgramEdit {
@@ -66,9 +71,25 @@ impl SessionCall {
         }
         for ProgramEdit { search, replace } in self.edits.iter().flatten() {
             let (search, replace) = (lines(search), lines(replace));
-            let _ = write!(text, "\n<<<<<<< SEARCH\n{search}=======\n{replace}>>>>>>> REPLACE\n");
+            let _ = write!(text, "\n{SEARCH}\n{search}{DIVIDER}\n{replace}{REPLACE}\n");
         }
         text
+    }
+
+    /// Returns why the reply of [`SessionCall::to_reply`] would mean something else; `None` if it says the same.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        if let Some(line) = marker(self.program.as_deref().unwrap_or_default(), &[SEARCH]) {
+            return Some(format!(
+                "`program` has the line `{line}`, which begins an edit: write that line in another way"
+            ));
+        }
+        (1..).zip(self.edits.iter().flatten()).find_map(|(number, edit)| {
+            let found = marker(&edit.search, &[SEARCH, DIVIDER, REPLACE]).map(|line| ("search", line));
+            let (part, line) = found.or_else(|| Some(("replace", marker(&edit.replace, &[SEARCH, REPLACE])?)))?;
+            let way = "leave that line out of the edit, or give the whole program";
+            Some(format!("`{part}` of edit {number} has the line `{line}`, which is a part of an edit's form: {way}"))
+        })
     }
 
     /// Returns the idempotency key of a reply that [`SessionCall::to_reply`] wrote.
@@ -77,6 +98,11 @@ impl SessionCall {
         let call: Value = serde_json::from_str(reply.strip_prefix("```json\n")?.lines().next()?).ok()?;
         call["key"].as_str().map(str::to_owned)
     }
+}
+
+/// Returns the first of these markers that is a line of the text.
+fn marker(text: &str, markers: &[&'static str]) -> Option<&'static str> {
+    text.lines().find_map(|line| markers.iter().copied().find(|marker| *marker == line.trim_end()))
 }
 
 /// Returns whole lines; nothing stays nothing.
@@ -114,5 +140,26 @@ mod tests {
         let edits = Some(vec![ProgramEdit { search: "int a;".to_owned(), replace: String::new() }]);
         let text = SessionCall { edits, ..call() }.to_reply(CandidateForm::Torch);
         assert!(text.ends_with("\n<<<<<<< SEARCH\nint a;\n=======\n>>>>>>> REPLACE\n"), "{text}");
+    }
+
+    #[test]
+    fn a_line_that_would_change_the_meaning_of_the_reply_is_a_problem() {
+        let edit = |search: &str, replace: &str| {
+            let edits = Some(vec![ProgramEdit { search: search.to_owned(), replace: replace.to_owned() }]);
+            SessionCall { edits, ..call() }.problem()
+        };
+        for line in ["<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE  "] {
+            let problem = edit(&format!("int a;\n{line}\nint b;"), "int c;");
+            assert!(problem.is_some_and(|problem| problem.contains("`search` of edit 1")), "{line}");
+        }
+        for line in ["<<<<<<< SEARCH", ">>>>>>> REPLACE"] {
+            let problem = edit("int a;", &format!("int b;\r\n{line}\r\n"));
+            assert!(problem.is_some_and(|problem| problem.contains("`replace` of edit 1")), "{line}");
+        }
+        assert_eq!(edit("int a;", "int b;\n=======\nint c;"), None);
+        assert_eq!(edit("a << SEARCH;\n // =======", " <<<<<<< SEARCH"), None);
+        let program = |text: &str| SessionCall { program: Some(text.to_owned()), ..call() }.problem();
+        assert!(program("a\n<<<<<<< SEARCH\nb").is_some_and(|problem| problem.contains("`program`")));
+        assert_eq!(program("a\n=======\n>>>>>>> REPLACE\nb"), None);
     }
 }
