@@ -42,7 +42,12 @@ impl Draft {
         if bytes + arguments.len() > MAX_REPLY_BYTES {
             return Err(Trouble::TooLarge { what: "of arguments", limit_bytes: MAX_REPLY_BYTES });
         }
-        let known = self.calls.iter().position(|(known, _)| *known == place);
+        let known = self.calls.iter().rposition(|(known, _)| *known == place);
+        // Some servers give several calls the same place: a name behind whole arguments begins another call.
+        let known = known.filter(|index| {
+            let is_begun = name.is_some_and(|name| !name.is_empty()) && !arguments.is_empty();
+            !is_begun || self.calls.get(*index).is_none_or(|(_, call)| !is_whole(&call.arguments))
+        });
         if known.is_none() && self.calls.len() >= MAX_CALLS {
             return Ok(());
         }
@@ -62,5 +67,33 @@ impl Draft {
     /// Takes the calls, in the order in which they began.
     pub(super) fn take_calls(&mut self) -> Vec<FunctionCall> {
         std::mem::take(&mut self.calls).into_iter().map(|(_, call)| call).collect()
+    }
+}
+
+fn is_whole(arguments: &str) -> bool {
+    arguments.trim_end().ends_with('}') && serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_is_used_again_begins_another_call() {
+        let mut draft = Draft::default();
+        for (name, arguments) in [
+            (Some("build"), "{\"note\": "),
+            // The name is repeated with each piece.
+            (Some("build"), "\"n\"}"),
+            (Some("build"), ""),
+            (Some("build"), "{}"),
+            (Some("check"), "{"),
+            (None, "}"),
+        ] {
+            assert!(draft.push_call(0, name, arguments).is_ok());
+        }
+        let calls: Vec<(String, String)> = draft.take_calls().into_iter().map(|c| (c.name, c.arguments)).collect();
+        let expected = [("build", "{\"note\": \"n\"}"), ("build", "{}"), ("check", "{}")];
+        assert_eq!(calls, expected.map(|(name, arguments)| (name.to_owned(), arguments.to_owned())));
     }
 }
