@@ -7,7 +7,7 @@ use nightshift_mcp::ToolError;
 use nightshift_mcp::ports::{ListedTask, Tasks};
 use nightshift_optimizer::prompt::{PromptError, Prompts};
 use nightshift_optimizer::task_file::{self, TASK_FILE};
-use nightshift_protocol::task::{CandidateForm, TaskBundle};
+use nightshift_protocol::task::{CandidateForm, Target, TaskBundle};
 
 use crate::examples;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ impl Tasks for BundledTasks {
         Ok(examples::one(task).map_err(tool_error)?.bundle)
     }
 
-    fn create(&self, files: &BTreeMap<String, String>) -> Result<TaskBundle, ToolError> {
+    fn create(&self, files: &BTreeMap<String, String>, _target: Option<Target>) -> Result<TaskBundle, ToolError> {
         if python_file(files).is_some() {
             return Err(ToolError::new("task.no_python", "a server imports no files of PyTorch: it runs no Python").hint(
                 "ask the user for `nightshift mcp --server ADDRESS` on a machine with PyTorch, and call create_task there",

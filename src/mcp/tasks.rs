@@ -6,7 +6,7 @@ use std::path::Path;
 use nightshift_mcp::ToolError;
 use nightshift_mcp::ports::{ListedTask, Tasks};
 use nightshift_optimizer::task_file::TASK_FILE;
-use nightshift_protocol::task::TaskBundle;
+use nightshift_protocol::task::{Target, TaskBundle};
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_worker::lease::WorkerConfig;
 
@@ -31,6 +31,14 @@ impl LocalTasks {
     }
 }
 
+impl LocalTasks {
+    fn load_for(&self, task: &str, target: Option<Target>) -> Result<TaskBundle, ToolError> {
+        let mut args = verify_args(task);
+        args.model_use.target = target;
+        load_task(&args, &self.config, &CancelFlag::default(), self.output).map_err(tool_error)
+    }
+}
+
 impl Tasks for LocalTasks {
     fn list(&self, folder: Option<&str>) -> Result<Vec<ListedTask>, ToolError> {
         let mut listed = bundled()?;
@@ -41,10 +49,10 @@ impl Tasks for LocalTasks {
     }
 
     fn load(&self, task: &str) -> Result<TaskBundle, ToolError> {
-        load_task(&verify_args(task), &self.config, &CancelFlag::default(), self.output).map_err(tool_error)
+        self.load_for(task, None)
     }
 
-    fn create(&self, files: &BTreeMap<String, String>) -> Result<TaskBundle, ToolError> {
+    fn create(&self, files: &BTreeMap<String, String>, target: Option<Target>) -> Result<TaskBundle, ToolError> {
         let Some((name, text)) = python_file(files) else { return from_texts(files) };
         let is_plain = Path::new(name).file_name().is_some_and(|plain| plain == name);
         if !is_plain || files.len() > 1 {
@@ -56,7 +64,7 @@ impl Tasks for LocalTasks {
         let folder = tempfile::tempdir().map_err(failed)?;
         let path = folder.path().join(name);
         std::fs::write(&path, text).map_err(failed)?;
-        self.load(&path.to_string_lossy())
+        self.load_for(&path.to_string_lossy(), target)
     }
 
     fn contract(&self, bundle: &TaskBundle) -> Result<String, ToolError> {

@@ -9,7 +9,7 @@ use nightshift_protocol::baseline::{Baseline, FastestBaseline};
 use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{CandidateForm, PrecisionPolicy, TaskBundle};
+use nightshift_protocol::task::{CandidateForm, PrecisionPolicy, Target, TaskBundle};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -58,8 +58,9 @@ pub trait Tasks: Send + Sync {
     fn list(&self, folder: Option<&str>) -> Result<Vec<ListedTask>, ToolError>;
     /// Loads a task by its name, or by its folder or file where those are readable.
     fn load(&self, task: &str) -> Result<TaskBundle, ToolError>;
-    /// Makes a task from the texts of its files by their names: `task.toml` and a reference, or one file of PyTorch.
-    fn create(&self, files: &BTreeMap<String, String>) -> Result<TaskBundle, ToolError>;
+    /// Makes a task from the texts of its files by their names: `task.toml` and a reference, or one file of PyTorch, whose
+    /// target is a GPU if there is one, unless `target` names it.
+    fn create(&self, files: &BTreeMap<String, String>, target: Option<Target>) -> Result<TaskBundle, ToolError>;
     /// Returns the contract for programs of this form.
     fn contract(&self, bundle: &TaskBundle) -> Result<String, ToolError>;
 }

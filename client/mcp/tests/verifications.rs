@@ -11,7 +11,7 @@ use nightshift_mcp::ports::{Caller, Connection, Judge, Judged, ListedTask, Serve
 use nightshift_mcp::{MAX_ANSWER_BYTES, MAX_WINDOW_BYTES, Offer, Service, ToolError};
 use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::judgement::Judgement;
-use nightshift_protocol::task::{PrecisionPolicy, TaskBundle};
+use nightshift_protocol::task::{PrecisionPolicy, Target, TaskBundle};
 use nightshift_protocol::verdict::{Finding, Severity};
 use rmcp::model::{CallToolRequestParams, CallToolResult, ClientRequest, Request};
 use rmcp::service::{PeerRequestOptions, RunningService};
@@ -47,7 +47,7 @@ impl Tasks for NoTasks {
         Err(ToolError::new("task.not_found", "there is none"))
     }
 
-    fn create(&self, _files: &BTreeMap<String, String>) -> Result<TaskBundle, ToolError> {
+    fn create(&self, _files: &BTreeMap<String, String>, _target: Option<Target>) -> Result<TaskBundle, ToolError> {
         Err(ToolError::new("task.not_found", "there is none"))
     }
 

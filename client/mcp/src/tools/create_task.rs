@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nightshift_protocol::access::Role;
+use nightshift_protocol::task::Target;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,25 @@ pub(crate) struct Arguments {
     /// The texts of the task's files by their names. A native task: `task.toml` and the reference that it names. A task of
     /// PyTorch: one file NAME.py that defines `Model` and `get_inputs`.
     files: BTreeMap<String, String>,
+    /// The hardware for a file of PyTorch; default: a GPU if this machine has one. task.toml names its own.
+    target: Option<TaskTarget>,
+}
+
+/// The hardware of a task.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum TaskTarget {
+    Cpu,
+    Cuda,
+}
+
+impl From<TaskTarget> for Target {
+    fn from(target: TaskTarget) -> Self {
+        match target {
+            TaskTarget::Cpu => Self::Cpu,
+            TaskTarget::Cuda => Self::Cuda,
+        }
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -56,7 +76,14 @@ impl Tool for CreateTask {
             return Err(ToolError::new("request.invalid_arguments", message));
         }
         let tasks = call.shared.tasks.clone();
-        let bundle = in_background(move || tasks.create(&files)).await?;
+        let target = arguments.target.map(Target::from);
+        let bundle = in_background(move || tasks.create(&files, target)).await?;
+        if let Some(target) = target.filter(|target| *target != bundle.spec.target) {
+            let (wanted, own) = (target.as_str(), bundle.spec.target.as_str());
+            let message = format!("`target` is {wanted}, and the files are a task for {own}");
+            return Err(ToolError::new("request.invalid_arguments", message)
+                .hint("leave `target` out, or change `target` in task.toml"));
+        }
         let text = serde_json::to_vec(&bundle)
             .map_err(|error| ToolError::new("internal.json", format!("the task cannot be written: {error}")))?;
         let connection = call.connect().await?;
