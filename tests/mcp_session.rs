@@ -139,6 +139,47 @@ fn right(passes: u32) -> String {
     gaussian::program("", &passes.to_string(), "value")
 }
 
+/// `wrong` is the session while the reply to turn 2 has to be mended.
+async fn unclear_calls_are_refused(agent: &Agent, run: &str, wrong: &Value) {
+    let earlier = bounded(agent, "get_turn", json!({"run": run, "turn": 1})).await;
+    assert!(earlier["text"]["text"].as_str().unwrap().contains("moonlight"), "the result of turn 1: {earlier}");
+    let whole = agent.answer("get_turn", json!({"run": run, "turn": 1, "limit": 4096})).await;
+    let text = |session: &Value| session["text"]["text"].as_str().unwrap().to_owned();
+    let starts_alike = text(&whole).starts_with(&text(&earlier));
+    assert!(whole["result"].is_null() && starts_alike, "{whole}");
+
+    assert_eq!(wrong["open_turn"], 2, "{wrong}");
+    let other = json!({"run": run, "tool": "submit", "open_turn": 1, "idempotency_key": "k0"});
+    let said = agent.refusal("take_turn", other).await;
+    assert!(said.contains("run.no_open_turn") && said.contains("the open turn is 2"), "{said}");
+    for (field, value, reason) in [
+        ("program", json!("a\n<<<<<<< SEARCH\nb\n"), "begins an edit"),
+        ("edits", json!([{"search": "a\n=======", "replace": "b"}]), "`search` of edit 1"),
+        ("note", json!("x".repeat(2_001)), "2000 characters"),
+    ] {
+        let said =
+            agent.refusal("take_turn", json!({"run": run, "tool": "build", "idempotency_key": "k0", field: value}));
+        let said = said.await;
+        assert!(said.contains("request.invalid_arguments") && said.contains(reason), "{said}");
+    }
+}
+
+async fn a_held_and_a_paused_session_say_so(agent: &Agent, run: &str) {
+    let wish = json!({"run": run, "roles": ["coder"], "agent": "the other one", "wait_s": 0});
+    let held = agent.answer("next_request", wish).await["request"].clone();
+    let seen = bounded(agent, "get_turn", json!({"run": run})).await;
+    let next = seen["next"].as_str().unwrap();
+    assert!(next.contains("`the other one`") && next.contains("release_request"), "{next}");
+    agent.answer("release_request", json!({"request": held["request"], "lease": held["lease"]})).await;
+
+    agent.answer("control_run", json!({"run": run, "action": "pause"})).await;
+    let paused = bounded(agent, "get_turn", json!({"run": run})).await;
+    assert_eq!((&paused["turn"]["number"], &paused["turn"]["tool"]), (&json!(2), &json!("measure")), "{paused}");
+    assert!(paused["open_turn"].is_null(), "{paused}");
+    agent.answer("control_run", json!({"run": run, "action": "resume"})).await;
+    needed(agent, run).await;
+}
+
 #[tokio::test]
 async fn a_session_is_driven_from_the_campaign_to_its_summary() {
     let site = Site::new();
@@ -167,6 +208,7 @@ async fn a_session_is_driven_from_the_campaign_to_its_summary() {
     assert_eq!((&wrong["turn"]["number"], &wrong["turn"]["over"]), (&json!(2), &json!(false)), "{wrong}");
     assert!(wrong["text"]["text"].as_str().unwrap().contains("does not match"), "{wrong}");
     assert_eq!(wrong["turns_left"], 11, "a reply that cannot be used leaves the turn open: {wrong}");
+    unclear_calls_are_refused(&agent, &run, &wrong).await;
 
     let edit = json!([{"search": "    return moonlight;", "replace": "    return 0;"}]);
     let edited =
@@ -186,7 +228,9 @@ async fn a_session_is_driven_from_the_campaign_to_its_summary() {
     let said = agent.refusal("take_turn", measure).await;
     assert!(said.contains("request.key_reused") && said.contains("turn 2"), "{said}");
 
-    let submit = json!({"run": run, "tool": "submit", "idempotency_key": "k4"});
+    a_held_and_a_paused_session_say_so(&agent, &run).await;
+
+    let submit = json!({"run": run, "tool": "submit", "open_turn": 3, "idempotency_key": "k4"});
     let said = viewer.refusal("take_turn", submit.clone()).await;
     assert!(said.contains("access.role_needed") && said.contains("operator"), "{said}");
     let seen = bounded(&viewer, "get_turn", json!({"run": run, "wait_s": 0})).await;
@@ -231,6 +275,8 @@ async fn a_task_is_made_from_the_texts_of_its_files() {
     let listed = bounded(&over_http, "list_runs", json!({})).await;
     assert_eq!((&listed["runs"][0]["run"], &listed["runs"][0]["task"]), (&json!(run), &json!("gaussian")));
 
+    let said = over_http.refusal("create_task", json!({"files": files, "target": "cuda"})).await;
+    assert!(said.contains("request.invalid_arguments") && said.contains("a task for cpu"), "{said}");
     let mistaken = json!({"files": {"task.toml": text("task.toml").replace("schema = 1", "schema = 1\nspeed = 2")}});
     let said = over_http.refusal("create_task", mistaken).await;
     assert!(said.contains("task.toml:2") && said.contains("speed"), "{said}");

@@ -19,15 +19,14 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use crate::error::ToolError;
-use crate::limits::MAX_PROGRAM_BYTES;
 use crate::ports::{Caller, Connection, Servers, Tasks};
 use crate::service::{Offer, Service};
 
 /// Path of the tools.
 pub const PATH: &str = "/mcp";
 
-/// Maximum size of a request in addition to its program, in bytes.
-const AROUND_PROGRAM_BYTES: usize = 256 * 1024;
+/// Maximum size of a request in bytes: an answer of 2 MiB, as JSON.
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Calls the API of this server with the permissions of the caller.
 struct OnBehalf {
@@ -63,7 +62,7 @@ pub fn router(client: Client, tasks: Arc<dyn Tasks>, version: &str) -> Router {
         .with_legacy_session_mode(false)
         // The server has checked the host already.
         .disable_allowed_hosts()
-        .with_max_request_body_bytes(MAX_PROGRAM_BYTES + AROUND_PROGRAM_BYTES);
+        .with_max_request_body_bytes(MAX_BODY_BYTES);
     let sessions = Arc::new(NeverSessionManager::default());
     let served = StreamableHttpService::new(move || Ok(service.clone()), sessions, config);
     let known = Arc::new(OnBehalf { client });

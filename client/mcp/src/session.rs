@@ -50,6 +50,11 @@ impl Stage {
             Self::Ended => "ended",
         }
     }
+
+    /// Whether the answer to this request is read no more: its question was asked anew, in another request.
+    pub(crate) fn asks_anew(&self, answered: &RequestView) -> bool {
+        matches!(self, Self::YourTurn(now) if now.id != answered.id && now.turn <= answered.turn)
+    }
 }
 
 /// A session at one moment.
@@ -134,10 +139,10 @@ impl Session {
         })
     }
 
-    /// Returns the turn to show: the last one, or the one before it while the last one waits for its first reply.
+    /// Returns the turn to show: the last one that has a usable reply, or the one whose reply has to be mended.
     pub(crate) fn last_taken(&self) -> Option<&AgentTurn> {
-        let waits = matches!(&self.stage, Stage::YourTurn(request) if request.turn == 1);
-        self.turns().rev().nth(usize::from(waits))
+        let is_repair = matches!(&self.stage, Stage::YourTurn(request) if request.turn > 1);
+        self.turns().rev().find(|turn| is_repair || turn.tool.is_some() || turn.problem.is_some())
     }
 
     /// Whether a turn waits for a call, or for the end of what it was called for.
@@ -148,6 +153,11 @@ impl Session {
     /// Returns the number of the turn that is open.
     pub(crate) fn open_turn(&self) -> Option<u32> {
         self.turns().next_back().filter(|turn| self.is_open(turn)).map(|turn| turn.number)
+    }
+
+    /// Returns the number of the turn that waits for a call.
+    pub(crate) fn asked_turn(&self) -> Option<u32> {
+        self.open_turn().filter(|_| matches!(self.stage, Stage::YourTurn(_)))
     }
 
     /// Returns the requests of the open turn that were answered, newest first, with their answers.
@@ -220,7 +230,8 @@ impl Session {
         }
         match &self.stage {
             Stage::YourTurn(request) if self.open_turn() == Some(turn.number.saturating_add(1)) => {
-                Ok(last_message(client, request).await?)
+                // Each reply that could not be used has a message behind the result.
+                message(client, request, request.turn.saturating_sub(1)).await
             }
             _ => Ok(None),
         }
@@ -232,10 +243,32 @@ fn step_of(turn: u32) -> String {
     format!("/turn{turn}/write_code")
 }
 
-/// Returns what a request says last: the result of the turn before, or what was wrong with the last reply.
-pub(crate) async fn last_message(client: &Client, request: &RequestView) -> Result<Option<String>, ToolError> {
+/// Returns a message of a request, `back` places before the last one. The last one is the result of the turn before, or what
+/// was wrong with the last reply.
+pub(crate) async fn message(client: &Client, request: &RequestView, back: u32) -> Result<Option<String>, ToolError> {
     let question = client.model_request(&request.id).await?.question;
-    Ok(question.earlier.into_iter().next_back().map(|turn| turn.user))
+    let back = usize::try_from(back).unwrap_or(usize::MAX);
+    Ok(question.earlier.into_iter().rev().nth(back).map(|turn| turn.user))
+}
+
+/// Returns who holds a request, and how it is given back; `None` without a lease.
+pub(crate) fn held(request: &RequestView) -> Option<String> {
+    if request.state != RequestState::Leased {
+        return None;
+    }
+    let holder = request.holder.as_deref().filter(|holder| !holder.is_empty());
+    let holder = holder.map_or_else(|| "an agent without a name".to_owned(), |holder| format!("`{}`", name(holder)));
+    let until = request.leased_until.map_or_else(String::new, |until| format!(" until {} (ms since 1970)", until.0));
+    let how = "who took it with next_request answers it (answer_request) or gives it back (release_request)";
+    Some(format!("{holder} holds the request {}{until}: {how}", request.id))
+}
+
+/// Returns how the question to another role is answered.
+pub(crate) fn how_to_answer(run: &RunId, request: &RequestView) -> String {
+    held(request).unwrap_or_else(|| {
+        let role = request.role.as_str();
+        format!("take it with next_request (run {run}, roles [\"{role}\"]), answer it with answer_request, then call get_turn")
+    })
 }
 
 /// Returns the error for a call while no turn waits for one.
@@ -250,15 +283,49 @@ pub(crate) fn no_open_turn(session: &Session) -> ToolError {
         }
         Stage::Question(request) => (
             format!("{run} waits for an answer of the {}: {}", request.role.as_str(), request.id),
-            format!("take it with next_request (run {run}), answer it with answer_request, then call get_turn"),
+            how_to_answer(run, request),
         ),
         Stage::Working => (
             format!("no turn of {run} waits for a call: {}", name(&session.doing())),
             "get_turn waits for the result, or for the first turn; then take the next turn".to_owned(),
         ),
-        Stage::YourTurn(_) => {
-            (format!("another agent is taking the turn of {run}"), "call get_turn for its result".to_owned())
-        }
+        Stage::YourTurn(request) => (
+            format!("another agent is taking the turn of {run}"),
+            held(request).unwrap_or_else(|| "call get_turn for its result".to_owned()),
+        ),
     };
     ToolError::new("run.no_open_turn", message).hint(hint)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(id: u32, turn: u32) -> RequestView {
+        let view = json!({
+            "id": format!("req_{id:032x}"), "campaign": format!("cmp_{:032x}", 1), "run": format!("run_{:032x}", 1),
+            "step_key": "subtask1/attempt1/turn1/write_code", "turn": turn, "role": "coder", "model": "external/any",
+            "state": "leased", "created_at": 1, "deadline": 9, "holder": "the other", "leased_until": 7,
+        });
+        serde_json::from_value(view).unwrap()
+    }
+
+    #[test]
+    fn an_answer_counts_until_its_question_is_asked_anew() {
+        let asked = |id, turn| Stage::YourTurn(request(id, turn));
+        assert!(asked(2, 1).asks_anew(&request(1, 1)), "the same question in another request");
+        assert!(asked(2, 1).asks_anew(&request(1, 2)), "all of its replies are asked for anew");
+        assert!(!asked(2, 2).asks_anew(&request(1, 1)), "the answer was read and could not be used");
+        assert!(!asked(1, 1).asks_anew(&request(1, 1)) && !Stage::Working.asks_anew(&request(1, 1)));
+    }
+
+    #[test]
+    fn a_held_request_says_by_whom_and_until_when() {
+        let said = held(&request(1, 1)).unwrap();
+        assert!(said.contains("`the other`") && said.contains("until 7") && said.contains("release_request"), "{said}");
+        assert_eq!(held(&RequestView { state: RequestState::Open, ..request(1, 1) }), None);
+    }
 }

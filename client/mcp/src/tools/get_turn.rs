@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nightshift_client::Client;
 use nightshift_protocol::access::Role;
+use nightshift_protocol::api::RequestView;
 use nightshift_protocol::attempt::AgentTurn;
 use nightshift_protocol::budget::BudgetLine;
 use schemars::JsonSchema;
@@ -12,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::ToolError;
 use crate::limits::{MAX_WAIT_S, TURN_TEXT_BYTES, WAIT_S};
 use crate::lookup;
+use crate::ports::Connection;
 use crate::program::{ProgramSummary, SpeedupAnswer};
-use crate::session::{Session, Stage, last_message};
+use crate::session::{Session, Stage, held, how_to_answer, message};
 use crate::text::{Window, line};
 use crate::tool::{Access, Call, Effect, Tool};
 
@@ -30,7 +32,8 @@ pub(crate) struct Arguments {
     wait_s: Option<u32>,
     /// Offset of the text in bytes: `next_offset` of the previous part. Leaves the other evidence out.
     offset: Option<u64>,
-    /// Maximum size of the part in bytes; default 3072, with `offset` 6144, at most 24576.
+    /// Maximum size of the part in bytes; default 3072, with `offset` 6144, at most 24576. More than 3072 leaves the other
+    /// evidence out.
     limit: Option<u32>,
 }
 
@@ -44,6 +47,8 @@ pub(crate) struct Answer {
     state: &'static str,
     /// What the run is doing, or why it ended.
     doing: String,
+    /// Number of the turn that waits for take_turn (its `open_turn`); none unless `state` is `your_turn`.
+    open_turn: Option<u32>,
     /// The turn that `result` and `text` are about; none before the first.
     turn: Option<TurnRow>,
     /// The evidence on the program of the turn, if it has one.
@@ -105,23 +110,31 @@ impl Tool for GetTurn {
         let connection = call.connect().await?;
         let client = &connection.client;
         let run = lookup::run(client, &arguments.run).await?;
-        let wait = Duration::from_secs(arguments.wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S).into());
+        let wait = wait(&connection, arguments.wait_s);
         let session = Session::wait(client, &run, wait, &call.progress).await?;
         let turn = match arguments.turn {
             Some(number) => Some(session.turn(number)?),
             None => session.last_taken(),
         };
-        answer(client, &session, turn, (arguments.offset, arguments.limit)).await
+        answer(&connection, &session, turn, (arguments.offset, arguments.limit)).await
     }
+}
+
+/// Returns the time to wait for a session: none where no server carries it out.
+pub(super) fn wait(connection: &Connection, wait_s: Option<u32>) -> Duration {
+    let wait = Duration::from_secs(wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S).into());
+    if connection.drives { wait } else { Duration::ZERO }
 }
 
 /// Returns what came of a turn, and where the session stands.
 pub(super) async fn answer(
-    client: &Client,
+    connection: &Connection,
     session: &Session,
     turn: Option<&AgentTurn>,
     (offset, limit): (Option<u64>, Option<u32>),
 ) -> Result<Answer, ToolError> {
+    let client = &connection.client;
+    let has_evidence = offset.is_none() && limit.is_none_or(|limit| limit <= TURN_TEXT_BYTES);
     let text = text(client, session, turn).await?;
     let limit = limit.or_else(|| offset.is_none().then_some(TURN_TEXT_BYTES));
     let text = text.map(|text| Window::of(&text, offset, limit)).transpose()?;
@@ -132,8 +145,9 @@ pub(super) async fn answer(
         run: detail.summary.id.to_string(),
         state: session.stage.as_str(),
         doing: line(&session.doing()),
+        open_turn: session.asked_turn(),
         turn: turn.map(|turn| row(session, turn)),
-        result: turn.filter(|_| offset.is_none()).and_then(|turn| session.evidence(turn)),
+        result: turn.filter(|_| has_evidence).and_then(|turn| session.evidence(turn)),
         text,
         best: detail.view.best_attempt.and_then(|number| {
             let attempt = lookup::attempt(detail, number).ok()?;
@@ -143,7 +157,7 @@ pub(super) async fn answer(
         turns_left: left.map(|left| left.turns),
         submissions_left: left.map(|left| left.submissions),
         budget_left: budget.iter().filter_map(BudgetLine::left).collect(),
-        next: next(session),
+        next: next(session, connection.drives),
     })
 }
 
@@ -151,7 +165,7 @@ async fn text(client: &Client, session: &Session, turn: Option<&AgentTurn>) -> R
     match (turn, &session.stage) {
         // A reply that could not be used: the question says why.
         (Some(turn), Stage::YourTurn(request)) if request.turn > 1 && session.open_turn() == Some(turn.number) => {
-            last_message(client, request).await
+            message(client, request, 0).await
         }
         (Some(turn), _) => session.text(client, turn).await,
         (None, Stage::YourTurn(request)) => {
@@ -173,19 +187,26 @@ fn row(session: &Session, turn: &AgentTurn) -> TurnRow {
     }
 }
 
-fn next(session: &Session) -> String {
+fn next(session: &Session, drives: bool) -> String {
     let run = &session.detail.summary.id;
     match &session.stage {
-        Stage::YourTurn(request) if request.turn > 1 => {
-            "the last reply could not be used and counts as no turn yet: take_turn again, with a new key".to_owned()
+        Stage::YourTurn(request) => held(request).unwrap_or_else(|| your_turn(request).to_owned()),
+        Stage::Question(request) => {
+            format!("the {} is asked: {}", request.role.as_str(), how_to_answer(run, request))
         }
-        Stage::YourTurn(_) => "take_turn: build, check, measure, profile, submit, diagnose, read or finish".to_owned(),
-        Stage::Question(request) => format!(
-            "the {} is asked: next_request with run {run}, answer_request, then get_turn",
-            request.role.as_str()
-        ),
+        Stage::Working if !drives => {
+            "nothing carries out runs at the moment: ask the user to start `nightshift serve`".to_owned()
+        }
         Stage::Working => "call get_turn again; it waits for the result".to_owned(),
         Stage::Paused => "the run is paused: ask the user before control_run with `resume`".to_owned(),
         Stage::Ended => "the session is over: get_best_program reads the best program".to_owned(),
+    }
+}
+
+fn your_turn(request: &RequestView) -> &'static str {
+    if request.turn > 1 {
+        "the last reply could not be used and counts as no turn yet: take_turn again, with a new key"
+    } else {
+        "take_turn: build, check, measure, profile, submit, diagnose, read or finish"
     }
 }

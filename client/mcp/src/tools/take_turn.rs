@@ -13,9 +13,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::create_campaign::key;
-use super::get_turn::{Answer, answer};
+use super::get_turn::{Answer, answer, wait};
 use crate::error::ToolError;
-use crate::limits::{MAX_WAIT_S, WAIT_S};
 use crate::lookup;
 use crate::session::{Session, Stage, no_open_turn};
 use crate::tool::{Access, Call, Effect, Tool};
@@ -25,6 +24,8 @@ const LEASE_S: u32 = 30;
 /// Maximum time to wait for another call that holds the same turn, and the time between two looks.
 const MAX_HELD: Duration = Duration::from_secs(10);
 const HELD_PAUSE: Duration = Duration::from_millis(200);
+/// Maximum length of a note, in characters. The run keeps no more.
+const MAX_NOTE_CHARS: usize = 2_000;
 
 pub(crate) struct TakeTurn;
 
@@ -42,13 +43,15 @@ pub(crate) struct Arguments {
     /// Edits of the newest program (the last one that was given or read), instead of a whole one.
     #[serde(default)]
     edits: Vec<Edit>,
-    /// One sentence: what you try, and why. With finish: the summary of the session.
+    /// One sentence: what you try, and why. With finish: the summary of the session. At most 2,000 characters.
     #[serde(default)]
     note: String,
     /// diagnose, read: number of a submitted attempt.
     attempt: Option<u32>,
     /// read: number of an earlier turn.
     turn: Option<u32>,
+    /// The turn that you answer: `open_turn` of get_turn. If another turn is open by now, the call is refused.
+    open_turn: Option<u32>,
     /// A key of your choice for this turn, 1 to 128 characters. Repeating the call with it takes no further turn.
     idempotency_key: String,
     /// Seconds to wait for the result, 0 to 45; default 30.
@@ -110,6 +113,11 @@ impl Tool for TakeTurn {
         if arguments.program.is_some() && !arguments.edits.is_empty() {
             return Err(ToolError::new("request.invalid_arguments", "give `program` or `edits`, and not both"));
         }
+        if arguments.note.chars().count() > MAX_NOTE_CHARS {
+            let message = format!("`note` has at most {MAX_NOTE_CHARS} characters");
+            return Err(ToolError::new("request.invalid_arguments", message));
+        }
+        let began = Instant::now();
         let connection = call.connect().await?;
         let client = &connection.client;
         let run = lookup::run(client, &arguments.run).await?;
@@ -123,16 +131,24 @@ impl Tool for TakeTurn {
             program: arguments.program,
             edits: Some(edits.collect()),
         };
-        let number = taken(client, &run, &turn, key).await?;
-        let wait = Duration::from_secs(arguments.wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S).into());
+        if let Some(problem) = turn.problem() {
+            return Err(ToolError::new("request.invalid_arguments", problem));
+        }
+        let number = taken(client, &run, &turn, (key, arguments.open_turn)).await?;
+        let wait = wait(&connection, arguments.wait_s).saturating_sub(began.elapsed());
         let session = Session::wait(client, &run, wait, &call.progress).await?;
         let turn = session.turn(number)?;
-        answer(client, &session, Some(turn), (None, None)).await
+        answer(&connection, &session, Some(turn), (None, None)).await
     }
 }
 
-/// Takes the open turn, or finds the turn that this key took. Returns its number.
-async fn taken(client: &Client, run: &RunId, turn: &SessionCall, key: &str) -> Result<u32, ToolError> {
+/// Takes the turn that is meant, or else the one that is open, or finds the turn that this key took. Returns its number.
+async fn taken(
+    client: &Client,
+    run: &RunId,
+    turn: &SessionCall,
+    (key, mut meant): (&str, Option<u32>),
+) -> Result<u32, ToolError> {
     let until = Instant::now() + MAX_HELD;
     let mut text: Option<String> = None;
     loop {
@@ -150,15 +166,21 @@ async fn taken(client: &Client, run: &RunId, turn: &SessionCall, key: &str) -> R
         }
         let open = session.open_turn();
         let answers = session.answers(client).await?;
-        if let Some((open, (_, answer))) =
-            open.zip(answers.iter().find(|(_, answer)| SessionCall::key_of(answer).as_deref() == Some(key)))
-        {
+        let counts = |(request, answer): &&(RequestView, String)| {
+            SessionCall::key_of(answer).as_deref() == Some(key) && !session.stage.asks_anew(request)
+        };
+        if let Some((open, (_, answer))) = open.zip(answers.iter().find(counts)) {
             refuse_other(answer, text, open)?;
             return Ok(open);
         }
         let (Stage::YourTurn(request), Some(open)) = (&session.stage, open) else {
             return Err(no_open_turn(&session));
         };
+        let meant = *meant.get_or_insert(open);
+        if meant != open {
+            let message = format!("the turn {meant} of {run} is not open: the open turn is {open}");
+            return Err(ToolError::new("run.no_open_turn", message).hint("get_turn reads what came in between"));
+        }
         if give(client, run, request, text).await? {
             return Ok(open);
         }
@@ -174,6 +196,7 @@ async fn give(client: &Client, run: &RunId, request: &RequestView, text: &str) -
     let wish = NextRequest {
         run: Some(run.clone()),
         roles: vec![AgentRole::Coder],
+        holder: TakeTurn::NAME.to_owned(),
         lease_s: Some(LEASE_S),
         ..NextRequest::default()
     };
