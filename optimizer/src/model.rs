@@ -26,6 +26,7 @@ mod error;
 mod error_report;
 mod external;
 mod function;
+mod function_call;
 mod live;
 mod price;
 mod probe;
@@ -46,7 +47,8 @@ pub use self::endpoint::{
 pub use self::error::ModelError;
 pub(crate) use self::error::SCRIPT_ENDED;
 pub use self::external::DEFAULT_AGENT;
-pub use self::function::{FunctionCall, FunctionDefinition};
+pub use self::function::FunctionDefinition;
+pub use self::function_call::FunctionCall;
 pub use self::price::{PriceError, PriceTable};
 pub use self::probe::ProbeReport;
 pub use self::record::{RecordError, Recorder};

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::MAX_REPLY_BYTES;
+use super::function_call::FunctionCall;
 use super::stream::{Draft, Trouble};
 
 /// Most calls of one reply that are read.
@@ -24,15 +25,6 @@ impl FunctionDefinition {
     pub(super) fn to_json(&self, parameters: &str) -> Value {
         json!({"name": self.name, "description": self.description, parameters: self.parameters})
     }
-}
-
-/// A call of a function in a reply.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FunctionCall {
-    /// Name of the function, as the model wrote it.
-    pub name: String,
-    /// Its arguments, as the model wrote them: JSON, unless the reply was cut off.
-    pub arguments: String,
 }
 
 impl Draft {

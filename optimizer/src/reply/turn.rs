@@ -65,6 +65,7 @@ pub fn extract_call(reply: &str) -> Result<ToolCall, JsonProblem> {
 }
 
 /// Returns the idempotency key of a reply, also of one whose call cannot be used.
+#[must_use]
 pub fn key_of(reply: &str, call: &Result<ToolCall, JsonProblem>) -> Option<String> {
     let key = match call {
         Ok(call) => call.key.clone(),
