@@ -314,12 +314,9 @@ async fn a_call_without_an_open_turn_is_refused() {
     agent.answer("control_run", json!({"run": run, "action": "pause"})).await;
     let said = agent.refusal("take_turn", call(&run)).await;
     assert!(said.contains("run.no_open_turn") && said.contains("is paused"), "{said}");
-    let without = loop {
-        let said = agent.refusal("take_turn", call(&other)).await;
-        if !said.contains("run.no_open_turn") || said.contains("waits for an answer") {
-            break said;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    };
+    // It is known once the task is prepared.
+    let wait = json!({"run": other, "wait_s": 45});
+    assert!(agent.refusal("get_turn", wait).await.contains("run.no_session"));
+    let without = agent.refusal("take_turn", call(&other)).await;
     assert!(without.contains("run.no_session") && without.contains("strategy"), "{without}");
 }

@@ -14,4 +14,4 @@ pub use self::code::{CodeProblem, MAX_SOURCE_BYTES, extract_code, extract_progra
 pub use self::edit::{Edit, EditProblem, MAX_EDITS, apply_edits, parse_edits};
 pub use self::json::{JsonProblem, extract_json};
 pub use self::reasoning::strip_reasoning;
-pub use self::turn::{ToolCall, extract_call, extract_turn_program, key_of};
+pub use self::turn::{extract_call, extract_turn_program, key_of};

@@ -10,7 +10,7 @@ mod session;
 use serde::{Deserialize, Serialize};
 
 pub use self::agent_tool::AgentTool;
-pub use self::call::{ProgramEdit, SessionCall};
+pub use self::call::{EDIT_DIVIDER, EDIT_REPLACE, EDIT_SEARCH, MAX_NOTE_CHARS, ProgramEdit, SessionCall, ToolCall};
 pub use self::earlier_version::EarlierVersion;
 pub use self::failure::failure_reason;
 pub use self::route::{DecidedBy, Diagnosis, Route, RouteDecision};

@@ -21,6 +21,7 @@ pub mod cuda_build;
 pub mod device_peaks;
 pub mod error;
 pub mod evidence;
+pub mod fence;
 pub mod gpu_text;
 pub mod handover;
 pub mod id;

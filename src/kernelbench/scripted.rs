@@ -11,6 +11,7 @@ use nightshift_optimizer::task_file::{
     MAX_REPLIES_BYTES, MAX_TASK_FILE_BYTES, REPLIES_FOLDER, REPLY_EXTENSION, TASK_FILE, load_folder, parse_spec,
 };
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::fence::fence_of;
 use nightshift_protocol::task::{CandidateForm, TaskBundle, TaskGoal, TaskSpec};
 use serde_json::json;
 
@@ -215,7 +216,7 @@ fn reply(of: &Program<'_>) -> std::result::Result<(String, ArtifactHash), LeftOu
     let unusable = |message: String| LeftOut::new(place.file_name(), "results.unusable_program", message);
     let program = text::read(file, max_bytes).map_err(|failure| unusable(failure.error.message))?;
     let end = if program.ends_with('\n') { "" } else { "\n" };
-    let fence = fence(&program);
+    let fence = fence_of(&program);
     let text = format!("{}\n\n{fence}python\n{program}{end}{fence}\n", introduction(place, claim));
     // What stands in a reply is read by rules: marks of reasoning or of edits inside of a program would change it.
     let taken = extract_program(&text, None, CandidateForm::Torch).map_err(|problem| unusable(problem.to_string()))?;
@@ -226,12 +227,6 @@ fn reply(of: &Program<'_>) -> std::result::Result<(String, ArtifactHash), LeftOu
     }
     let hash = ArtifactHash::of(taken.as_bytes());
     Ok((text, hash))
-}
-
-/// A fence that is longer than any in the program.
-fn fence(program: &str) -> String {
-    let longest = program.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    "`".repeat(longest.saturating_add(1).max(3))
 }
 
 /// Which program a recorded reply gives; none for replies that no import of results wrote.

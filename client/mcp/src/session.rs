@@ -51,7 +51,7 @@ impl Stage {
         }
     }
 
-    /// Whether the answer to this request is read no more: its question was asked anew, in another request.
+    /// Returns whether the run no longer reads the answer to this request, because another request asks its question again.
     pub(crate) fn asks_anew(&self, answered: &RequestView) -> bool {
         matches!(self, Self::YourTurn(now) if now.id != answered.id && now.turn <= answered.turn)
     }

@@ -77,20 +77,20 @@ pub(super) fn as_text(text: &str, calls: &[FunctionCall], form: CandidateForm) -
 /// Returns a call as a text. A call that has no such text becomes a block that is refused with the reason.
 fn call_as_text(call: &FunctionCall, form: CandidateForm) -> String {
     let arguments = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
-    let given = serde_json::from_str::<SessionCall>(arguments).map_err(|error| error.to_string());
-    let given = given.map(|given| SessionCall { tool: call.name.clone(), key: None, ..given });
-    let refused = match given.and_then(|given| given.problem().map_or(Ok(given), Err)) {
-        Ok(given) => return given.to_reply(form),
-        Err(reason) => reason,
+    // A block without a JSON object is refused when it is read.
+    let Ok(mut given) = serde_json::from_str::<Map<String, Value>>(arguments) else {
+        return format!("```json\n{arguments}\n```\n");
     };
-    match serde_json::from_str::<Map<String, Value>>(arguments) {
-        Ok(mut given) => {
-            given.insert("tool".to_owned(), json!(call.name));
-            given.insert("refused".to_owned(), json!(refused));
+    given.insert("tool".to_owned(), json!(call.name));
+    // Keys and refusals are the evaluator's.
+    given.retain(|name, _| name != "key" && name != "refused");
+    let read = serde_json::from_value::<SessionCall>(Value::Object(given.clone())).map_err(|error| error.to_string());
+    match read.and_then(|read| read.problem().map_or(Ok(read), Err)) {
+        Ok(read) => read.to_reply(form),
+        Err(reason) => {
+            given.insert("refused".to_owned(), json!(reason));
             format!("```json\n{}\n```\n", Value::Object(given))
         }
-        // What is no JSON object is refused with the reason, like a block that is none.
-        Err(_) => format!("```json\n{arguments}\n```\n"),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{AgentTool, AgentTurn, SessionProgram, SessionRequest, TurnReply};
+use nightshift_protocol::attempt::{AgentTool, AgentTurn, SessionProgram, SessionRequest, ToolCall, TurnReply};
 use nightshift_protocol::budget::BudgetLine;
 use nightshift_protocol::step::{CodeRequest, PreparedTask, StepFailure, StepOutput};
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
@@ -18,7 +18,7 @@ use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
 use crate::knowledge::{Question, Retrieved};
 use crate::model::ModelError;
 use crate::prompt::{MachineView, PlanView, Prompt, TaskView, TurnResultView, clipped, contract};
-use crate::reply::{JsonProblem, ToolCall, extract_call, extract_turn_program, key_of};
+use crate::reply::{JsonProblem, extract_call, extract_turn_program, key_of};
 use crate::roofline::NEAR_ROOFLINE;
 use crate::screen::screen_candidate;
 

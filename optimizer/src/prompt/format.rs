@@ -1,13 +1,14 @@
 //! Filters: how values look in a prompt.
 
+use nightshift_protocol::fence::fence_of;
+
 /// Most bytes of a text in a fenced block.
 const MAX_FENCED_BYTES: usize = 300 * 1024;
 
 /// A text in a fenced block whose fence does not occur in it, so that nothing in the text can end the block.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that a template filter has")]
 pub(super) fn fenced(text: String, language: Option<String>) -> String {
-    let longest_run = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest_run.max(2) + 1);
+    let fence = fence_of(&text);
     let language = language.unwrap_or_default();
     format!("{fence}{language}\n{}\n{fence}", clipped(text.trim_end_matches('\n'), MAX_FENCED_BYTES))
 }

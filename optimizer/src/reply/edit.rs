@@ -8,12 +8,10 @@
 //! >>>>>>> REPLACE
 //! ```
 
+use nightshift_protocol::attempt::{EDIT_DIVIDER as DIVIDER, EDIT_REPLACE as REPLACE, EDIT_SEARCH as SEARCH};
+
 /// Most blocks of one reply.
 pub const MAX_EDITS: usize = 64;
-
-const SEARCH: &str = "<<<<<<< SEARCH";
-const DIVIDER: &str = "=======";
-const REPLACE: &str = ">>>>>>> REPLACE";
 
 /// Most characters of a searched text that are repeated in a message.
 const MAX_SHOWN_CHARS: usize = 120;

@@ -1,8 +1,7 @@
 //! The tool that a reply of an agent session names, and the program that it carries.
 
-use nightshift_protocol::attempt::SessionCall;
+use nightshift_protocol::attempt::{MAX_NOTE_CHARS, SessionCall, ToolCall};
 use nightshift_protocol::task::CandidateForm;
-use serde::Deserialize;
 
 use super::code::{CodeProblem, extract_program, holds_program};
 use super::fence::blocks;
@@ -11,33 +10,8 @@ use super::reasoning::strip_reasoning;
 
 /// Largest JSON object that is accepted, in bytes.
 const MAX_CALL_BYTES: usize = 16 * 1024;
-/// Longest note that is kept, in characters.
-const MAX_NOTE_CHARS: usize = 2_000;
-
 /// Longest idempotency key that is kept, in characters.
 const MAX_KEY_CHARS: usize = 128;
-
-/// A tool call as it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct ToolCall {
-    /// Name of the tool.
-    pub tool: String,
-    /// What the author says about it.
-    #[serde(default)]
-    pub note: String,
-    /// An attempt's number.
-    #[serde(default)]
-    pub attempt: Option<u32>,
-    /// A turn's number.
-    #[serde(default)]
-    pub turn: Option<u32>,
-    /// Idempotency key of the author.
-    #[serde(default)]
-    pub key: Option<String>,
-    /// Why the call cannot be used, where a native call became a text.
-    #[serde(default)]
-    pub refused: Option<String>,
-}
 
 /// Returns the one tool call of a reply: in a block of JSON, or bare in front of everything else.
 pub fn extract_call(reply: &str) -> Result<ToolCall, JsonProblem> {

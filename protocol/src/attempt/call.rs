@@ -2,15 +2,21 @@
 
 use std::fmt::Write as _;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::fence::fence_of;
 use crate::task::CandidateForm;
 
-/// The lines of an edit in a reply.
-const SEARCH: &str = "<<<<<<< SEARCH";
-const DIVIDER: &str = "=======";
-const REPLACE: &str = ">>>>>>> REPLACE";
+/// Maximum length of a note that is kept, in characters.
+pub const MAX_NOTE_CHARS: usize = 2_000;
+
+/// The line that begins an edit in a reply.
+pub const EDIT_SEARCH: &str = "<<<<<<< SEARCH";
+/// The line between the searched lines and those that replace them.
+pub const EDIT_DIVIDER: &str = "=======";
+/// The line that ends an edit.
+pub const EDIT_REPLACE: &str = ">>>>>>> REPLACE";
 
 /// A replacement in the newest program of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -21,24 +27,34 @@ pub struct ProgramEdit {
     pub replace: String,
 }
 
-/// A call of a session's tool.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-pub struct SessionCall {
+/// A call of a session's tool, as its block of JSON holds it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ToolCall {
     /// Name of the tool.
-    #[serde(default)]
     pub tool: String,
-    /// What the Coder says about it.
+    /// The author's remark on the call.
     #[serde(default)]
     pub note: String,
     /// An attempt's number.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     /// A turn's number.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
-    /// Idempotency key.
-    #[serde(default)]
+    /// Idempotency key of the author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Why the call cannot be used, where a native call became a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// A call with its program.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+pub struct SessionCall {
+    /// The call.
+    #[serde(flatten)]
+    pub call: ToolCall,
     /// The whole program.
     #[serde(default)]
     pub program: Option<String>,
@@ -51,27 +67,18 @@ impl SessionCall {
     /// Returns the reply: the call in a block of JSON, and the program or the edits behind it.
     #[must_use]
     pub fn to_reply(&self, form: CandidateForm) -> String {
-        let mut call = json!({ "tool": self.tool, "note": self.note });
-        for (field, number) in [("attempt", self.attempt), ("turn", self.turn)] {
-            if let Some(number) = number {
-                call[field] = json!(number);
-            }
-        }
-        if let Some(key) = &self.key {
-            call["key"] = json!(key);
-        }
-        let mut text = format!("```json\n{call}\n```\n");
+        let mut text = format!("```json\n{}\n```\n", json!(self.call));
         if let Some(program) = self.program.as_ref().filter(|program| !program.trim().is_empty()) {
             let language = match form {
                 CandidateForm::Native => "cpp",
                 CandidateForm::Torch => "python",
             };
-            let fence = fence(program);
+            let fence = fence_of(program);
             let _ = write!(text, "\n{fence}{language}\n{}{fence}\n", lines(program));
         }
         for ProgramEdit { search, replace } in self.edits.iter().flatten() {
             let (search, replace) = (lines(search), lines(replace));
-            let _ = write!(text, "\n{SEARCH}\n{search}{DIVIDER}\n{replace}{REPLACE}\n");
+            let _ = write!(text, "\n{EDIT_SEARCH}\n{search}{EDIT_DIVIDER}\n{replace}{EDIT_REPLACE}\n");
         }
         text
     }
@@ -79,14 +86,15 @@ impl SessionCall {
     /// Returns why the reply of [`SessionCall::to_reply`] would mean something else; `None` if it says the same.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
-        if let Some(line) = marker(self.program.as_deref().unwrap_or_default(), &[SEARCH]) {
+        if let Some(line) = marker(self.program.as_deref().unwrap_or_default(), &[EDIT_SEARCH]) {
             return Some(format!(
                 "`program` has the line `{line}`, which begins an edit: write that line in another way"
             ));
         }
         (1..).zip(self.edits.iter().flatten()).find_map(|(number, edit)| {
-            let found = marker(&edit.search, &[SEARCH, DIVIDER, REPLACE]).map(|line| ("search", line));
-            let (part, line) = found.or_else(|| Some(("replace", marker(&edit.replace, &[SEARCH, REPLACE])?)))?;
+            let found = marker(&edit.search, &[EDIT_SEARCH, EDIT_DIVIDER, EDIT_REPLACE]).map(|line| ("search", line));
+            let (part, line) =
+                found.or_else(|| Some(("replace", marker(&edit.replace, &[EDIT_SEARCH, EDIT_REPLACE])?)))?;
             let way = "leave that line out of the edit, or give the whole program";
             Some(format!("`{part}` of edit {number} has the line `{line}`, which is a part of an edit's form: {way}"))
         })
@@ -110,25 +118,20 @@ fn lines(text: &str) -> String {
     if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
-/// Returns a fence that no line of the program closes.
-fn fence(program: &str) -> String {
-    let longest = program.lines().map(|line| line.trim_start().chars().take_while(|c| *c == '`').count()).max();
-    "`".repeat(longest.map_or(3, |longest| longest + 1).max(3))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn call() -> SessionCall {
-        SessionCall { tool: "measure".to_owned(), note: "say \"why\"".to_owned(), ..SessionCall::default() }
+        let call = ToolCall { tool: "measure".to_owned(), note: "say \"why\"".to_owned(), ..ToolCall::default() };
+        SessionCall { call, ..SessionCall::default() }
     }
 
     #[test]
     fn a_reply_holds_the_call_and_the_program() {
         let program = Some("a\n```\nb".to_owned());
-        let text = SessionCall { turn: Some(2), key: Some("k-1".to_owned()), program, ..call() };
-        let text = text.to_reply(CandidateForm::Native);
+        let call = ToolCall { turn: Some(2), key: Some("k-1".to_owned()), ..call().call };
+        let text = SessionCall { call, program, edits: None }.to_reply(CandidateForm::Native);
         assert!(text.contains("\n````cpp\na\n```\nb\n````\n"), "{text}");
         assert_eq!(SessionCall::key_of(&text).as_deref(), Some("k-1"));
         assert!(text.lines().nth(1).is_some_and(|line| line.contains("\"turn\":2") && !line.contains("attempt")));

@@ -45,7 +45,7 @@ pub(crate) struct Answer {
     /// `your_turn`: take_turn is next. `working`: call get_turn again. `question`: another role is asked, see `next`.
     /// `paused`, `ended`.
     state: &'static str,
-    /// What the run is doing, or why it ended.
+    /// The activity of the run, or the reason of its end.
     doing: String,
     /// Number of the turn that waits for take_turn (its `open_turn`); none unless `state` is `your_turn`.
     open_turn: Option<u32>,
@@ -61,7 +61,7 @@ pub(crate) struct Answer {
     turns_left: Option<u32>,
     /// Submissions left.
     submissions_left: Option<u32>,
-    /// What the campaign's budget has left of each limited resource.
+    /// The rest of each limited resource of the campaign's budget.
     budget_left: Vec<String>,
     /// What to do next.
     next: String,
@@ -80,7 +80,7 @@ struct TurnRow {
     problem: Option<String>,
     /// The attempt that it submitted: get_attempt reads all of its evidence.
     attempt: Option<u32>,
-    /// Whether it is over.
+    /// Whether the turn has ended.
     over: bool,
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nightshift_client::Client;
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{AnswerRequest, NextRequest, RequestView};
-use nightshift_protocol::attempt::{AgentTool, ProgramEdit, SessionCall};
+use nightshift_protocol::attempt::{AgentTool, MAX_NOTE_CHARS, ProgramEdit, SessionCall, ToolCall};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
@@ -24,8 +24,6 @@ const LEASE_S: u32 = 30;
 /// Maximum time to wait for another call that holds the same turn, and the time between two looks.
 const MAX_HELD: Duration = Duration::from_secs(10);
 const HELD_PAUSE: Duration = Duration::from_millis(200);
-/// Maximum length of a note, in characters. The run keeps no more.
-const MAX_NOTE_CHARS: usize = 2_000;
 
 pub(crate) struct TakeTurn;
 
@@ -37,7 +35,8 @@ pub(crate) struct Arguments {
     /// What to do with the program. build, check, measure and profile try it out up to this step; submit takes it through
     /// all steps as an attempt; diagnose asks the Verifier about an attempt; read shows an earlier program; finish ends
     /// the session.
-    tool: TurnTool,
+    #[schemars(with = "String", extend("enum" = AgentTool::ALL))]
+    tool: AgentTool,
     /// The whole program. Without program and edits the newest program of the session is used as it is.
     program: Option<String>,
     /// Edits of the newest program (the last one that was given or read), instead of a whole one.
@@ -68,35 +67,6 @@ struct Edit {
     replace: String,
 }
 
-/// The tools of a session.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum TurnTool {
-    Build,
-    Check,
-    Measure,
-    Profile,
-    Submit,
-    Diagnose,
-    Read,
-    Finish,
-}
-
-impl From<TurnTool> for AgentTool {
-    fn from(tool: TurnTool) -> Self {
-        match tool {
-            TurnTool::Build => Self::Build,
-            TurnTool::Check => Self::Check,
-            TurnTool::Measure => Self::Measure,
-            TurnTool::Profile => Self::Profile,
-            TurnTool::Submit => Self::Submit,
-            TurnTool::Diagnose => Self::Diagnose,
-            TurnTool::Read => Self::Read,
-            TurnTool::Finish => Self::Finish,
-        }
-    }
-}
-
 impl Tool for TakeTurn {
     const NAME: &'static str = "take_turn";
     const TITLE: &'static str = "Take a turn";
@@ -122,15 +92,15 @@ impl Tool for TakeTurn {
         let client = &connection.client;
         let run = lookup::run(client, &arguments.run).await?;
         let edits = arguments.edits.into_iter().map(|Edit { search, replace }| ProgramEdit { search, replace });
-        let turn = SessionCall {
-            tool: AgentTool::from(arguments.tool).as_str().to_owned(),
+        let turn = ToolCall {
+            tool: arguments.tool.as_str().to_owned(),
             note: arguments.note,
             attempt: arguments.attempt,
             turn: arguments.turn,
             key: Some(key.to_owned()),
-            program: arguments.program,
-            edits: Some(edits.collect()),
+            refused: None,
         };
+        let turn = SessionCall { call: turn, program: arguments.program, edits: Some(edits.collect()) };
         if let Some(problem) = turn.problem() {
             return Err(ToolError::new("request.invalid_arguments", problem));
         }
