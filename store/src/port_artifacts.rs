@@ -34,7 +34,7 @@ impl SqlStore {
             }
         }
         let piece = Some(self.new_piece(hash, 0, bytes, at).await?);
-        let loose = piece.as_ref().and_then(object_of);
+        let loose = piece.as_ref().and_then(NewPiece::object);
         let whole = Whole { hash: hash.clone(), piece };
         let stored = transaction!(self, |tx, whole, at| artifact::put(tx.connection, whole, *at));
         self.give_up_unless(stored, loose.as_slice()).await
@@ -69,7 +69,8 @@ impl SqlStore {
             let piece = if is_stored { None } else { Some(self.piece_or_chunk(&hash, bytes, call.at).await) };
             wholes.push(Whole { hash, piece });
         }
-        let loose: Vec<i64> = wholes.iter().filter_map(|whole| whole.piece.as_ref().and_then(object_of)).collect();
+        let loose: Vec<i64> =
+            wholes.iter().filter_map(|whole| whole.piece.as_ref().and_then(NewPiece::object)).collect();
         let stored = transaction!(self, |tx, call, wholes| model_call::record(tx, call, wholes));
         self.give_up_unless(stored, &loose).await
     }
@@ -112,7 +113,7 @@ impl SqlStore {
             }
             part.piece = self.new_piece(hash, offset, bytes, at).await?;
         }
-        let loose = object_of(&part.piece);
+        let loose = part.piece.object();
         let appended = transaction!(self, |tx, part, at| artifact::append(tx, part, *at));
         match self.give_up_unless(appended, loose.as_slice()).await? {
             // The client is not to blame for parts that were stored and are gone.
@@ -249,13 +250,6 @@ impl SqlStore {
             "artifact {hash} is damaged: {reason}. Look into {place}: every server of a database must use the same \
              artifacts.url, and a backup consists of the database and the objects"
         ))
-    }
-}
-
-fn object_of(piece: &NewPiece) -> Option<i64> {
-    match piece {
-        NewPiece::Chunk(_) => None,
-        NewPiece::Object { id, .. } => Some(*id),
     }
 }
 

@@ -6,7 +6,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::direct::artifact::{self, ToMove};
-use crate::direct::piece::{self, LooseObject, NewPiece};
+use crate::direct::piece::{self, LooseObject};
 use crate::direct::prune;
 use crate::objects::Objects;
 use crate::store::SqlStore;
@@ -167,9 +167,7 @@ impl SqlStore {
             hasher.update(&bytes);
             let piece = self.new_piece(&moved.hash, offset, &bytes, at).await;
             let piece = self.give_up_unless(piece, &ids).await?;
-            if let NewPiece::Object { id, .. } = &piece {
-                ids.push(*id);
-            }
+            ids.extend(piece.object());
             pieces.push((offset, piece));
             offset = end;
         }

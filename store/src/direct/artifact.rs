@@ -106,9 +106,7 @@ pub(crate) async fn put(connection: &mut Connection, whole: &Whole, at: Timestam
     let size = piece.as_ref().map_or(0, NewPiece::size_bytes);
     let head = begin(connection, hash, size, at).await?;
     if head.progress.complete {
-        if let Some(NewPiece::Object { id, .. }) = piece {
-            piece::release(connection, vec![*id]).await?;
-        }
+        piece::release(connection, piece.as_ref().and_then(NewPiece::object)).await?;
         return Ok(());
     }
     let Some(piece) = piece else {
@@ -149,9 +147,7 @@ pub(crate) async fn append(
     let before = before.as_ref().map(head).transpose()?;
     let head = begin(connection, hash, *size_bytes, at).await?;
     if head.progress.complete {
-        if let NewPiece::Object { id, .. } = piece {
-            piece::release(connection, vec![*id]).await?;
-        }
+        piece::release(connection, piece.object()).await?;
         return Ok(Ok(head.progress));
     }
     examine(part, head.progress)?;
@@ -164,9 +160,7 @@ pub(crate) async fn append(
             return Err(wrong_offset(hash, head.progress.stored_bytes, *offset).into());
         }
         if !is_right {
-            if let NewPiece::Object { id, .. } = piece {
-                piece::release(connection, vec![*id]).await?;
-            }
+            piece::release(connection, piece.object()).await?;
             piece::take_away(connection, vec![head.id]).await?;
             connection.execute("DELETE FROM artifact WHERE id = $1", values![head.id]).await?;
             return Ok(Err(wrong_hash(hash)));

@@ -86,6 +86,14 @@ impl NewPiece {
             Self::Object { size_bytes, .. } => *size_bytes,
         }
     }
+
+    /// Returns the key of its object's row; none for bytes of the database.
+    pub(crate) fn object(&self) -> Option<i64> {
+        match self {
+            Self::Chunk(_) => None,
+            Self::Object { id, .. } => Some(*id),
+        }
+    }
 }
 
 /// Returns the length of bytes.
@@ -167,7 +175,11 @@ pub(crate) async fn add(
 }
 
 /// Gives up objects that no artifact will hold.
-pub(crate) async fn release(connection: &mut Connection, ids: Vec<i64>) -> Result<(), Failure> {
+pub(crate) async fn release(connection: &mut Connection, ids: impl IntoIterator<Item = i64>) -> Result<(), Failure> {
+    let ids: Vec<i64> = ids.into_iter().collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
     let sql = any_of!("UPDATE artifact_object SET state = 'deleting' WHERE state = 'writing' AND id", "$1", "");
     connection.execute(sql, values![ids]).await?;
     Ok(())
