@@ -222,8 +222,13 @@ fn demand(
     for (_, Submission { form, .. }) in submissions {
         // For the check, and for the measurement with its baseline; where that is of another form, an empty process tells what
         // surrounds the calls of the program.
-        // Where the interval is narrow after a few pairs of processes, the last processes are not used.
-        let pairs = MeasureOptions::confirmation().most_process_pairs;
+        // A native process starts in a moment. Python starts for seconds, so the processes of pairs that a wide interval may ask for are
+        // started ahead, too; else they are not used.
+        let options = MeasureOptions::confirmation();
+        let pairs = match form {
+            CandidateForm::Native => options.process_pairs,
+            CandidateForm::Torch => options.most_process_pairs,
+        };
         add(*form, 1 + pairs * if *form == baseline { 1 } else { 2 });
         add(baseline, pairs);
     }
