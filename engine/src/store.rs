@@ -210,7 +210,7 @@ pub trait Store: Send + Sync {
     async fn prune_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError>;
 
     /// Deletes objects of the object store that no artifact has: of deleted artifacts, and of uploads that were begun
-    /// before `before` and did not come to their end. Returns their number, at most `limit`.
+    /// before `before` and never ended. Returns their number, at most `limit`.
     async fn collect_objects(&self, before: TimestampMs, limit: u32) -> Result<u64, StoreError>;
 
     /// Moves some artifacts, in the order of their hashes, from the database into the object store.

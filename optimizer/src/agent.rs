@@ -79,7 +79,7 @@ pub trait AgentPorts: Send + Sync {
     /// Settles a live call that was not answered: gives back what was set aside, and notes what of it counts as used.
     async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure>;
 
-    /// What the budget of the run's campaign has left.
+    /// The rest of the budget of the run's campaign.
     async fn budget(&self, _run: &RunId) -> Result<Vec<BudgetLine>, StepFailure> {
         Ok(Vec::new())
     }

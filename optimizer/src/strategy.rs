@@ -52,9 +52,8 @@ pub use workflow::{STATE_FORMAT, StrategyWorkflow, initial_digest, view};
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::RouteDecision;
 
-use self::routing::Next;
-
 use self::opening::Opening;
+use self::routing::Next;
 use self::state::RunState;
 
 /// The strategy of a campaign that names none.

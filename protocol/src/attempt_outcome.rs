@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::verdict::ProcessEnd;
 
-/// What happened to a candidate in the end, in one word.
+/// The final outcome of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -73,7 +73,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// What it comes to when a program's process ends like this before its work is done.
+    /// Returns the outcome of a program whose process ends like this before its work is done.
     #[must_use]
     pub fn of_end(end: &ProcessEnd) -> Self {
         match end {

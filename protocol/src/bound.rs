@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What limits a program.
+/// The resource that limits a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// Longest label, in characters.
 pub const MAX_LABEL_CHARS: usize = 64;
 
-/// A text that is none of what it should be.
+/// The error for a text that names no value of its type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {what}")]
 pub struct InvalidNeed {
-    /// What was given.
+    /// The text.
     pub text: String,
-    /// What was expected, with its article.
+    /// The expected kind of text, with its article.
     pub what: &'static str,
 }
 

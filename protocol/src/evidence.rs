@@ -4,12 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Attempt;
-
-use crate::reports::CheckReport;
-
 use crate::attempt_outcome::AttemptOutcome;
 use crate::measurement::Measurement;
 use crate::profile::{SanitizeReport, SanitizerOutcome};
+use crate::reports::CheckReport;
 
 /// Timed calls that a confirmation verifies at least, so that a program that is wrong in a fraction `f` of its timed calls is found
 /// with a probability of at least `1 - (1 - f)^16`.

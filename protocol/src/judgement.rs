@@ -3,12 +3,10 @@
 use serde::Serialize;
 
 use crate::attempt::failure_reason;
-
-use crate::reports::{BuildReport, CheckReport};
-
 use crate::attempt_outcome::AttemptOutcome;
 use crate::measurement::Measurement;
 use crate::profile::Profile;
+use crate::reports::{BuildReport, CheckReport};
 use crate::verdict::{Finding, ProcessEnd};
 
 /// The verdict on a program, with its evidence.

@@ -13,10 +13,6 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::rate_limits::RateLimits;
-
-use crate::keys::Keys;
-
 use crate::agents::AgentExecutor;
 use crate::attempt_inbox::Inbox;
 use crate::campaign_facts::CampaignFacts;
@@ -26,8 +22,10 @@ use crate::dispatch::Dispatcher;
 use crate::error_log_throttle::ErrorLogThrottle;
 use crate::fences::Fences;
 use crate::gauge_cache::GaugeCache;
+use crate::keys::Keys;
 use crate::leases::Leases;
 use crate::live::Live;
+use crate::rate_limits::RateLimits;
 use crate::run_inputs::RunInputs;
 use crate::secret::new_secret;
 use crate::server_lease::ServerLease;

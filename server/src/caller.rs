@@ -15,7 +15,7 @@ pub(crate) struct Caller {
     pub(crate) limited_to: Option<Target>,
     /// Whether a browser sent the credentials automatically, as a session cookie.
     pub(crate) by_cookie: bool,
-    /// Whether it is the worker in this server's process.
+    /// Whether the worker runs in this server's process.
     pub(crate) embedded: bool,
     /// Expiry of the credentials.
     pub(crate) ends_at: Option<TimestampMs>,

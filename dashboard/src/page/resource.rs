@@ -2,7 +2,7 @@
 
 use nightshift_protocol::budget::Resource;
 
-/// What is counted, for people.
+/// Name of a resource for people.
 pub(crate) fn resource_name(resource: Resource) -> &'static str {
     match resource {
         Resource::CostMicrousd => "Price of model calls",

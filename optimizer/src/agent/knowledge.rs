@@ -69,7 +69,7 @@ fn failure(error: &StoreError) -> StepFailure {
     StepFailure::retriable(error.code(), error.to_string())
 }
 
-/// Keeps what an attempt taught, where the campaign wants it and there is something.
+/// Stores the lesson of an attempt, if the campaign wants lessons and the attempt has one.
 pub(crate) async fn learn(ports: &dyn AgentPorts, step: &AgentStep<'_>, lesson: Lesson<'_>) -> Result<(), StepFailure> {
     let Some((store, now)) = ports.knowledge().filter(|_| step.run_input.knowledge.lessons) else { return Ok(()) };
     let Some(record) = lesson.record(step.run, now) else { return Ok(()) };

@@ -9,7 +9,6 @@ use governor::clock::DefaultClock;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
 use secrecy::SecretString;
-
 use serde::{Deserialize, Serialize};
 
 use super::error::ModelError;

@@ -14,7 +14,7 @@ const MAX_CALLS: usize = 16;
 pub struct FunctionDefinition {
     /// Its name.
     pub name: &'static str,
-    /// What it does, for the model.
+    /// Description of the function for the model.
     pub description: &'static str,
     /// JSON schema of its arguments, an object.
     pub parameters: Value,

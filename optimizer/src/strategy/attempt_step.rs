@@ -48,7 +48,7 @@ impl AttemptStep {
     }
 }
 
-/// What follows a step of an attempt.
+/// The consequence of a step of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterStep {
     /// The attempt's next step.

@@ -5,9 +5,8 @@
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::{Attempt, Route, RouteDecision, Stage};
 
-use super::routing::{Next, Routed, attempts_used_up, by_model, by_rule, first_of_scope, target_reached, with_advice};
-
 use super::opening::{Failure, Opening};
+use super::routing::{Next, Routed, attempts_used_up, by_model, by_rule, first_of_scope, target_reached, with_advice};
 use super::state::{RunState, broken};
 use super::{Strategy, modification};
 

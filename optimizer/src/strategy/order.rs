@@ -12,9 +12,8 @@ use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::needs::Tool;
 use nightshift_protocol::step::{CodeRequest, StepInput, StepKind};
 
-use super::state::{Open, Phase, RunState, broken};
-
 use super::attempt_step::AttemptStep;
+use super::state::{Open, Phase, RunState, broken};
 use super::{fix, history, memory, method, sanitize, session, tune};
 
 /// A program is nearly as fast as another from this share of its speedup on.

@@ -15,12 +15,10 @@ use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Finding, Severity, Verdict};
 
-use super::failed_attempt::{reward_of_failure, unless_violated};
-
-use super::confirmation::confirmed_estimate;
-
 use super::attempt_step::AfterStep;
 use super::attempt_step::AttemptStep;
+use super::confirmation::confirmed_estimate;
+use super::failed_attempt::{reward_of_failure, unless_violated};
 use super::rules;
 use super::state::{RunState, broken};
 

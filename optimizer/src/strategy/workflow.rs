@@ -32,7 +32,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::attempt;
-
 use super::attempt_step::AfterStep;
 use super::attempt_step::AttemptStep;
 use super::opening::Opening;

@@ -1,7 +1,6 @@
 //! The target of a run is meant over the fastest baseline, or over the reference where the campaign says so.
 
 use nightshift_protocol::baseline::{Baseline, BaselineKind};
-
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::task::{PrecisionPolicy, TaskGoal};

@@ -179,7 +179,7 @@ pub struct RunView {
     /// Model calls of steps that failed in the end: no plan and no attempt lists them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_calls: Vec<ModelCallSummary>,
-    /// What is left of its agent session; none where it has none.
+    /// The rest of its agent session; none for a run without a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionLeft>,
 }

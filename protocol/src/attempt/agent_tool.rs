@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the Coder can use in a turn of an agent session.
+/// A tool of an agent session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -59,7 +59,7 @@ impl AgentTool {
         }
     }
 
-    /// Whether it is used on a program.
+    /// Returns whether the tool takes a program.
     #[must_use]
     pub fn takes_program(self) -> bool {
         matches!(self, Self::Build | Self::Check | Self::Measure | Self::Profile | Self::Submit)

@@ -144,7 +144,7 @@ pub struct SessionRequest {
     pub programs: Vec<SessionProgram>,
 }
 
-/// What is left of an agent session.
+/// The rest of an agent session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionLeft {

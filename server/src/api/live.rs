@@ -15,7 +15,6 @@ use nightshift_protocol::id::{CampaignId, RunId};
 use serde::Deserialize;
 
 use crate::access::Standing;
-
 use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;

@@ -11,13 +11,11 @@ use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{SessionView, SignIn, SignedInBy};
 
 use crate::access::{Visitor, sessions};
-
-use crate::secret::secret_hash;
-
 use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::Body;
+use crate::secret::secret_hash;
 
 /// Default duration of a session, in milliseconds: twelve hours.
 const DEFAULT_VALID_FOR_MS: u64 = 12 * 60 * 60 * 1_000;

@@ -12,7 +12,6 @@ use nightshift_protocol::api::{OpenSession, Page};
 use nightshift_protocol::id::TokenId;
 
 use crate::access::sessions;
-
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::ApiFailure;

@@ -10,7 +10,6 @@ use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{CandidateForm, TaskSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
-
 use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, Limits};
 use nightshift_toolchain::build::disk_failure;

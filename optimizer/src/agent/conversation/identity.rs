@@ -1,4 +1,4 @@
-//! How a call is named and found again.
+//! The name of a model call, and the hash that finds its stored reply.
 
 use serde_json::json;
 
