@@ -187,42 +187,41 @@ async fn when_a_server_stops_in_peace_the_other_one_goes_on_at_once() {
     .await;
 }
 
+/// On Postgres only. On SQLite the servers of a test share one store, and a stalled thread keeps the readers it waits for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_stalled_decides_nothing_when_it_comes_back() {
-    on_both(async |shared| {
-        // Created on another server, because a stalled server does not answer.
-        let creator = shared.server(Wish { drives: false, ..replica() }).await;
-        let (_, run) = creator.campaign().await;
-        creator.stop().await;
-        let stall = Arc::new(Stall::default());
-        let stalled = shared.doomed(Wish { stall: Some(stall.clone()), agent_slots: 0, ..replica() });
-        until("the stall", || async { stall.is_stuck().then_some(()) }).await;
-        // The first server stalls in the middle of a decision, and the second one acquires the run.
-        let other = shared.server(replica()).await;
-        until("the decision", || async {
-            let steps = other.run(&run).await.open_steps;
-            steps.iter().any(|step| step.key == PREPARE).then_some(())
-        })
-        .await;
-        let taken_over = owner(&other, &run).await;
-        stall.release();
-        // It returns with a new lease, and leaves the run to its owner.
-        until("the new life", || async {
-            let servers: Page<ServerView> = other.read("/servers").await;
-            (servers.items.iter().filter(|server| server.alive).count() == 2).then_some(())
-        })
-        .await;
-        do_the_work(&other).await;
-        other.until_status(&run, RunStatus::Completed).await;
-        assert_eq!(owner(&other, &run).await, taken_over);
-        let kinds = kinds_of(&other, &run).await;
-        for kind in ["step_scheduled", "step_completed"] {
-            assert_eq!(kinds.iter().filter(|seen| *seen == kind).count(), 2, "{kinds:?}");
-        }
-        stalled.kill();
-        other.stop().await;
+    let shared = Shared::postgres().await;
+    // Created on another server, because a stalled server does not answer.
+    let creator = shared.server(Wish { drives: false, ..replica() }).await;
+    let (_, run) = creator.campaign().await;
+    creator.stop().await;
+    let stall = Arc::new(Stall::default());
+    let stalled = shared.doomed(Wish { stall: Some(stall.clone()), agent_slots: 0, ..replica() });
+    until("the stall", || async { stall.is_stuck().then_some(()) }).await;
+    // The first server stalls in the middle of a decision, and the second one acquires the run.
+    let other = shared.server(replica()).await;
+    until("the decision", || async {
+        let steps = other.run(&run).await.open_steps;
+        steps.iter().any(|step| step.key == PREPARE).then_some(())
     })
     .await;
+    let taken_over = owner(&other, &run).await;
+    stall.release();
+    // It returns with a new lease, and leaves the run to its owner.
+    until("the new life", || async {
+        let servers: Page<ServerView> = other.read("/servers").await;
+        (servers.items.iter().filter(|server| server.alive).count() == 2).then_some(())
+    })
+    .await;
+    do_the_work(&other).await;
+    other.until_status(&run, RunStatus::Completed).await;
+    assert_eq!(owner(&other, &run).await, taken_over);
+    let kinds = kinds_of(&other, &run).await;
+    for kind in ["step_scheduled", "step_completed"] {
+        assert_eq!(kinds.iter().filter(|seen| *seen == kind).count(), 2, "{kinds:?}");
+    }
+    stalled.kill();
+    other.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
