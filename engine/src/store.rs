@@ -51,7 +51,7 @@ pub use self::knowledge::{
 pub use self::read::{PageRequest, StoreGauges};
 pub use self::request::{NewRequest, RequestAnswer, RequestFilter, RequestLease, RequestStanding, RequestStore};
 pub use self::run::{Advance, Advanced, CreatedRun, OwnerFence, Ownership, RunRecord};
-pub use self::server::{Notice, Pulse, ServerRecord};
+pub use self::server::{ChangedRun, Notice, Pulse, ServerRecord};
 pub use self::session::{SessionHolder, SessionRecord, SessionStore};
 pub use self::step::{ExpiredLease, HeartbeatOutcome, Reservation, StepRecord, TryEnd};
 pub use self::team::{Among, Placed, ShareRecord, TeamStore};

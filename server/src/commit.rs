@@ -131,7 +131,7 @@ impl App {
                 self.fences.give_up(&run);
             }
             self.wake.decided(&run, matches!(settled, Settled::Decided | Settled::Ended));
-        } else if done.reported == Reported::Committed {
+        } else if done.reported == Reported::Committed && self.owns(&step.run) {
             // Its notice may be mistaken for the echo of the decision right before it.
             self.wake.run_changed(&step.run);
         }
@@ -190,6 +190,11 @@ impl App {
                 self.after(step, &stopped, at)
             }
         })
+    }
+
+    /// Returns whether this server is known to decide for the run.
+    fn owns(&self, run: &RunId) -> bool {
+        self.server_lease.current().is_some_and(|server| self.fences.get(run, &server).is_some())
     }
 
     async fn is_cancelled(&self, run: &RunId) -> Result<bool, StoreError> {

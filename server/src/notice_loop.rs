@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use nightshift_engine::store::Notice;
+use nightshift_engine::store::{ChangedRun, Notice};
 
 use crate::app::App;
 use crate::backoff::Backoff;
@@ -36,14 +36,16 @@ pub(crate) async fn run(app: Arc<App>) {
 fn pass_on(app: &App, notice: Notice) {
     if app.config.drives && app.attempts.is_some() {
         match &notice {
-            Notice::RunChanged(run) => app.indexing.run_changed(run),
+            Notice::RunChanged(run) => app.indexing.run_changed(&run.id),
             Notice::Unknown => app.indexing.look(),
             Notice::Ready(_) | Notice::TimerSet => {}
         }
     }
     match notice {
-        Notice::RunChanged(run) if app.config.drives => app.wake.noticed(&run),
-        Notice::RunChanged(run) => app.wake.ring(&run),
+        // If its owner is dead, the heartbeat finds the run.
+        Notice::RunChanged(run) if !app.config.drives || is_foreign(app, &run) => app.wake.ring(&run.id),
+        Notice::RunChanged(run) if run.elsewhere => app.wake.run_changed(&run.id),
+        Notice::RunChanged(run) => app.wake.noticed(&run.id),
         Notice::Ready(route) => app.dispatcher.ready(&route),
         Notice::TimerSet => app.sweeper_schedule.timers_changed(),
         Notice::Unknown => {
@@ -53,4 +55,9 @@ fn pass_on(app: &App, notice: Notice) {
             app.dispatcher.probe();
         }
     }
+}
+
+/// Returns whether the run has another owner than this server.
+fn is_foreign(app: &App, run: &ChangedRun) -> bool {
+    run.owner.as_ref().is_some_and(|owner| app.server_lease.current().as_ref() != Some(owner))
 }

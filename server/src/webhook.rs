@@ -61,7 +61,7 @@ pub(crate) async fn run(app: Arc<App>) {
             () = app.shutdown.cancelled() => return,
             notice = notices.next() => match notice {
                 Some(Notice::RunChanged(run)) if !state.webhooks.is_empty() && runs.len() < MAX_WAITING => {
-                    runs.insert(run);
+                    runs.insert(run.id);
                 }
                 Some(Notice::RunChanged(_)) if state.webhooks.is_empty() => {}
                 Some(Notice::RunChanged(_) | Notice::Unknown) => survey = Instant::now(),

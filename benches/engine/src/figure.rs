@@ -16,6 +16,7 @@ pub(crate) struct StepsFigure {
     version: &'static str,
     store: String,
     durability: String,
+    replicas: usize,
     in_flight: u32,
     workflows: u64,
     steps: u64,
@@ -63,6 +64,8 @@ impl Durations {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) system: &'static str,
+    /// Servers on the database.
+    pub(crate) replicas: usize,
     pub(crate) in_flight: u32,
     pub(crate) workflows: u64,
     /// Steps in the timed part.
@@ -81,6 +84,7 @@ impl StepsFigure {
             version: env!("CARGO_PKG_VERSION"),
             store: place.store,
             durability: place.durability,
+            replicas: asked.replicas,
             in_flight: asked.in_flight,
             workflows: asked.workflows,
             steps: asked.steps,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anyhow::{Context as _, ensure};
 use nightshift_protocol::machine::Needs;
 use nightshift_server::Running;
 use nightshift_store::SqlStore;
@@ -17,51 +18,68 @@ use crate::workload::{Load, Loop};
 pub(crate) struct Measured {
     place: Place,
     load: Load,
-    store: Arc<SqlStore>,
+    /// A store for each server.
+    stores: Vec<Arc<SqlStore>>,
     description: Description,
     before: Option<Counters>,
 }
 
 impl Measured {
-    /// Lays the schema, reads the counters and opens the store.
-    pub(crate) async fn begin(place: Place, load: Load) -> anyhow::Result<Self> {
+    /// Creates the schema, reads the counters and opens a store for each of so many servers.
+    pub(crate) async fn begin(place: Place, load: Load, replicas: u32) -> anyhow::Result<Self> {
+        ensure!(replicas <= 1 || !place.is_embedded(), "several servers need Postgres: name a --database-url");
         place.prepare().await?;
         let before = place.counters().await?;
-        let store = place.open().await?;
-        let description = place.describe(&store).await?;
-        Ok(Self { place, load, store, description, before })
+        let mut stores = Vec::new();
+        for _ in 0..replicas {
+            stores.push(place.open().await?);
+        }
+        let description = place.describe(stores.first().context("at least one server")?).await?;
+        Ok(Self { place, load, stores, description, before })
     }
 
-    /// A server whose steps need this, and that carries out so many of them itself.
-    pub(crate) async fn serve(&self, agent_slots: usize, needs: Needs) -> anyhow::Result<Running> {
-        let workflow = Trivial { steps: self.load.steps, needs, decided: None };
+    /// Starts a server on each store. Steps need this, and each server carries out so many of them itself.
+    pub(crate) async fn serve(&self, agent_slots: usize, needs: Needs) -> anyhow::Result<Vec<Running>> {
         let settings = Settings::new(agent_slots, self.place.is_embedded());
-        start(&settings, Place::port(&self.store), workflow, Arc::new(AddOne)).await
+        let mut servers = Vec::new();
+        for store in &self.stores {
+            let workflow = Trivial { steps: self.load.steps, needs: needs.clone(), decided: None };
+            servers.push(start(&settings, Place::port(store), workflow, Arc::new(AddOne)).await?);
+        }
+        Ok(servers)
     }
 
     /// Warms up, and times what was asked for.
     pub(crate) async fn drive(&self) -> anyhow::Result<Timing> {
-        let mut workflows = Loop::new(Place::port(&self.store), self.load.in_flight, self.load.steps).await?;
+        let store = self.stores.first().context("at least one server")?;
+        let several = self.place.database_url.clone().filter(|_| self.stores.len() > 1);
+        let mut workflows = Loop::new(Place::port(store), several, self.load.in_flight, self.load.steps).await?;
         workflows.run(self.load.warm_up).await?;
         Ok(workflows.run(self.load.workflows).await?.0)
     }
 
-    /// Stops the server, closes the store, and prints the figure.
+    /// Stops the servers, closes the stores, and prints the figure.
     pub(crate) async fn end(
         self,
         system: &'static str,
-        server: Running,
+        servers: Vec<Running>,
         timing: anyhow::Result<Timing>,
     ) -> anyhow::Result<()> {
-        let Self { place, load, store, description, before } = self;
-        server.stop().await?;
-        store.close().await?;
+        let Self { place, load, stores, description, before } = self;
+        let replicas = servers.len();
+        for server in servers {
+            server.stop().await?;
+        }
+        for store in stores {
+            store.close().await?;
+        }
         let cost = match (before, place.counters().await?) {
             (Some(before), Some(after)) => Some(before.until(after)?),
             _ => None,
         };
         let asked = Asked {
             system,
+            replicas,
             in_flight: load.in_flight,
             workflows: load.workflows,
             steps: load.workflows * load.steps,

@@ -47,7 +47,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let workflow = Trivial { steps: STEPS_PER_WORKFLOW, needs: Needs::agent(), decided: None };
     let settings = Settings::new(usize::try_from(in_flight)?, place.is_embedded());
     let server = start(&settings, Place::port(&store), workflow, Arc::new(AddOne)).await?;
-    let mut workflows = Loop::new(Place::port(&store), in_flight, STEPS_PER_WORKFLOW).await?;
+    let mut workflows = Loop::new(Place::port(&store), None, in_flight, STEPS_PER_WORKFLOW).await?;
     let began = Instant::now();
     let (timing, ends) = workflows.run(steps / STEPS_PER_WORKFLOW).await?;
     drop(workflows);

@@ -67,7 +67,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     }
     let all_wait = async {
         // The claims are on their way; the first workflows are not counted, and by then every client waits.
-        let mut workflows_before = Loop::new(Place::port(&store), 1, trivial::STEPS_PER_WORKFLOW).await?;
+        let mut workflows_before = Loop::new(Place::port(&store), None, 1, trivial::STEPS_PER_WORKFLOW).await?;
         workflows_before.run(20).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         while let Ok(start) = starts.try_recv() {

@@ -16,8 +16,8 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let Options { place, load } = options;
-    let measured = Measured::begin(place, load).await?;
-    let server = measured.serve(usize::try_from(load.in_flight)?, Needs::agent()).await?;
+    let measured = Measured::begin(place, load, 1).await?;
+    let servers = measured.serve(usize::try_from(load.in_flight)?, Needs::agent()).await?;
     let timing = measured.drive().await;
-    measured.end("nightshift", server, timing).await
+    measured.end("nightshift", servers, timing).await
 }

@@ -9,12 +9,15 @@ use futures::StreamExt as _;
 use nightshift_engine::store::{Notice, Store, StoreError};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
+use sqlx::{Connection as _, PgConnection};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::trivial;
 
 /// How often everything is looked at, whatever was heard.
 const SWEEP: Duration = Duration::from_secs(2);
+/// How often several servers are asked which runs have ended: their notices arrive in bundles that cannot be counted.
+const QUERY: Duration = Duration::from_millis(50);
 
 /// A run that is waited for.
 #[derive(Debug, Clone, Copy)]
@@ -64,11 +67,37 @@ impl Watch {
         loop {
             tokio::select! {
                 notice = notices.next() => match notice {
-                    Some(Notice::RunChanged(run)) => self.heard(run),
+                    Some(Notice::RunChanged(run)) => self.heard(run.id),
                     Some(Notice::Unknown) | None => self.look_at_all(),
                     Some(_) => {}
                 },
                 _ = sweep.tick() => self.look_at_all(),
+            }
+        }
+    }
+
+    /// Asks the database which runs have ended, until it is dropped.
+    pub(crate) async fn query(self: Arc<Self>, url: String) {
+        if let Err(error) = self.query_ended(&url).await {
+            // The receiver is gone when the measurement has failed.
+            let _ = self.ended.send(Err(error));
+        }
+    }
+
+    async fn query_ended(self: &Arc<Self>, url: &str) -> anyhow::Result<()> {
+        let mut connection = PgConnection::connect(url).await?;
+        let mut tick = tokio::time::interval(QUERY);
+        loop {
+            tick.tick().await;
+            let runs: Vec<String> = self.awaited().keys().map(ToString::to_string).collect();
+            let ended: Vec<String> = sqlx::query_scalar(
+                "SELECT public_id FROM run WHERE public_id = ANY ($1) AND finished_at_ms IS NOT NULL",
+            )
+            .bind(runs)
+            .fetch_all(&mut connection)
+            .await?;
+            for run in ended {
+                tokio::spawn(Arc::clone(self).look(run.parse()?));
             }
         }
     }

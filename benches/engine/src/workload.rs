@@ -39,10 +39,11 @@ pub(crate) struct Load {
     pub(crate) steps: u64,
 }
 
-/// Workflows on a store, created through its port as the API does it, and owned by the server from the start.
+/// Workflows on a store, created through its port as the API does it, and owned by a server from the start.
 pub(crate) struct Loop {
     store: Arc<dyn Store>,
-    owner: Option<ServerId>,
+    /// The servers, which own the campaigns in turn.
+    owners: Vec<ServerId>,
     room: Arc<Semaphore>,
     watch: Arc<Watch>,
     ends: mpsc::UnboundedReceiver<anyhow::Result<Ended>>,
@@ -51,13 +52,21 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// A loop on the store of a server that has started.
-    pub(crate) async fn new(store: Arc<dyn Store>, in_flight: u32, steps: u64) -> anyhow::Result<Self> {
-        let owner = store.list_servers().await?.into_iter().next().map(|server| server.id);
+    /// A loop on the store of servers that have started. Several of them have a database at this address.
+    pub(crate) async fn new(
+        store: Arc<dyn Store>,
+        several: Option<String>,
+        in_flight: u32,
+        steps: u64,
+    ) -> anyhow::Result<Self> {
+        let owners = store.list_servers().await?.into_iter().map(|server| server.id).collect();
         let room = Arc::new(Semaphore::new(usize::try_from(in_flight)?));
         let (watch, ends) = Watch::new(Arc::clone(&store), steps, Arc::clone(&room));
-        let listener = tokio::spawn(Arc::clone(&watch).listen());
-        Ok(Self { store, owner, room, watch, ends, listener, next: 0 })
+        let listener = match several {
+            None => tokio::spawn(Arc::clone(&watch).listen()),
+            Some(url) => tokio::spawn(Arc::clone(&watch).query(url)),
+        };
+        Ok(Self { store, owners, room, watch, ends, listener, next: 0 })
     }
 
     /// Runs this many to their end; when each ended, in this order, and how long all of it took.
@@ -86,7 +95,8 @@ impl Loop {
     async fn begin(&mut self, count: u64) -> anyhow::Result<()> {
         let numbers = self.next..self.next + count;
         self.next += count;
-        let campaign = campaign(numbers.clone(), self.owner.clone())?;
+        let turn = usize::try_from(numbers.start)? % self.owners.len().max(1);
+        let campaign = campaign(numbers.clone(), self.owners.get(turn).cloned())?;
         for (run, number) in campaign.runs.iter().zip(numbers) {
             self.watch.expect(run.id.clone(), number);
         }

@@ -38,11 +38,31 @@ pub struct Pulse {
     pub next_timer: Option<TimestampMs>,
 }
 
+/// A run whose log or status changed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChangedRun {
+    /// The run.
+    pub id: RunId,
+    /// The server that owned it at the commit and decides what follows. None if it had no owner, or if the owner is not
+    /// known: then any server may look.
+    pub owner: Option<ServerId>,
+    /// Whether another process made the change.
+    pub elsewhere: bool,
+}
+
+impl ChangedRun {
+    /// A change that this process made.
+    #[must_use]
+    pub fn here(id: RunId, owner: Option<ServerId>) -> Self {
+        Self { id, owner, elsewhere: false }
+    }
+}
+
 /// A change in the store that a waiting task may be interested in. It is a hint: readers check the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Notice {
     /// The log or the status of a run changed.
-    RunChanged(RunId),
+    RunChanged(ChangedRun),
     /// Steps of this route became ready.
     Ready(String),
     /// A timer was set.

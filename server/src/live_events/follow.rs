@@ -105,7 +105,7 @@ impl<'a> Follower<'a> {
                     due = self.after(done).map(|pause| Instant::now() + pause);
                 }
                 notice = notices.next() => match notice {
-                    Some(Notice::RunChanged(run)) => self.heard(run),
+                    Some(Notice::RunChanged(run)) => self.heard(run.id),
                     Some(Notice::Unknown) => self.restart_journal(),
                     Some(Notice::Ready(_) | Notice::TimerSet) => {}
                     None => return self.restart_journal(),

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use nightshift_engine::store::Notice;
+use nightshift_engine::store::{ChangedRun, Notice};
 use nightshift_protocol::id::StepId;
 use nightshift_protocol::run::RunStatus;
 
@@ -135,8 +135,10 @@ impl WorkingSet {
     /// Returns the notices of the commit.
     pub(crate) fn take_notices(&mut self) -> HashSet<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
-        notices
-            .extend(self.runs.values().filter(|run| run.changed).map(|run| Notice::RunChanged(run.public_id.clone())));
+        notices.extend(self.runs.values().filter(|run| run.changed).map(|run| {
+            let owner = run.owner.as_deref().and_then(|owner| owner.parse().ok());
+            Notice::RunChanged(ChangedRun::here(run.public_id.clone(), owner))
+        }));
         let became_ready = self.steps.values().filter(|step| {
             matches!(step.place, Place::Ready { .. }) && !matches!(step.place_before, Place::Ready { .. })
         });

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{CampaignRecord, CreatedCampaign, NewCampaign, NewRun, Notice, PageRequest, RunRecord};
+use nightshift_engine::store::{
+    CampaignRecord, ChangedRun, CreatedCampaign, NewCampaign, NewRun, Notice, PageRequest, RunRecord,
+};
 use nightshift_protocol::api::RunCounts;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{CampaignId, RunId};
@@ -130,7 +132,7 @@ pub(crate) async fn create(transaction: &mut Transaction<'_>, new: &NewCampaign)
         transaction.created.extend(created);
     }
     for run in &new.runs {
-        transaction.notice(Notice::RunChanged(run.id.clone()));
+        transaction.notice(Notice::RunChanged(ChangedRun::here(run.id.clone(), new.owner.clone())));
     }
     let runs = new.runs.iter().map(|run| run.id.clone()).collect();
     Ok(CreatedCampaign { id: new.id.clone(), runs, existed: false })

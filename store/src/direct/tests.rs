@@ -7,8 +7,8 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::{
-    Advance, ClaimRequest, Creation, ModelCallRecord, NewCampaign, NewRun, Notice, Report, Reservation, StepRecord,
-    Store as _, TokenRecord, TryEnd, WorkerRecord,
+    Advance, ChangedRun, ClaimRequest, Creation, ModelCallRecord, NewCampaign, NewRun, Notice, Report, Reservation,
+    StepRecord, Store as _, TokenRecord, TryEnd, WorkerRecord,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::access::{Role, TokenView};
@@ -241,7 +241,7 @@ async fn a_signal_takes_effect_once_and_only_in_an_unfinished_run() {
         for _ in 0..2 {
             bench.store.signal_run(&run, signal.clone(), Some("me\0"), key(), AT).await.unwrap();
         }
-        assert_eq!(notices.next().await.unwrap(), Notice::RunChanged(run.clone()));
+        assert_eq!(notices.next().await.unwrap(), changed(run.clone()));
         let events = bench.store.events_after(&run, 1, 10).await.unwrap();
         assert_eq!(events.len(), 1);
         assert_eq!(
@@ -412,7 +412,7 @@ async fn another_process_on_the_same_database_gets_one_notice_per_commit() {
     let mut listens = false;
     for _ in 0..200 {
         let (_, run) = bench.campaign(BudgetCaps::default(), json!({})).await;
-        listens = until(&mut heard, &Notice::RunChanged(run)).await;
+        listens = until(&mut heard, &elsewhere(run)).await;
         if listens {
             break;
         }
@@ -424,12 +424,22 @@ async fn another_process_on_the_same_database_gets_one_notice_per_commit() {
     assert!(until(&mut heard, &ready).await);
     let (_, last) = bench.campaign(BudgetCaps::default(), json!({})).await;
     // Our own messages return before later ones. A duplicate notice would have arrived by then.
-    assert!(until(&mut heard, &Notice::RunChanged(last.clone())).await);
+    assert!(until(&mut heard, &elsewhere(last.clone())).await);
     let mut here = Vec::new();
-    while here.last() != Some(&Notice::RunChanged(last.clone())) {
+    while here.last() != Some(&changed(last.clone())) {
         here.push(told.next().await.unwrap());
     }
     assert_eq!(here.iter().filter(|notice| **notice == ready).count(), 1, "{here:?}");
+}
+
+/// The notice of a run without an owner that this process changed.
+fn changed(run: RunId) -> Notice {
+    Notice::RunChanged(ChangedRun::here(run, None))
+}
+
+/// The same, told by another process.
+fn elsewhere(run: RunId) -> Notice {
+    Notice::RunChanged(ChangedRun { elsewhere: true, ..ChangedRun::here(run, None) })
 }
 
 /// Returns whether the notice arrives before a timeout.

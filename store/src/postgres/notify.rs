@@ -2,10 +2,11 @@
 //!
 //! NOTIFY runs outside of every business transaction, in batches, on a connection of its own. LISTEN has another one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use nightshift_engine::store::Notice;
+use nightshift_engine::store::{ChangedRun, Notice};
+use nightshift_protocol::id::{RunId, ServerId};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgConnectOptions, PgListener};
 use sqlx::{ConnectOptions as _, PgConnection};
@@ -37,30 +38,43 @@ struct Message {
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum CompactNotice {
-    Run(nightshift_protocol::id::RunId),
+    /// Runs of one owner, or of none that is known.
+    Runs {
+        of: Option<ServerId>,
+        ids: Vec<RunId>,
+    },
     Ready(String),
     Timer,
     Unknown,
 }
 
-impl From<Notice> for CompactNotice {
-    fn from(notice: Notice) -> Self {
-        match notice {
-            Notice::RunChanged(run) => Self::Run(run),
-            Notice::Ready(route) => Self::Ready(route),
-            Notice::TimerSet => Self::Timer,
-            Notice::Unknown => Self::Unknown,
+impl CompactNotice {
+    /// Returns the notices as a message has them: runs by their owner.
+    fn all(notices: HashSet<Notice>) -> Vec<Self> {
+        let mut said = Vec::new();
+        let mut runs: HashMap<Option<ServerId>, Vec<RunId>> = HashMap::new();
+        for notice in notices {
+            match notice {
+                Notice::RunChanged(run) => runs.entry(run.owner).or_default().push(run.id),
+                Notice::Ready(route) => said.push(Self::Ready(route)),
+                Notice::TimerSet => said.push(Self::Timer),
+                Notice::Unknown => said.push(Self::Unknown),
+            }
         }
+        said.extend(runs.into_iter().map(|(of, ids)| Self::Runs { of, ids }));
+        said
     }
-}
 
-impl From<CompactNotice> for Notice {
-    fn from(said: CompactNotice) -> Self {
-        match said {
-            CompactNotice::Run(run) => Self::RunChanged(run),
-            CompactNotice::Ready(route) => Self::Ready(route),
-            CompactNotice::Timer => Self::TimerSet,
-            CompactNotice::Unknown => Self::Unknown,
+    /// Returns what another process said.
+    fn heard(self) -> Vec<Notice> {
+        match self {
+            Self::Runs { of, ids } => {
+                let changed = |id| Notice::RunChanged(ChangedRun { id, owner: of.clone(), elsewhere: true });
+                ids.into_iter().map(changed).collect()
+            }
+            Self::Ready(route) => vec![Notice::Ready(route)],
+            Self::Timer => vec![Notice::TimerSet],
+            Self::Unknown => vec![Notice::Unknown],
         }
     }
 }
@@ -106,9 +120,8 @@ async fn send(
 
 fn payloads(from: &str, bundle: HashSet<Notice>) -> Vec<String> {
     let write = |said: Vec<CompactNotice>| serde_json::to_string(&Message { from: from.to_owned(), said }).ok();
-    let said: Vec<CompactNotice> = bundle.into_iter().map(CompactNotice::from).collect();
-    if said.len() <= MAX_NOTICES
-        && let Some(payload) = write(said.clone())
+    if bundle.len() <= MAX_NOTICES
+        && let Some(payload) = write(CompactNotice::all(bundle))
         && payload.len() <= MAX_MESSAGE_BYTES
     {
         return vec![payload];
@@ -146,7 +159,7 @@ async fn listen(connect: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
 fn parse(from: &str, payload: &str) -> Vec<Notice> {
     match serde_json::from_str::<Message>(payload) {
         Ok(message) if message.from == from => Vec::new(),
-        Ok(message) => message.said.into_iter().map(Notice::from).collect(),
+        Ok(message) => message.said.into_iter().flat_map(CompactNotice::heard).collect(),
         // A message of a newer release or of another program.
         Err(_) => vec![Notice::Unknown],
     }
@@ -158,11 +171,20 @@ mod tests {
 
     #[test]
     fn a_message_reaches_others_and_not_its_sender() {
-        let said = HashSet::from([Notice::TimerSet, Notice::Ready("agent".to_owned())]);
+        let run = |number, owner: Option<u128>, elsewhere| {
+            let owner = owner.map(|owner| ServerId::from_uuid(uuid::Uuid::from_u128(owner)));
+            let id = RunId::from_uuid(uuid::Uuid::from_u128(number));
+            Notice::RunChanged(ChangedRun { id, owner, elsewhere })
+        };
+        let with = |elsewhere| {
+            let runs = [run(1, Some(7), elsewhere), run(2, Some(7), elsewhere), run(3, None, elsewhere)];
+            HashSet::from_iter(runs.into_iter().chain([Notice::TimerSet, Notice::Ready("agent".to_owned())]))
+        };
+        let said: HashSet<Notice> = with(false);
         let payloads = payloads("a", said.clone());
         let [payload] = payloads.as_slice() else { panic!("{payloads:?}") };
         assert!(parse("a", payload).is_empty());
-        assert_eq!(parse("b", payload).into_iter().collect::<HashSet<_>>(), said);
+        assert_eq!(parse("b", payload).into_iter().collect::<HashSet<_>>(), with(true));
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use nightshift_engine::store::{Creation, Notice, ReadingRecord, Store, TokenRecord, TryEnd, WorkerRecord};
+use nightshift_engine::store::{ChangedRun, Creation, Notice, ReadingRecord, Store, TokenRecord, TryEnd, WorkerRecord};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::api::DeviceReading;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
-use nightshift_protocol::id::{TokenId, WorkerId};
+use nightshift_protocol::id::{RunId, TokenId, WorkerId};
 use nightshift_protocol::run::RunTransition;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::SqlStore;
@@ -157,10 +157,20 @@ async fn until(notices: &mut BoxStream<'static, Notice>, wanted: &Notice) -> Vec
     heard
 }
 
+/// The notice of a run without an owner that this process changed.
+fn changed(run: RunId) -> Notice {
+    Notice::RunChanged(ChangedRun::here(run, None))
+}
+
+/// The same, told by another process.
+fn elsewhere(run: RunId) -> Notice {
+    Notice::RunChanged(ChangedRun { elsewhere: true, ..ChangedRun::here(run, None) })
+}
+
 async fn commits_send_notices_to_all_receivers(bench: Bench) {
     let mut notices = bench.store.notices();
     let run = bench.run().await;
-    until(&mut notices, &Notice::RunChanged(run.clone())).await;
+    until(&mut notices, &changed(run.clone())).await;
     bench.schedule(&run, &["a"]).await;
     until(&mut notices, &Notice::Ready(route())).await;
     let worker = bench.worker().await;
@@ -175,7 +185,7 @@ async fn commits_send_notices_to_all_receivers(bench: Bench) {
 /// Returns whether a notice of a run on the other store arrives before a timeout.
 async fn hears(notices: &mut BoxStream<'static, Notice>, there: &SqlStore, bench: &Bench) -> bool {
     let run = there.create_campaign(bench.new_campaign(1)).await.unwrap().runs.remove(0);
-    let told = Notice::RunChanged(run);
+    let told = elsewhere(run);
     let heard = async { while notices.next().await.is_some_and(|notice| notice != told) {} };
     tokio::time::timeout(Duration::from_millis(500), heard).await.is_ok()
 }
@@ -192,12 +202,12 @@ async fn on_postgres_commits_send_notices_to_other_processes_and_not_back() {
     bench.schedule(&run, &["a"]).await;
     until(&mut there, &Notice::Ready(route())).await;
     let last = bench.run().await;
-    until(&mut there, &Notice::RunChanged(last.clone())).await;
+    until(&mut there, &elsewhere(last.clone())).await;
     // A run of the other process comes after all of our own returning notices.
     let theirs = other.create_campaign(bench.new_campaign(1)).await.unwrap().runs.remove(0);
-    let heard = until(&mut here, &Notice::RunChanged(theirs)).await;
+    let heard = until(&mut here, &elsewhere(theirs)).await;
     let told = |notice: &Notice| heard.iter().filter(|heard| *heard == notice).count();
-    assert_eq!(told(&Notice::RunChanged(last)), 1, "our own are not told twice: {heard:?}");
+    assert_eq!(told(&changed(last)), 1, "our own are not told twice: {heard:?}");
 }
 
 async fn the_last_device_reading_is_kept_until_its_worker_is_deleted(bench: Bench) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nightshift_engine::store::{FinishedHandover, HandoverRecord, Notice, ReturnedHandover};
+use nightshift_engine::store::{ChangedRun, FinishedHandover, HandoverRecord, Notice, ReturnedHandover};
 use nightshift_protocol::api::HandoverState;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
@@ -60,7 +60,7 @@ pub(crate) async fn finish(
     transaction.connection.execute(sql, values![returned.id.as_str(), returned.digest.as_str(), returned.at.0]).await?;
     let runs = runs_here(transaction.connection, campaign_id).await?;
     for run in runs.values() {
-        transaction.notice(Notice::RunChanged(run.id.clone()));
+        transaction.notice(Notice::RunChanged(ChangedRun::here(run.id.clone(), None)));
     }
     tracing::info!(campaign.id = %campaign, handover.id = %returned.id, "the results of a hand-over were taken in");
     Ok(FinishedHandover {
