@@ -136,7 +136,9 @@ mod tests {
     use super::*;
 
     /// Timeout of tests.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_mins(1);
+    /// Limits that end no connection within a test.
+    const FAR: Limits = Limits { connections: 1, head: Duration::from_mins(5), standstill: Duration::from_mins(5) };
 
     async fn start(limits: Limits) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -159,7 +161,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_never_ends_the_head_of_its_request_is_sent_away() {
-        let (addr, _shutdown, _task) = start(Limits { head: Duration::from_millis(50), ..Limits::default() }).await;
+        let (addr, _shutdown, _task) = start(Limits { head: Duration::from_secs(1), ..Limits::default() }).await;
         for begun in ["", "GET / HTTP/1.1\r\nhost: x\r\nx-slow"] {
             let mut stream = TcpStream::connect(addr).await.unwrap();
             stream.write_all(begun.as_bytes()).await.unwrap();
@@ -170,7 +172,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_beyond_the_limit_waits_for_a_place() {
-        let (addr, _shutdown, _task) = start(Limits { connections: 1, ..Limits::default() }).await;
+        let (addr, _shutdown, _task) = start(FAR).await;
         let mut first = TcpStream::connect(addr).await.unwrap();
         first.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
         let mut second = TcpStream::connect(addr).await.unwrap();
@@ -201,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_waits_for_no_idle_connection() {
-        let (addr, shutdown, task) = start(Limits::default()).await;
+        let (addr, shutdown, task) = start(FAR).await;
         let mut idle = TcpStream::connect(addr).await.unwrap();
         idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
         let mut byte = [0];

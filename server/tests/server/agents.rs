@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use nightshift_protocol::api::{Control, ControlAction, Page, StepView, TryOutcome};
+use nightshift_protocol::api::{Control, ControlAction, Page, ReportResult, StepView, TryOutcome};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
@@ -15,7 +15,8 @@ async fn up_to_the_agent(server: &TestServer) -> RunId {
     let (_, run) = server.campaign().await;
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;
-    server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
+    let done = TryOutcome::Completed { output: Box::new(prepared_output()) };
+    assert_eq!(server.report(&worker, &step, done).await, ReportResult::Committed);
     run
 }
 
@@ -92,12 +93,12 @@ async fn an_agents_answer_to_another_question_is_never_committed() {
 #[tokio::test]
 async fn a_step_that_outlives_its_lease_keeps_it_by_heartbeats() {
     let agents = FakeAgents::new(Behaviour::Hangs);
-    let wish = Wish { agents: agents.clone(), lease_ms: 400, heartbeat_ms: 100, ..Wish::default() };
+    let wish = Wish { agents: agents.clone(), lease_ms: 3_000, heartbeat_ms: 100, ..Wish::default() };
     let (server, _folder) = TestServer::start(wish).await;
     let run = up_to_the_agent(&server).await;
     agents.began().await;
     let began = std::time::Instant::now();
-    until("four leases' time", || async { (began.elapsed().as_millis() > 1_600).then_some(()) }).await;
+    until("twice the time of a lease", || async { (began.elapsed().as_millis() > 7_000).then_some(()) }).await;
     let step = plan_step(&server, &run).await;
     assert_eq!((step.epoch, step.tries), (1, 1));
     assert_eq!(agents.begun.load(Ordering::SeqCst), 1);

@@ -86,8 +86,8 @@ async fn attempts_are_listed_a_moment_after_the_decision_that_made_them() {
         (page.total == RECORDED).then_some(page)
     })
     .await;
-    // The bound is generous for a busy machine. The evidence contains the measured delay.
-    assert!(began.elapsed().as_millis() < 2_000, "{:?}", began.elapsed());
+    // Without a notice, the index would look after 30 seconds. The evidence contains the measured delay.
+    assert!(began.elapsed().as_millis() < 20_000, "{:?}", began.elapsed());
     assert_eq!(page.items.iter().map(|row| row.number).collect::<Vec<_>>(), [1, 2, 3]);
     let best = &page.items[2];
     assert!(best.best && best.confirmed && best.run == run, "{best:?}");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Output;
 use std::sync::Arc;
 
-use nightshift_protocol::api::{CampaignDetail, TryOutcome};
+use nightshift_protocol::api::{CampaignDetail, ReportResult, TryOutcome};
 use nightshift_protocol::run::RunStatus;
 use nightshift_store::{ARTIFACT_FOLDER, OpenOptions, SqlStore};
 use nightshift_testbed::postgres::Cluster;
@@ -43,16 +43,16 @@ async fn back_up_under_load(server: &TestServer, backup: impl FnOnce() + Send + 
 /// Checks that the restored server continues the campaign to its end.
 async fn goes_on(store: Arc<SqlStore>, before: &CampaignDetail) {
     assert_eq!(store.find_violations().await.unwrap(), Vec::<String>::new());
-    let wish = Wish { lease_ms: 1_000, ..Wish::default() };
-    let server = TestServer::on(store, wish).await;
+    let server = TestServer::on(store, Wish::default()).await;
     let after: CampaignDetail = server.read(&format!("/campaigns/{}", before.summary.id)).await;
     assert_eq!(after.spec, before.spec);
     let bundle = &before.spec.tasks[0].bundle;
     assert!(server.get(&format!("/artifacts/{bundle}")).send().await.unwrap().status().is_success());
-    // The lease from the time of the backup expires, and the step is leased again.
+    // The lease from the time of the backup expires, and the step is leased again for longer.
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;
-    server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
+    let done = TryOutcome::Completed { output: Box::new(prepared_output()) };
+    assert_eq!(server.report(&worker, &step, done).await, ReportResult::Committed);
     server.until_status(&step.run, RunStatus::Completed).await;
     server.stop().await;
 }

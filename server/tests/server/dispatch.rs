@@ -47,7 +47,7 @@ async fn one_step_wakes_no_herd_of_idle_workers() {
         }
     }
     assert_eq!(given, 1);
-    assert!(began.elapsed() < Duration::from_secs(10), "the step waited for a poll");
+    assert!(began.elapsed() < Duration::from_secs(19), "the step waited for a poll");
     let writes = store.writes() - before;
     assert!(writes <= MAX_COMMITS, "{writes} writes for one step");
     drop(herd);
@@ -62,7 +62,7 @@ async fn steps_that_become_ready_together_go_to_all_who_wait() {
     let began = Instant::now();
     let (claimed, _) = tokio::join!(claims, server.create(&request, None));
     assert!(claimed.iter().all(|steps| steps.len() == 1), "a worker got no step");
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(began.elapsed() < Duration::from_secs(19));
     server.stop().await;
 }
 
@@ -120,7 +120,7 @@ async fn a_draining_worker_learns_it_at_once_and_releases_its_steps() {
     let claimed = async { ok::<Claimed>(server.try_claim(&ending, 20_000).await).await };
     let (claimed, ()) = tokio::join!(claimed, drain(true));
     assert!(claimed.draining && claimed.steps.is_empty());
-    assert!(began.elapsed() < Duration::from_secs(10), "it heard of it when its claim was over");
+    assert!(began.elapsed() < Duration::from_secs(19), "it heard of it when its claim was over");
 
     assert_eq!(server.report(&ending, &step, TryOutcome::Cancelled).await, ReportResult::Committed);
     let again = server.claim_one(&other).await;

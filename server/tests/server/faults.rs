@@ -119,7 +119,7 @@ async fn fail_each(faults: &[Fault]) -> BTreeSet<Fault> {
 async fn a_campaign_goes_on_by_itself_when_a_full_disk_has_space_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(FaultyStore::counting(open_store(&folder).await));
-    let wish = Wish { lease_ms: 1_000, heartbeat_ms: 200, ..Wish::default() };
+    let wish = Wish { lease_ms: 15_000, heartbeat_ms: 200, ..Wish::default() };
     let server = TestServer::on(store.clone(), wish).await;
     let (_, run) = server.campaign().await;
     let worker = server.register().await;
@@ -129,7 +129,7 @@ async fn a_campaign_goes_on_by_itself_when_a_full_disk_has_space_again() {
     store.set_full(true);
     let refused_report = server.try_report(&worker, &step, done()).await;
     assert_eq!(refused(refused_report).await, refusal(507, "store.full"));
-    // The loops notice the failure too, and the lease expires in the meantime.
+    // The loops notice the failure too.
     until("the trouble", || async {
         let answer = server.bare(Method::GET, "/api/v1/health").send().await.unwrap();
         (refused(answer).await == refusal(503, "store.full")).then_some(())
@@ -138,7 +138,7 @@ async fn a_campaign_goes_on_by_itself_when_a_full_disk_has_space_again() {
     store.set_full(false);
 
     until("the repeated report", || async {
-        // Either the old lease still holds, or the step is leased again.
+        // The old lease still holds, unless the machine was slow: then the step is leased again.
         if server.try_report(&worker, &step, done()).await.status().is_success() {
             for step in server.claim(&worker, 100).await {
                 server.report(&worker, &step, done()).await;

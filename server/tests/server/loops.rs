@@ -99,7 +99,7 @@ async fn stopping_answers_what_is_held() {
     let _: Health = server.read("/health").await;
     server.stop().await;
     let answer = held.await.unwrap();
-    assert!(began.elapsed() < std::time::Duration::from_secs(10), "the claim was held to its end");
+    assert!(began.elapsed() < std::time::Duration::from_secs(19), "the claim was held to its end");
     if let Ok(answer) = answer {
         assert!(answer.status().is_success());
     }

@@ -45,6 +45,11 @@ impl TestServer {
         ok(self.page_call(Method::GET, "/session", cookie).send().await.unwrap()).await
     }
 
+    /// Returns the cookie with the secret of another server's cookie. Its name contains the port of this server.
+    fn cookie_with_secret_of(&self, cookie: &str) -> String {
+        format!("nightshift_session_{}={}", self.addr().port(), cookie.split_once('=').unwrap().1)
+    }
+
     async fn made_token(&self, role: Role) -> TokenCreated {
         let request = CreateToken { name: "late shift".to_owned(), role, valid_for_ms: None };
         ok(self.post("/tokens").json(&request).send().await.unwrap()).await
@@ -92,14 +97,14 @@ async fn the_operators_token_of_the_configuration_signs_in_and_another_one_ends_
     let server = TestServer::on(store.clone(), Wish::default()).await;
     let cookie = server.sign_in(OPERATOR).await;
     assert_eq!(server.session(&cookie).await.role, Some(Role::Admin));
-    let address = server.addr();
     server.stop().await;
-    // The same port, so that the browser sends the same cookie.
-    let again = TestServer::with_token(store.clone(), address, OPERATOR).await;
-    assert_eq!(again.session(&cookie).await.role, Some(Role::Admin), "a session outlives its server");
+    // A new server has another port, because another process may have taken the old one.
+    let again = TestServer::with_token(store.clone(), OPERATOR).await;
+    let signed_in = again.session(&again.cookie_with_secret_of(&cookie)).await;
+    assert_eq!(signed_in.role, Some(Role::Admin), "a session outlives its server");
     again.stop().await;
-    let other = TestServer::with_token(store, address, "another-token").await;
-    assert_eq!(other.session(&cookie).await.by, SignedInBy::Nothing);
+    let other = TestServer::with_token(store, "another-token").await;
+    assert_eq!(other.session(&other.cookie_with_secret_of(&cookie)).await.by, SignedInBy::Nothing);
     other.stop().await;
 }
 
@@ -207,8 +212,7 @@ async fn a_session_holds_on_every_server_and_ends_on_every_server() {
         let made = here.made_token(Role::Viewer).await;
         let cookie = here.sign_in(&made.secret).await;
         // Another server has another port here. A browser behind a common host name sends the same secret.
-        let secret = cookie.split_once('=').unwrap().1;
-        let elsewhere = format!("nightshift_session_{}={secret}", there.addr().port());
+        let elsewhere = there.cookie_with_secret_of(&cookie);
         assert_eq!(there.session(&elsewhere).await.by, SignedInBy::Session);
         here.page_call(Method::DELETE, "/session", &cookie).send().await.unwrap();
         until("the end of the session", || async {

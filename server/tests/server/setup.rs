@@ -164,10 +164,10 @@ impl TestServer {
         Ok(Self { running, http, base })
     }
 
-    /// Starts a server at this address, with this operator token.
-    pub(crate) async fn with_token(store: Arc<dyn Store>, bind: SocketAddr, token: &str) -> Self {
+    /// Starts a server with this operator token.
+    pub(crate) async fn with_token(store: Arc<dyn Store>, token: &str) -> Self {
         let wish = Wish::default();
-        let config = ServerConfig { bind, token: token.to_owned().into(), ..wish.config() };
+        let config = ServerConfig { token: token.to_owned().into(), ..wish.config() };
         let running = Server::start(config, wish.parts(store), Router::new()).await.unwrap();
         let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
         Self { base: format!("http://{}", running.addr()), running, http }

@@ -28,6 +28,8 @@ use nightshift_server::AgentExecutor;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::setup::PATIENCE;
+
 /// Key of the worker's step.
 pub(crate) const PREPARE: &str = "prepare";
 /// Key of the agent's step.
@@ -329,7 +331,7 @@ impl FakeAgents {
 
     /// Waits until a step begins.
     pub(crate) async fn began(&self) {
-        self.began.notified().await;
+        tokio::time::timeout(PATIENCE, self.began.notified()).await.unwrap();
     }
 }
 

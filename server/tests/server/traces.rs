@@ -85,6 +85,7 @@ async fn the_spans_of_a_run_carry_one_trace_also_those_of_a_worker() {
         attributes: Vec::new(),
         error: None,
     });
+    until("the arrival of the worker's span", || async { (exporter.counts() == (1, 0)).then_some(()) }).await;
     ending.cancel();
     exporting.await.unwrap();
     assert_eq!(exporter.counts(), (1, 0));

@@ -50,7 +50,7 @@ async fn a_claim_waits_until_there_is_work() {
         server.create(&request, None).await
     });
     assert_eq!(step.key, PREPARE);
-    assert!(began.elapsed() < Duration::from_secs(10), "the claim was held to its end");
+    assert!(began.elapsed() < Duration::from_secs(19), "the claim was held to its end");
     let began = Instant::now();
     assert!(server.claim(&worker, 50).await.is_empty());
     assert!(began.elapsed() >= Duration::from_millis(50), "an empty claim did not wait");
