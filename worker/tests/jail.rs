@@ -55,6 +55,9 @@ fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     condition()
 }
 
+/// Maximum time until something happens that a busy machine delays. What survives would sleep for much longer.
+const SOON: Duration = Duration::from_secs(30);
+
 /// A duration for `sleep` that no other process has.
 fn marker() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -167,7 +170,7 @@ fn what_hangs_is_killed_at_the_deadline_with_everything_it_started() {
         let script = format!("sleep {marker} & setsid sleep {marker} & sleep {marker}");
         let result = run(means, &script, Limits { wall_ms: 300, ..limits() });
         assert_eq!(result.end, ProcessEnd::TimedOut { limit_ms: 300 }, "{means:?}");
-        assert!(within(Duration::from_secs(2), || !is_running(&marker)), "{means:?}: something is left");
+        assert!(within(SOON, || !is_running(&marker)), "{means:?}: something is left");
     }
 }
 
@@ -177,12 +180,12 @@ fn a_tool_may_begin_sessions_where_none_of_them_outlives_it() {
         let (scratch, marker) = (tempfile::tempdir().unwrap(), marker());
         let session = format!("setsid sh -c 'echo began; sleep {marker}' 2>/dev/null || echo refused");
         let script = format!("({session}) & sleep {marker}");
-        let command = shell(scratch.path(), &script, Limits { wall_ms: 400, ..limits() });
+        let command = shell(scratch.path(), &script, Limits { wall_ms: 5_000, ..limits() });
         let result = run_jailed_as_tool(&host(means).jail, &command, &CancelFlag::default()).unwrap();
-        assert_eq!(result.end, ProcessEnd::TimedOut { limit_ms: 400 }, "{means:?}");
+        assert_eq!(result.end, ProcessEnd::TimedOut { limit_ms: 5_000 }, "{means:?}");
         let ends_together = result.sandbox.means.iter().any(|tried| tried.name == "pid_namespace" && tried.in_force);
         assert_eq!(text(&result.stdout), if ends_together { "began\n" } else { "refused\n" }, "{means:?}");
-        assert!(within(Duration::from_secs(2), || !is_running(&marker)), "{means:?}: something is left");
+        assert!(within(SOON, || !is_running(&marker)), "{means:?}: something is left");
     }
 }
 
@@ -217,7 +220,7 @@ fn what_was_left_in_the_background_ends_with_the_command() {
         let marker = marker();
         let result = run(means, &format!("(setsid sleep {marker} &) ; sleep {marker} & true"), limits());
         assert_eq!(result.end, ProcessEnd::Finished, "{means:?}");
-        assert!(within(Duration::from_secs(2), || !is_running(&marker)), "{means:?}: something is left");
+        assert!(within(SOON, || !is_running(&marker)), "{means:?}: something is left");
     }
 }
 
@@ -250,12 +253,13 @@ fn a_cancelled_command_ends_at_once() {
     let started = Instant::now();
     let outcome = std::thread::scope(|scope| {
         let running = scope.spawn(|| run_jailed(&host(SandboxChoice::Best).jail, &command, &cancel));
-        assert!(within(Duration::from_secs(5), || is_running(&marker)));
+        assert!(within(SOON, || is_running(&marker)));
         cancel.cancel();
         running.join().unwrap()
     });
     assert!(matches!(outcome, Err(ProcessError::Cancelled)));
-    assert!(started.elapsed() < Duration::from_secs(10));
+    // The command itself would sleep for a minute and a half.
+    assert!(started.elapsed() < Duration::from_secs(50));
     assert!(!is_running(&marker));
 }
 
@@ -276,10 +280,10 @@ fn nothing_survives_the_sudden_death_of_the_parent() {
             .spawn()
             .unwrap();
         let sleeping = format!("sleep\0{marker}\0");
-        assert!(within(Duration::from_secs(5), || is_running(&sleeping)), "{means}: it did not start");
+        assert!(within(SOON, || is_running(&sleeping)), "{means}: it did not start");
         parent.kill().unwrap();
         parent.wait().unwrap();
-        assert!(within(Duration::from_secs(3), || !is_running(&marker)), "{means}: something is left");
+        assert!(within(SOON, || !is_running(&marker)), "{means}: something is left");
         let folder = scratch.path().to_str().unwrap().to_owned();
         assert!(!is_running(&folder), "{means}: something is left");
     }
@@ -302,5 +306,5 @@ fn many_commands_leave_no_zombies() {
     for _ in 0..5 {
         run(SandboxChoice::Best, "true & true", limits());
     }
-    assert!(within(Duration::from_secs(2), || zombies() == 0));
+    assert!(within(SOON, || zombies() == 0));
 }

@@ -161,7 +161,7 @@ fn a_cancelled_build_ends_at_once() {
     let begin = Instant::now();
     let result = bench.inner.execute(&StepInput::Build { task, source, sandbox_required: false }, &cancel);
     assert_eq!(result.err().map(|failure| failure.code), Some("step.cancelled".to_owned()));
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert!(begin.elapsed() < Duration::from_secs(30));
 }
 
 #[test]

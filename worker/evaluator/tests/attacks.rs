@@ -139,9 +139,15 @@ fn what_a_program_does_to_itself_is_reported_as_what_it_is() {
                     static int deep(volatile char *p) { volatile char more[4096]; more[0] = p ? *p : 1; return deep(more) + more[0]; }";
     let end = |preamble: &str, body: &str| check_on(SandboxChoice::Best, &format!("{includes}\n{preamble}"), body).end;
     let crashed = |signal: i32, name: &str| ProcessEnd::Crashed { signal, signal_name: name.to_owned() };
-    assert_eq!(end("", "raise(SIGSTOP); HONEST"), ProcessEnd::TimedOut { limit_ms: 400 });
-    assert_eq!(end("", "signal(SIGTERM, SIG_IGN); for (;;) pause();"), ProcessEnd::TimedOut { limit_ms: 400 });
-    assert_eq!(end("", "alarm(1); for (;;) pause();"), ProcessEnd::TimedOut { limit_ms: 400 });
+    let limit_ms = 2_000;
+    let mut hasty = task();
+    hasty.limits.call_timeout_ms = limit_ms;
+    for hangs in
+        ["raise(SIGSTOP); HONEST", "signal(SIGTERM, SIG_IGN); for (;;) pause();", "alarm(60); for (;;) pause();"]
+    {
+        let report = check_of(&hasty, SandboxChoice::Best, includes, hangs);
+        assert_eq!(report.end, ProcessEnd::TimedOut { limit_ms }, "{hangs}");
+    }
     assert_eq!(end("", "y[0] = deep(nullptr);"), crashed(libc::SIGSEGV, "SIGSEGV"));
     assert_eq!(end("", "raise(SIGKILL);"), crashed(libc::SIGKILL, "SIGKILL"));
     // The reserved address space is not memory; touching it is.
@@ -197,7 +203,7 @@ fn a_source_that_exhausts_the_compiler_is_ended() {
     for source in sources {
         let (result, took) = compile_hostile(source);
         assert_ne!(result.end, ProcessEnd::Finished, "{source}");
-        assert!(took < Duration::from_secs(20), "{source}: {took:?}");
+        assert!(took < Duration::from_mins(1), "{source}: {took:?}");
     }
 }
 

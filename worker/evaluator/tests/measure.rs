@@ -363,19 +363,19 @@ fn a_program_that_dies_while_it_is_timed_is_reported_as_that() {
 }
 
 fn examine(reference: &str) -> Examined {
+    examine_for(&task(), reference)
+}
+
+fn examine_for(task: &TaskSpec, reference: &str) -> Examined {
     let workshop = Workshop::new();
     let libraries = ReferenceLibraries {
         reference: workshop.library("reference", reference, &[]),
         truth: workshop.library("truth", reference, &["-DNS_REAL=double"]),
     };
-    examine_libraries(&libraries)
-}
-
-fn examine_libraries(libraries: &ReferenceLibraries) -> Examined {
     let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
     let memory = HostMemory::new(machine().last_level_cache_bytes);
     let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
-    prepare(&context, &task(), libraries, &mut SecretSeeds::fixed(3)).unwrap()
+    prepare(&context, task, &libraries, &mut SecretSeeds::fixed(3)).unwrap()
 }
 
 fn rejection(examined: Examined) -> String {
@@ -412,7 +412,10 @@ fn a_reference_that_changes_its_mind_is_rejected() {
 fn a_reference_that_breaks_down_is_rejected_for_what_happened() {
     assert_eq!(rejection(examine(&reference("#include <cstdlib>", "abort();"))), "task.reference_crashes");
     assert_eq!(rejection(examine(&reference("", "return 3;"))), "task.reference_returns_error");
-    assert_eq!(rejection(examine(&reference("", "for (volatile int i = 0;;) i = i;"))), "task.reference_hangs");
+    let mut hasty = task();
+    hasty.limits.call_timeout_ms = 400;
+    let hangs = reference("", "for (volatile int i = 0;;) i = i;");
+    assert_eq!(rejection(examine_for(&hasty, &hangs)), "task.reference_hangs");
     assert_eq!(rejection(examine("extern \"C\" int nothing() { return 0; }")), "task.reference_does_not_load");
 }
 

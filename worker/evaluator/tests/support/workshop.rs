@@ -129,7 +129,7 @@ pub fn task() -> TaskSpec {
         "outputs": [{"name": "y", "dtype": "f32", "shape": ["rows", "columns"]}],
         "tolerance": {"atol": 1e-4, "rtol": 1e-4},
         "variants": [{"name": "odd", "dims": {"rows": 7, "columns": 13}}],
-        "limits": {"memory_bytes": 64 << 20, "call_timeout_ms": 400},
+        "limits": {"memory_bytes": 64 << 20, "call_timeout_ms": 10_000},
     }))
     .unwrap()
 }

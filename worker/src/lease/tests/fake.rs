@@ -21,8 +21,9 @@ use crate::server_api::{ServerApi, ServerApiError, UNKNOWN_WORKER};
 use nightshift_sandbox::process::CancelFlag;
 
 /// Maximum time that a test waits for what has to happen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-pub(super) const LEASE_MS: u64 = 600;
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+/// A worker on a busy machine sends a heartbeat in this time.
+const LEASE_MS: u64 = 5_000;
 pub(super) const HEARTBEAT_MS: u64 = 60;
 
 pub(super) const CPU: &str = "worker/cpu/none";
