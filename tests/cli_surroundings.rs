@@ -63,6 +63,13 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
+/// Returns a socket that does not listen at its address. No other test gets the address while the socket is there.
+fn bound_socket() -> tokio::net::TcpSocket {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket
+}
+
 fn error(output: &std::process::Output) -> Value {
     json_lines(output).pop().expect("a line")["error"].clone()
 }
@@ -81,17 +88,21 @@ fn a_port_in_use_is_named() {
 #[test]
 fn a_server_that_is_not_there_is_unreachable() {
     let folder = tempfile::tempdir().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("http://{free}");
+    let free = bound_socket();
+    let url = format!("http://{}", free.local_addr().unwrap());
     for args in [&["list"][..], &["work"], &["run", "row_softmax", "--model", "scripted"]] {
         let mut command = nightshift(folder.path());
         command.args(["--server", &url, "--json"]).args(args);
         if args == ["work"] {
             // A worker waits for its server: it was told to work for this one.
-            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            std::thread::park_timeout(Duration::from_millis(500));
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            // It watches for signals before it says this.
+            let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            assert!(lines.any(|line| line.unwrap().contains("starting a worker for")), "it ended");
             signal(&child, "-TERM");
-            assert_eq!(child.wait().unwrap().code(), Some(0));
+            // Read to the end, so that the worker can write.
+            let said: Vec<_> = lines.map_while(Result::ok).collect();
+            assert_eq!(child.wait().unwrap().code(), Some(0), "{said:?}");
             continue;
         }
         assert_eq!(error(&expect_exit(&mut command, 6))["code"], "server.unreachable", "{args:?}");
@@ -393,9 +404,7 @@ impl Drop for Running {
 #[test]
 fn an_unreachable_endpoint_is_waited_for_and_a_signal_ends_the_waiting() {
     let folder = tempfile::tempdir().unwrap();
-    // Nothing listens at the address, and no other test gets it while the socket is there.
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let socket = bound_socket();
     let task = tiny_task::write(folder.path(), "gaussian", &[1]);
     let data_dir = folder.path().join("data");
     let mut command = nightshift(&data_dir);

@@ -195,7 +195,7 @@ fn killing_the_process_leaves_no_child_behind() {
         child.wait().unwrap();
         let begin = Instant::now();
         while tree.iter().any(processes::Process::is_alive) {
-            assert!(begin.elapsed() < Duration::from_secs(5), "children survived their parent: {tree:?}");
+            assert!(begin.elapsed() < Duration::from_secs(30), "children survived their parent: {tree:?}");
             std::thread::park_timeout(Duration::from_millis(5));
         }
     }

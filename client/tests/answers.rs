@@ -42,9 +42,10 @@ async fn an_answer_that_is_no_api_is_quoted_and_not_trusted() {
 
 #[tokio::test]
 async fn an_address_without_a_server_is_unreachable_and_may_recover() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // Nothing listens at the address, and no other test gets it while the socket is there.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = format!("http://{}", socket.local_addr().unwrap());
     let error = Client::new(&address, None).unwrap().health().await.unwrap_err();
     assert_eq!(error.code(), "server.unreachable");
     assert!(error.is_transient() && error.to_string().contains(&address), "{error}");

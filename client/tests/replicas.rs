@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use nightshift_client::Client;
 use nightshift_protocol::access::{CreateToken, Role};
 use nightshift_protocol::api::{Claim, FreeSlots, IDEMPOTENCY_HEADER};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 const NO_STEPS: &str = r#"{"steps":[]}"#;
 const NOT_READY: &str = r#"{"error":{"code":"server.draining","message":"it ends","details":null}}"#;
@@ -31,10 +31,12 @@ async fn replica(status: StatusCode, body: &'static str) -> (String, Arc<AtomicU
     (address, calls)
 }
 
-/// Returns an address without a listener.
-async fn unused_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
+/// Returns an address without a listener. No other test gets it while the socket is there.
+fn unused_address() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = format!("http://{}", socket.local_addr().unwrap());
+    (socket, address)
 }
 
 /// Starts a replica that accepts calls and dies before it answers.
@@ -65,7 +67,8 @@ async fn claim(client: &Client) -> Result<(), nightshift_client::ClientError> {
 #[tokio::test]
 async fn an_unreachable_replica_is_replaced_by_the_next_one() {
     let (living, calls) = replica(StatusCode::OK, NO_STEPS).await;
-    let client = client(&[&unused_address().await, &living]);
+    let (_socket, unused) = unused_address();
+    let client = client(&[&unused, &living]);
     for _ in 0..3 {
         claim(&client).await.unwrap();
     }
@@ -115,7 +118,8 @@ async fn a_call_that_only_reads_is_repeated_elsewhere() {
 #[tokio::test]
 async fn with_none_left_the_last_reason_is_told() {
     let (draining, calls) = replica(StatusCode::SERVICE_UNAVAILABLE, NOT_READY).await;
-    let client = client(&[&unused_address().await, &draining]);
+    let (_socket, unused) = unused_address();
+    let client = client(&[&unused, &draining]);
     let error = claim(&client).await.unwrap_err();
     assert_eq!((error.code(), error.is_transient()), ("server.draining", true));
     assert_eq!(calls.load(Ordering::SeqCst), 1, "each is asked once");

@@ -93,8 +93,10 @@ test("a page whose server is gone says since when it is old, and is live again w
         await view.picture("offline-light");
         const since = await link.innerText();
         // It stays with the time at which it became old.
-        const again = page.waitForEvent("requestfailed", { predicate: (request) => new URL(request.url()).pathname === "/" });
-        await again;
+        await page.waitForEvent("requestfailed", {
+            predicate: (request) => new URL(request.url()).pathname === "/",
+            timeout: 2 * LIMIT_MS,
+        });
         assert.equal(await link.innerText(), since);
         server = await serve(new URL(server.base).host);
         await link.filter({ hasText: /^live$/ }).waitFor({ timeout: 4 * LIMIT_MS });

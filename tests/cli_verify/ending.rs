@@ -13,9 +13,9 @@ use super::{document, expect_right, folder_with, processes, right, stderr, stdou
 /// Maximum time until a program runs that has to be built first.
 const MAX_START: Duration = Duration::from_mins(2);
 /// Maximum time between a signal and the end of the command.
-const MAX_END: Duration = Duration::from_secs(20);
-/// Maximum time between the end of the command and the end of its children.
-const MAX_CLEANUP: Duration = Duration::from_secs(5);
+const MAX_END: Duration = Duration::from_secs(30);
+/// Maximum time between the end of the command and the end of its children, which would run for a minute.
+const MAX_CLEANUP: Duration = Duration::from_secs(30);
 
 /// Returns a program that gives its thread this name and never returns.
 fn endless(name: &str) -> String {

@@ -294,7 +294,7 @@ mod tests {
         let (old, new) = (lines("a"), lines("b"));
         let begun = Instant::now();
         let diff = diff(&old, &new);
-        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(begun.elapsed() < Duration::from_mins(1));
         assert_eq!((diff.added, diff.removed), (20_000, 20_000));
     }
 

@@ -259,7 +259,7 @@ mod tests {
             for language in [Language::Cuda, Language::Python] {
                 let begun = std::time::Instant::now();
                 let source = highlight(&text, language);
-                assert!(begun.elapsed() < Duration::from_secs(20), "{:?} for {:?}", begun.elapsed(), &text[..8]);
+                assert!(begun.elapsed() < Duration::from_mins(1), "{:?} for {:?}", begun.elapsed(), &text[..8]);
                 assert_eq!(source.lines.first().map(|line| line.text.as_str()), text.lines().next());
             }
         }

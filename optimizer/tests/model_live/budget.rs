@@ -7,7 +7,7 @@ use nightshift_protocol::budget::Resource;
 use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 use nightshift_protocol::step::{FailureClass, StepFailure, StepInput, StepOutput};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use crate::fixture::{Bench, attempt, config, plan, plan_version, prepared};
 use crate::server::{Answer, MODEL, Server, catalog, error, events_of_text, good, stream, stream_head};
@@ -170,9 +170,10 @@ async fn a_gateway_that_lost_patience_says_nothing_about_the_model_behind_it() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_costs_nothing() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut endpoint = EndpointConfig::new(KIND, format!("http://{}/v1", listener.local_addr().unwrap()));
-    drop(listener);
+    // Nothing listens at the address, and no other test gets it while the socket is there.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut endpoint = EndpointConfig::new(KIND, format!("http://{}/v1", socket.local_addr().unwrap()));
     endpoint.retry_delay_ms = 1;
     let bench = Bench::live();
     let failure = planned(&bench, &priced(catalog(endpoint))).await.unwrap_err();

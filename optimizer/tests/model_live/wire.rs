@@ -5,7 +5,7 @@ use nightshift_optimizer::model::{
 };
 use nightshift_protocol::step::{FailureClass, StepFailure};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use crate::server::{
     Answer, KEY, MODEL, Server, catalog, done, error, events_of_end, events_of_text, good, key, open, status, stream,
@@ -333,9 +333,10 @@ async fn a_redirection_is_not_followed() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_named_by_its_address() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base_url = format!("http://user:{KEY}@{}/v1", listener.local_addr().unwrap());
-    drop(listener);
+    // Nothing listens at the address, and no other test gets it while the socket is there.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let base_url = format!("http://user:{KEY}@{}/v1", socket.local_addr().unwrap());
     let mut config = EndpointConfig::new(WireFormat::Openai, &base_url);
     config.retry_delay_ms = 1;
     let error = open(config).call(&request(), &Unmetered).await.unwrap_err();

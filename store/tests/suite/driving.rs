@@ -100,7 +100,7 @@ async fn a_created_run_of_another_server_is_left_alone(bench: Bench) {
 }
 
 /// Timeout for a file lock to be released.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn party(bench: &Bench, workflow: Arc<dyn AnyWorkflow>) -> Party {
     Party::new(bench.store.clone(), workflow, bench.clock.clone(), 1_000)

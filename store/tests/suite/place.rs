@@ -62,7 +62,7 @@ impl Place {
 
     pub(crate) async fn open(&self) -> Arc<SqlStore> {
         // A child process of another test holds the inherited lock of a folder, too, until it executes its program.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         loop {
             match self.try_open().await {
                 Err(StoreError::Locked(_)) if std::time::Instant::now() < deadline => {

@@ -19,7 +19,7 @@ use crate::storm::load::{bundle, spec};
 use crate::toy::{Name, offers, output};
 
 /// How long anything may take that has to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How often is looked.
 const LOOK: Duration = Duration::from_millis(5);
 
