@@ -1,6 +1,7 @@
 //! Rare operations through the port, on both databases.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -412,7 +413,7 @@ async fn another_process_on_the_same_database_gets_one_notice_per_commit() {
     let mut listens = false;
     for _ in 0..200 {
         let (_, run) = bench.campaign(BudgetCaps::default(), json!({})).await;
-        listens = until(&mut heard, &elsewhere(run)).await;
+        listens = until(&mut heard, &elsewhere(run), Duration::from_millis(500)).await;
         if listens {
             break;
         }
@@ -421,10 +422,10 @@ async fn another_process_on_the_same_database_gets_one_notice_per_commit() {
     let (_, run) = bench.campaign(BudgetCaps::default(), json!({})).await;
     bench.schedule(&run, &["a"], &[]).await;
     let ready = Notice::Ready(Needs::agent().route());
-    assert!(until(&mut heard, &ready).await);
+    assert!(until(&mut heard, &ready, PATIENCE).await);
     let (_, last) = bench.campaign(BudgetCaps::default(), json!({})).await;
     // Our own messages return before later ones. A duplicate notice would have arrived by then.
-    assert!(until(&mut heard, &elsewhere(last.clone())).await);
+    assert!(until(&mut heard, &elsewhere(last.clone()), PATIENCE).await);
     let mut here = Vec::new();
     while here.last() != Some(&changed(last.clone())) {
         here.push(told.next().await.unwrap());
@@ -442,8 +443,11 @@ fn elsewhere(run: RunId) -> Notice {
     Notice::RunChanged(ChangedRun { elsewhere: true, ..ChangedRun::here(run, None) })
 }
 
-/// Returns whether the notice arrives before a timeout.
-async fn until(heard: &mut BoxStream<'static, Notice>, wanted: &Notice) -> bool {
+/// Timeout of a notice that must arrive.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Returns whether the notice arrives in this time.
+async fn until(heard: &mut BoxStream<'static, Notice>, wanted: &Notice, limit: Duration) -> bool {
     let found = async { while heard.next().await.unwrap() != *wanted {} };
-    tokio::time::timeout(std::time::Duration::from_millis(500), found).await.is_ok()
+    tokio::time::timeout(limit, found).await.is_ok()
 }

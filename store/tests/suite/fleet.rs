@@ -143,7 +143,7 @@ async fn gauges_count_what_is_there(bench: Bench) {
 /// Returns the next notices, up to the wanted one.
 async fn until(notices: &mut BoxStream<'static, Notice>, wanted: &Notice) -> Vec<Notice> {
     let mut heard = Vec::new();
-    let found = tokio::time::timeout(Duration::from_secs(20), async {
+    let found = tokio::time::timeout(Duration::from_secs(30), async {
         while let Some(notice) = notices.next().await {
             heard.push(notice.clone());
             if notice == *wanted {
@@ -197,7 +197,11 @@ async fn on_postgres_commits_send_notices_to_other_processes_and_not_back() {
     let mut there = other.notices();
     let mut here = bench.store.notices();
     // Notices arrive only after the connection for them is open.
-    while !hears(&mut there, &bench.store, &bench).await || !hears(&mut here, &other, &bench).await {}
+    let mut tries = 0;
+    while !hears(&mut there, &bench.store, &bench).await || !hears(&mut here, &other, &bench).await {
+        tries += 1;
+        assert!(tries < 200, "two hundred commits were not heard");
+    }
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     until(&mut there, &Notice::Ready(route())).await;
