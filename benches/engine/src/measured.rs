@@ -38,12 +38,17 @@ impl Measured {
         Ok(Self { place, load, stores, description, before })
     }
 
-    /// Starts a server on each store. Steps need this, and each server carries out so many of them itself.
-    pub(crate) async fn serve(&self, agent_slots: usize, needs: Needs) -> anyhow::Result<Vec<Running>> {
+    /// Starts a server on each store. `needs` returns what the steps of the server of this number need; each server
+    /// carries out so many steps itself.
+    pub(crate) async fn serve(
+        &self,
+        agent_slots: usize,
+        needs: impl Fn(usize) -> anyhow::Result<Needs>,
+    ) -> anyhow::Result<Vec<Running>> {
         let settings = Settings::new(agent_slots, self.place.is_embedded());
         let mut servers = Vec::new();
-        for store in &self.stores {
-            let workflow = Trivial { steps: self.load.steps, needs: needs.clone(), decided: None };
+        for (number, store) in self.stores.iter().enumerate() {
+            let workflow = Trivial { steps: self.load.steps, needs: needs(number)?, decided: None };
             servers.push(start(&settings, Place::port(store), workflow, Arc::new(AddOne)).await?);
         }
         Ok(servers)

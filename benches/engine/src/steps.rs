@@ -17,7 +17,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let Options { place, load } = options;
     let measured = Measured::begin(place, load, 1).await?;
-    let servers = measured.serve(usize::try_from(load.in_flight)?, Needs::agent()).await?;
+    let servers = measured.serve(usize::try_from(load.in_flight)?, |_| Ok(Needs::agent())).await?;
     let timing = measured.drive().await;
     measured.end("nightshift", servers, timing).await
 }
