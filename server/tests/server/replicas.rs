@@ -16,7 +16,7 @@ use reqwest::StatusCode;
 use tempfile::TempDir;
 
 use crate::doomed::Doomed;
-use crate::setup::{PATIENCE, TestServer, Wish, open_postgres, open_store, until};
+use crate::setup::{TestServer, Wish, open_postgres, open_store, until};
 use crate::toy::{Behaviour, FakeAgents, PLAN, PREPARE, Stall, prepared_output};
 
 /// Heartbeat interval of the tests.
@@ -244,6 +244,24 @@ async fn a_worker_of_one_server_gets_the_steps_that_another_one_decides() {
         second.stop().await;
     })
     .await;
+}
+
+/// The report of a quick step reaches its owner while the owner still expects the notice of its own decision.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_to_another_server_right_after_the_decision_needs_no_heartbeat() {
+    let shared = Shared::postgres().await;
+    let wish = || Wish { pulse_ms: 60_000, ..replica() };
+    let (owner, other) = (shared.server(wish()).await, shared.server(wish()).await);
+    let worker = other.register().await;
+    for _ in 0..5 {
+        let request = owner.request(&["softmax"]).await;
+        let (step, _) = tokio::join!(other.claim_one(&worker), owner.create(&request, None));
+        let done = TryOutcome::Completed { output: Box::new(prepared_output()) };
+        other.report(&worker, &step, done).await;
+        owner.until_status(&step.run, RunStatus::Completed).await;
+    }
+    owner.stop().await;
+    other.stop().await;
 }
 
 #[tokio::test]
