@@ -178,9 +178,9 @@ mod tests {
         };
         let with = |elsewhere| {
             let runs = [run(1, Some(7), elsewhere), run(2, Some(7), elsewhere), run(3, None, elsewhere)];
-            HashSet::from_iter(runs.into_iter().chain([Notice::TimerSet, Notice::Ready("agent".to_owned())]))
+            runs.into_iter().chain([Notice::TimerSet, Notice::Ready("agent".to_owned())]).collect::<HashSet<_>>()
         };
-        let said: HashSet<Notice> = with(false);
+        let said = with(false);
         let payloads = payloads("a", said.clone());
         let [payload] = payloads.as_slice() else { panic!("{payloads:?}") };
         assert!(parse("a", payload).is_empty());

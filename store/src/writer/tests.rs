@@ -8,7 +8,7 @@ use nightshift_engine::store::{Change, ClaimRequest, Store as _};
 use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_testbed::postgres::Cluster;
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Semaphore};
 use uuid::Uuid;
 
 use super::{MAX_QUEUE, Work};
@@ -83,8 +83,30 @@ async fn a_failed_operation_rolls_back_only_itself() {
 async fn waiting_changes_share_one_transaction_and_its_outcome() {
     let (_folder, store) = on_sqlite().await;
     let breaking: Work<()> = Box::new(|transaction| Box::pin(async move { transaction.connection.rollback().await }));
-    let (first, broken, last) =
-        tokio::join!(store.write(insert("a".to_owned())), store.write(breaking), store.write(insert("b".to_owned())));
+    // Keeps the writer until all of them wait, however busy the machine is.
+    let (begun, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let keeping: Work<()> = Box::new({
+        let (begun, gate) = (begun.clone(), gate.clone());
+        move |_| {
+            let (begun, gate) = (begun.clone(), gate.clone());
+            Box::pin(async move {
+                begun.add_permits(1);
+                gate.acquire().await.unwrap().forget();
+                Ok(())
+            })
+        }
+    });
+    let others = async {
+        begun.acquire().await.unwrap().forget();
+        tokio::join!(
+            store.write(insert("a".to_owned())),
+            store.write(breaking),
+            store.write(insert("b".to_owned())),
+            async { gate.add_permits(1) }
+        )
+    };
+    let (kept, (first, broken, last, ())) = tokio::join!(store.write(keeping), others);
+    kept.unwrap();
     assert!(first.is_err() && broken.is_err() && last.is_err(), "a failed commit is not acknowledged");
     assert_eq!(stored(&store).await, Vec::<String>::new());
     store.write(insert("d".to_owned())).await.unwrap();
