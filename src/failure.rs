@@ -19,7 +19,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure with a code of `docs/errors.md`.
+    /// A failure with a code of `docs/reference/errors.md`.
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
         Self::from(ApiError::new(code, message))
     }

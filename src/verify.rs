@@ -142,7 +142,7 @@ fn fits(path: &Path, submission: &Submission, task: &TaskBundle) -> Result<()> {
                 task.spec.name
             ),
         )
-        .hint("programs for it are written in C++ or CUDA and export `ns_run` (docs/own-task.md)"));
+        .hint("programs for it are written in C++ or CUDA and export `ns_run` (docs/how-to/own-task.md)"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `docs/errors.md` lists every error code of the sources, and none that is not there.
+//! `docs/reference/errors.md` lists every error code of the sources, and none that is not there.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 #[path = "support/sources.rs"]
@@ -141,7 +141,7 @@ fn every_code_is_documented_and_every_documented_code_exists() {
     }
     assert!(codes.len() > 80, "the sources hold many codes: {codes:?}");
 
-    let page = std::fs::read_to_string(root.join("docs/errors.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/reference/errors.md")).unwrap();
     let documented: BTreeSet<&str> = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
@@ -152,7 +152,7 @@ fn every_code_is_documented_and_every_documented_code_exists() {
         .filter(|(code, _)| !documented.contains(code.as_str()))
         .map(|(code, file)| format!("{code} ({})", file.display()))
         .collect();
-    assert!(missing.is_empty(), "not in docs/errors.md: {missing:#?}");
+    assert!(missing.is_empty(), "not in docs/reference/errors.md: {missing:#?}");
     let gone: Vec<&&str> = documented.iter().filter(|code| !codes.contains_key(**code)).collect();
-    assert!(gone.is_empty(), "in docs/errors.md, but nowhere in the sources: {gone:?}");
+    assert!(gone.is_empty(), "in docs/reference/errors.md, but nowhere in the sources: {gone:?}");
 }

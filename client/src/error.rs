@@ -2,7 +2,7 @@
 
 use nightshift_protocol::error::ApiError;
 
-/// The reason of a failed call. [`ClientError::code`] is stable; see `docs/errors.md`.
+/// The reason of a failed call. [`ClientError::code`] is stable; see `docs/reference/errors.md`.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The address is not an HTTP address.

@@ -83,7 +83,7 @@ pub enum ExportError {
 }
 
 impl ExportError {
-    /// The stable code; see `docs/errors.md`.
+    /// The stable code; see `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

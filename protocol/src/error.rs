@@ -15,7 +15,7 @@ pub struct ApiErrorBody {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{message}")]
 pub struct ApiError {
-    /// Stable, documented in `docs/errors.md`; for example `run.not_found`.
+    /// Stable, documented in `docs/reference/errors.md`; for example `run.not_found`.
     pub code: String,
     /// One sentence for a person: what is wrong and what to do.
     pub message: String,
@@ -31,7 +31,7 @@ impl ApiError {
     }
 }
 
-/// Exit codes of the `nightshift` binary, documented in `docs/cli.md`.
+/// Exit codes of the `nightshift` binary, documented in `docs/reference/cli.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {

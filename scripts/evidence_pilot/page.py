@@ -61,7 +61,7 @@ def page(campaign, times):
         "# Pilot: a coding agent makes models of KernelBench faster",
         "",
         "Written by `scripts/evidence-pilot` from one campaign. A coding agent answered every request of Planner, Coder and Verifier "
-        "([how](../outside-agents.md)): it had the product's prompts, and no GPU. The device steps ran in rounds on a machine with "
+        "([how](../how-to/outside-agents.md)): it had the product's prompts, and no GPU. The device steps ran in rounds on a machine with "
         "GPUs, between which the data folder went back to where the agent answered.",
         "",
         f"{here['date']}: {here['gpu']}; {here['processor']}; PyTorch {here['pytorch']} with its default flags; {here['version']}, commit {here['commit']}. Strategy `stitch`, "

@@ -44,7 +44,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Returns the stable code; see `docs/errors.md`.
+    /// Returns the stable code; see `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ pub struct ApiFailure {
 }
 
 impl ApiFailure {
-    /// Creates an error with a code of `docs/errors.md`.
+    /// Creates an error with a code of `docs/reference/errors.md`.
     #[must_use]
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         Self { status, error: ApiError::new(code, message), challenge: false, retry_after: None }

@@ -57,6 +57,6 @@ pub(super) async fn run(context: &Context, args: Import) -> Result<ExitCode> {
 
 /// Takes the file into memory, where it stays until the server has it.
 fn read(file: &Path) -> Result<(Manifest, Vec<u8>)> {
-    let archive = archive_file::in_memory(file, "POST /api/v1/import, as docs/operations.md shows")?;
+    let archive = archive_file::in_memory(file, "POST /api/v1/import, as docs/how-to/operations.md shows")?;
     Ok((examine(archive.as_slice())?, archive))
 }

@@ -30,7 +30,7 @@ const BELIEVED_MS: std::ops::RangeInclusive<f64> = 1e-9..=1e9;
 pub(crate) struct LeftOut {
     /// What.
     pub(crate) what: String,
-    /// Why, as a code of `docs/errors.md`.
+    /// Why, as a code of `docs/reference/errors.md`.
     pub(crate) code: Cow<'static, str>,
     /// Why, in words.
     pub(crate) message: String,

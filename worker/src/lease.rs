@@ -89,7 +89,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {

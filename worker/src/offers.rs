@@ -50,7 +50,7 @@ pub struct InvalidOffer {
 }
 
 impl InvalidOffer {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         "worker.too_few_gpu_contexts"

@@ -2,7 +2,7 @@
 
 use nightshift_protocol::run::IllegalTransition;
 
-/// An error of the store. The code is stable; see `docs/errors.md`.
+/// An error of the store. The code is stable; see `docs/reference/errors.md`.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// Another process has locked the database.

@@ -31,7 +31,7 @@ pub enum AnswerProblem {
 }
 
 impl AnswerProblem {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

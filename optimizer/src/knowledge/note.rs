@@ -54,7 +54,7 @@ pub enum NoteError {
 }
 
 impl NoteError {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

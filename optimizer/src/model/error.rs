@@ -240,7 +240,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {

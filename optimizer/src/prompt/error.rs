@@ -57,7 +57,7 @@ impl PromptError {
         Self::Unreadable { path: path.to_owned(), why }
     }
 
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

@@ -59,7 +59,7 @@ pub enum CodeProblem {
 }
 
 impl CodeProblem {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

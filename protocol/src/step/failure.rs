@@ -22,7 +22,7 @@ pub enum FailureClass {
 pub struct StepFailure {
     /// What the engine does after it.
     pub class: FailureClass,
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     pub code: String,
     /// What is wrong and what to do.
     pub message: String,

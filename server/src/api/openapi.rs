@@ -34,8 +34,8 @@ use crate::address::PREFIX;
 use crate::error::ApiFailure;
 
 /// Description of the API.
-const ABOUT: &str = "The command line, the workers and the pages use this API. docs/api.md describes it, and docs/errors.md explains every code. Each call lists the roles that may make it (x-roles) and the codes \
-    of its own errors; any call may also answer the codes that docs/api.md lists for all of them.";
+const ABOUT: &str = "The command line, the workers and the pages use this API. docs/reference/api.md describes it, and docs/reference/errors.md explains every code. Each call lists the roles that may make it (x-roles) and the codes \
+    of its own errors; any call may also answer the codes that docs/reference/api.md lists for all of them.";
 
 /// Returns every call, by area.
 fn calls(schemas: &mut Schemas) -> Vec<Call> {

@@ -1,4 +1,4 @@
-//! The metrics of this server in the format of Prometheus. `docs/operations.md` lists them.
+//! The metrics of this server in the format of Prometheus. `docs/how-to/operations.md` lists them.
 
 use std::time::Duration;
 

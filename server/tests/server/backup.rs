@@ -1,4 +1,4 @@
-//! Tests of the backup methods in `docs/operations.md` while a server writes. The restored campaign continues.
+//! Tests of the backup methods in `docs/how-to/operations.md` while a server writes. The restored campaign continues.
 
 use std::path::Path;
 use std::process::Output;

@@ -95,7 +95,7 @@ fn every_reference_leads_somewhere() {
 
 #[test]
 fn every_call_says_who_may_make_it_and_every_code_is_documented() {
-    let errors = include_str!("../../../docs/errors.md");
+    let errors = include_str!("../../../docs/reference/errors.md");
     let document = document();
     let mut ids = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {

@@ -98,7 +98,7 @@ fn advice(name: &str) -> &'static str {
         }
         "signals" => "allow user namespaces, or use a kernel of version 6.12 or later with Landlock",
         "freeze" => "programs that are not timed cannot be stopped: see the reason",
-        _ => "docs/sandbox.md explains this means",
+        _ => "docs/reference/sandbox.md explains this means",
     }
 }
 

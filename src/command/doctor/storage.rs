@@ -66,7 +66,7 @@ async fn postgres(url: &SecretString) -> Check {
                 "Postgres answers; its tables are of an older release than {RELEASE}, missing: {}",
                 missing.join(", ")
             ),
-            "the first server of this release brings them up to date: back up before (docs/operations.md)",
+            "the first server of this release brings them up to date: back up before (docs/how-to/operations.md)",
         ),
         Err(error) => {
             let advice = match error.code() {
@@ -87,7 +87,7 @@ async fn postgres(url: &SecretString) -> Check {
 /// Writes, reads and deletes a small object where artifacts are to be stored.
 async fn artifacts(context: &Context) -> Check {
     const NAME: &str = "artifacts";
-    const ADVICE: &str = "set artifacts.url to a place that works: docs/operations.md, \"Artifacts\"";
+    const ADVICE: &str = "set artifacts.url to a place that works: docs/how-to/operations.md, \"Artifacts\"";
     let is_shared = context.config().database.url.is_some();
     let objects = match artifact_options(context) {
         Ok(options) => options.objects,

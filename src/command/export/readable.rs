@@ -1,6 +1,6 @@
 //! A campaign or a run with all its records and artifacts as one JSON object, for people and other programs.
 //!
-//! The schema is documented in `docs/cli.md`.
+//! The schema is documented in `docs/reference/cli.md`.
 
 use std::collections::BTreeSet;
 use std::io::Write;

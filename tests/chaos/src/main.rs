@@ -1,5 +1,5 @@
 //! Breaks servers, workers, databases and messages at random while campaigns run, and checks afterwards that nothing was
-//! lost and nothing done twice. For tests only; see `docs/durability.md`.
+//! lost and nothing done twice. For tests only; see `docs/explanation/durability.md`.
 //!
 //! `storm` is the orchestrator: it starts a database, servers and workers as processes of their own (`node …`, the same
 //! binary), puts a proxy of its own between them, and draws one fault after the other from a seed. What a run consists

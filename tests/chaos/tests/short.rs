@@ -1,4 +1,4 @@
-//! A short storm on each database. The long one is a command: see `docs/durability.md`.
+//! A short storm on each database. The long one is a command: see `docs/explanation/durability.md`.
 //!
 //! The seed is that of the variable `NIGHTSHIFT_TEST_SEED`, or always the same one; a failure names it.
 #![expect(

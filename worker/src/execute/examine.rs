@@ -36,7 +36,7 @@ pub enum WorkbenchError {
 }
 
 impl WorkbenchError {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

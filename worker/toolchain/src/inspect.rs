@@ -129,7 +129,7 @@ pub struct Inspection {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     pub code: &'static str,
     /// The problem and its remedy.
     pub message: String,

@@ -181,7 +181,7 @@ fn prefix(folder: &Path) -> OsString {
 }
 
 impl PythonError {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .fails(400, BAD_QUERY),
         filtered(get("/attempts/points", AREA, Permission::Reads, "A point for each matching attempt, packed"))
             .query("value", Kind::Text, "What the points show.")
-            .gives_other(200, POINTS_CONTENT_TYPE, "Little-endian columns; docs/api.md describes them.")
+            .gives_other(200, POINTS_CONTENT_TYPE, "Little-endian columns; docs/reference/api.md describes them.")
             .fails(400, BAD_QUERY),
         get(
             "/attempts/at/{run}/{number}",

@@ -113,7 +113,7 @@ pub enum NvccError {
 }
 
 impl NvccError {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

@@ -103,7 +103,7 @@ pub enum InstallError {
 }
 
 impl InstallError {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

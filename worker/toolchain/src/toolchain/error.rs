@@ -71,7 +71,7 @@ pub enum ToolchainError {
 }
 
 impl ToolchainError {
-    /// Stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/reference/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
