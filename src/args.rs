@@ -1,6 +1,8 @@
 //! The command line.
 
 mod control;
+#[cfg(test)]
+mod documented;
 mod files;
 mod find;
 mod generate;
