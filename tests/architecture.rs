@@ -302,7 +302,7 @@ fn a_circle_of_modules_is_found() {
     assert_eq!(Modules::read(folder.path()).circles(), Vec::<String>::new());
 }
 
-/// The dashboard knows no strategy: its glossary is the only other list of them.
+/// The dashboard knows no strategy, so its glossary lists them again.
 #[test]
 fn the_glossary_explains_every_strategy() {
     let glossary = std::fs::read_to_string(root().join("dashboard/src/page/glossary.rs")).unwrap();

@@ -1,7 +1,8 @@
 //! The StitchCUDA domain: tasks, strategies, agents, prompts, rubric, reward and model providers.
 //!
 //! Strategies, reward, rubric rules and screening are pure. Agents talk to models through the [`model::Model`] trait and to the
-//! store through the [`agent::AgentPorts`] trait. Nothing here knows SQL, HTTP servers or processes.
+//! store through the [`agent::AgentPorts`] trait. Nothing here knows SQL or HTTP servers, and only
+//! `model/command.rs` starts processes.
 
 pub mod agent;
 pub mod change_text;

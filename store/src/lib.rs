@@ -1,4 +1,4 @@
-//! The only crate with SQL. It implements the engine's [`Store`](nightshift_engine::store::Store) port over sqlx,
+//! The only crate with SQL for the database of Nightshift. It implements the engine's [`Store`](nightshift_engine::store::Store) port over sqlx,
 //! rusqlite and sea-query, on SQLite and on Postgres.
 //!
 //! The engine decides what follows a failure, which step comes next and when a lease expires. The store commits the

@@ -1,4 +1,5 @@
-//! Loads all rows of a flush with one Postgres function (`hot_load_v1`, `migrations/postgres/0009_hot_load.sql`).
+//! Loads all rows of a flush with one Postgres function (`hot_load_v1`: `hot_load` of
+//! `migrations/postgres/0009_hot_load.sql`, which `0012_state_format.sql` changes and renames).
 //!
 //! The function takes the locks in order and reads the rows that depend on a lock after taking it. On SQLite a
 //! statement is no round trip, so `load.rs` and `candidates.rs` use one statement per kind of row.
