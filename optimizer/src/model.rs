@@ -40,7 +40,9 @@ mod transport;
 mod usage;
 
 pub use self::catalog::{Catalog, InvalidModelName, SCRIPTED, parse_chain, parse_choice};
-pub use self::command::{CommandConfig, CommandKind};
+pub use self::command::{
+    CommandConfig, CommandKind, MAX_LOG_BYTES, WorkEnd, WorkingCommand, WorkingProcess, Workplace,
+};
 pub use self::endpoint::{
     EndpointConfig, KeyLookup, MaxTokensField, StructuredReplies, Timeouts, WireFormat, default_endpoints,
 };

@@ -4,6 +4,8 @@
 //! removed afterwards, and in a process group of its own that is killed as a whole when the call ends, however it ends.
 //! Of the environment it sees what a program needs to run at all, and the variables that the configuration names.
 
+mod working;
+
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -22,6 +24,8 @@ use tokio::time::Instant;
 use super::endpoint::KeyLookup;
 use super::probe::ProbeReport;
 use super::{MAX_REPLY_BYTES, Meter, Model, ModelError, ModelReply, ModelRequest, StopCause, TokenUsage};
+
+pub use self::working::{MAX_LOG_BYTES, WorkEnd, WorkingCommand, WorkingProcess, Workplace};
 
 /// Variables that every command sees, when they are set: none of them holds a secret.
 const PLAIN_VARIABLES: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_CONFIG_HOME"];
