@@ -55,6 +55,7 @@ pub fn router(client: Client, tasks: Arc<dyn Tasks>, version: &str) -> Router {
         // Workers verify programs, never the process of a server.
         judge: None,
         read_only: false,
+        run: None,
         version: version.to_owned(),
     };
     let service = Service::new(offer);

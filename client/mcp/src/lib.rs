@@ -8,6 +8,7 @@
 //! folders and find servers.
 
 mod answer;
+mod bound;
 mod ellipsis;
 mod error;
 mod guide;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
 use nightshift_protocol::access::Role;
+use nightshift_protocol::id::RunId;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
@@ -14,8 +15,8 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
 use crate::answer;
+use crate::bound::{BoundRun, is_needed};
 use crate::error::ToolError;
-use crate::guide::INSTRUCTIONS;
 use crate::limits::ROLE_TIMEOUT;
 use crate::ports::{Caller, Judge, Servers, Tasks};
 use crate::progress::Progress;
@@ -35,6 +36,8 @@ pub struct Offer {
     pub judge: Option<Arc<dyn Judge>>,
     /// Offer only tools that read, regardless of the token.
     pub read_only: bool,
+    /// The only run that the service knows, with the tools of its agent session; every run without one.
+    pub run: Option<RunId>,
     /// Version of the release, for clients.
     pub version: String,
 }
@@ -57,10 +60,14 @@ impl Service {
     /// Creates a service.
     #[must_use]
     pub fn new(offer: Offer) -> Self {
-        let Offer { servers, tasks, judge, read_only, version } = offer;
+        let Offer { servers, tasks, judge, read_only, run, version } = offer;
         let verifications = judge.map(Verifications::new);
-        let shared = Shared { servers, tasks, verifications };
-        Self { state: Arc::new(State { shared, read_only, version, entries: tools::all() }) }
+        let shared = Shared { servers, tasks, verifications, bound: run.map(BoundRun::new) };
+        let mut entries = tools::all();
+        if shared.bound.is_some() {
+            entries.retain(|entry| is_needed(&entry.listed.name));
+        }
+        Self { state: Arc::new(State { shared, read_only, version, entries }) }
     }
 
     /// Ends open verifications, and waits for their end up to a timeout.
@@ -92,9 +99,12 @@ impl State {
         tokio::time::timeout(ROLE_TIMEOUT, asked).await.ok().flatten()
     }
 
-    async fn answer(&self, name: &str, call: &Call<'_>, arguments: rmcp::model::JsonObject) -> CallToolResult {
+    async fn answer(&self, name: &str, call: &Call<'_>, mut arguments: rmcp::model::JsonObject) -> CallToolResult {
         let answered = async {
             let entry = self.entry(name, call).await?;
+            if let Some(bound) = &self.shared.bound {
+                bound.admit(&mut arguments)?;
+            }
             let value = (entry.run)(call, arguments).await?;
             answer::bounded(name, value)
         };
@@ -144,7 +154,9 @@ impl ServerHandler for Service {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
         let implementation = Implementation::new("nightshift", self.state.version.clone()).with_title("Nightshift");
-        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation)
+            .with_instructions(self.state.shared.instructions())
     }
 
     async fn list_tools(
@@ -185,7 +197,7 @@ impl ServerHandler for Service {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(resource::templates()))
+        Ok(ListResourceTemplatesResult::with_all_items(resource::templates(self.state.shared.bound.is_some())))
     }
 
     async fn read_resource(

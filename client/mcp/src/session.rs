@@ -14,8 +14,8 @@ use crate::error::ToolError;
 use crate::limits::PROGRESS_INTERVAL;
 use crate::lookup;
 use crate::program::{Program, ProgramSummary};
-use crate::progress::Progress;
 use crate::text::name;
+use crate::tool::Call;
 
 /// Time between two looks at a session.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
@@ -100,22 +100,20 @@ impl Session {
         if is_open { Stage::YourTurn(request) } else { Stage::Working }
     }
 
-    /// Waits until the session needs a call, an answer or a person, or is over, up to a timeout.
-    pub(crate) async fn wait(
-        client: &Client,
-        run: &RunId,
-        time: Duration,
-        progress: &Progress,
-    ) -> Result<Self, ToolError> {
+    /// Waits until the session needs a call, an answer or a person, or is over, up to a timeout. A service that is bound to
+    /// the run answers no questions to other roles: it waits for their answers, too.
+    pub(crate) async fn wait(client: &Client, run: &RunId, time: Duration, call: &Call<'_>) -> Result<Self, ToolError> {
         let until = Instant::now() + time;
         let mut said = Instant::now();
         let mut session = Self::load(client, run).await?;
         let mut polls = 0_u32;
-        while session.stage == Stage::Working && Instant::now() < until {
+        let is_bound = call.shared.bound.is_some();
+        let goes_on = |stage: &Stage| *stage == Stage::Working || (is_bound && matches!(stage, Stage::Question(_)));
+        while goes_on(&session.stage) && Instant::now() < until {
             tokio::time::sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now()))).await;
             if said.elapsed() >= PROGRESS_INTERVAL {
                 said = Instant::now();
-                progress.say(&session.doing()).await;
+                call.progress.say(&session.doing()).await;
             }
             polls += 1;
             let waiting = client.requests(None, Some(run), false, Some(REQUESTS), None).await?.items;

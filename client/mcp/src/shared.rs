@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::bound::BoundRun;
+use crate::guide::{INSTRUCTIONS, SESSION_INSTRUCTIONS};
 use crate::ports::{Servers, Tasks};
 use crate::verification::Verifications;
 
@@ -13,4 +15,13 @@ pub(crate) struct Shared {
     pub(crate) tasks: Arc<dyn Tasks>,
     /// Verifications of this process; none on a server, where workers verify programs.
     pub(crate) verifications: Option<Verifications>,
+    /// The only run of the service, where it is bound to one.
+    pub(crate) bound: Option<BoundRun>,
+}
+
+impl Shared {
+    /// Returns the instructions for clients.
+    pub(crate) fn instructions(&self) -> &'static str {
+        if self.bound.is_some() { SESSION_INSTRUCTIONS } else { INSTRUCTIONS }
+    }
 }

@@ -129,6 +129,7 @@ async fn client(permits: usize) -> (RunningService<RoleClient, ()>, Arc<PlayedJu
         tasks: Arc::new(NoTasks),
         judge: Some(judge.clone()),
         read_only: false,
+        run: None,
         version: "0".to_owned(),
     });
     let (one, other) = tokio::io::duplex(PIPE_BYTES);

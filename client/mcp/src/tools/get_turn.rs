@@ -111,12 +111,12 @@ impl Tool for GetTurn {
         let client = &connection.client;
         let run = lookup::run(client, &arguments.run).await?;
         let wait = wait(&connection, arguments.wait_s);
-        let session = Session::wait(client, &run, wait, &call.progress).await?;
+        let session = Session::wait(client, &run, wait, call).await?;
         let turn = match arguments.turn {
             Some(number) => Some(session.turn(number)?),
             None => session.last_taken(),
         };
-        answer(&connection, &session, turn, (arguments.offset, arguments.limit)).await
+        answer(call, &connection, &session, turn, (arguments.offset, arguments.limit)).await
     }
 }
 
@@ -128,6 +128,7 @@ pub(super) fn wait(connection: &Connection, wait_s: Option<u32>) -> Duration {
 
 /// Returns what came of a turn, and where the session stands.
 pub(super) async fn answer(
+    call: &Call<'_>,
     connection: &Connection,
     session: &Session,
     turn: Option<&AgentTurn>,
@@ -157,7 +158,7 @@ pub(super) async fn answer(
         turns_left: left.map(|left| left.turns),
         submissions_left: left.map(|left| left.submissions),
         budget_left: budget.iter().filter_map(BudgetLine::left).collect(),
-        next: next(session, connection.drives),
+        next: next(session, connection.drives, call.shared.bound.is_some()),
     })
 }
 
@@ -187,10 +188,13 @@ fn row(session: &Session, turn: &AgentTurn) -> TurnRow {
     }
 }
 
-fn next(session: &Session, drives: bool) -> String {
+fn next(session: &Session, drives: bool, is_bound: bool) -> String {
     let run = &session.detail.summary.id;
     match &session.stage {
         Stage::YourTurn(request) => held(request).unwrap_or_else(|| your_turn(request).to_owned()),
+        Stage::Question(request) if is_bound => {
+            format!("another agent answers for the {}: call get_turn again", request.role.as_str())
+        }
         Stage::Question(request) => {
             format!("the {} is asked: {}", request.role.as_str(), how_to_answer(run, request))
         }

@@ -104,11 +104,14 @@ impl Tool for TakeTurn {
         if let Some(problem) = turn.problem() {
             return Err(ToolError::new("request.invalid_arguments", problem));
         }
-        let number = taken(client, &run, &turn, (key, arguments.open_turn)).await?;
+        let number = taken(client, &run, &turn, (key, arguments.open_turn)).await.map_err(|error| {
+            let is_early = call.shared.bound.is_some() && error.code == "run.no_open_turn";
+            if is_early { error.hint("call get_turn: it waits until the session needs you") } else { error }
+        })?;
         let wait = wait(&connection, arguments.wait_s).saturating_sub(began.elapsed());
-        let session = Session::wait(client, &run, wait, &call.progress).await?;
+        let session = Session::wait(client, &run, wait, call).await?;
         let turn = session.turn(number)?;
-        answer(&connection, &session, Some(turn), (None, None)).await
+        answer(call, &connection, &session, Some(turn), (None, None)).await
     }
 }
 
