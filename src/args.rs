@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agent;
 mod control;
 #[cfg(test)]
 mod documented;
@@ -33,6 +34,7 @@ use nightshift_protocol::tunable::MAX_CONFIGURATIONS;
 use crate::config::Flags;
 use crate::limits::LimitFlags;
 
+pub(crate) use agent::{Agent, DEFAULT_AT_ONCE, DEFAULT_TURN_TIMEOUT_S};
 pub(crate) use control::{
     Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Release, Resume, Retry, Share,
     ShareCommand, ShareCreate, Token, TokenCommand, TokenCreate,
@@ -185,6 +187,8 @@ pub(crate) enum Command {
     Token(Token),
     /// Take and answer the open model calls of campaigns that ask the model `external`
     Requests(Requests),
+    /// Have a coding agent of this machine work on open agent sessions, with the MCP server of each
+    Agent(Agent),
     /// Carry out a campaign on a machine without a network, and import its results
     Handover(Handover),
     /// Create, list and revoke read-only links to a campaign or a run

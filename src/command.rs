@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod agent;
 mod approve;
 mod bulk;
 mod cancel;
@@ -75,6 +76,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Release(args) => release::run(context, args).await,
         Command::Token(args) => token::run(context, args.command).await,
         Command::Requests(args) => requests::run(context, args.command).await,
+        Command::Agent(args) => agent::run(context, args).await,
         Command::Handover(args) => handover::run(context, args.command).await,
         Command::Share(args) => share::run(context, args.command).await,
         Command::Export(args) => export::run(context, args).await,

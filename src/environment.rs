@@ -3,6 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// Holds the path of the description of the MCP server of a session, for the coding agent that works on it.
+pub(crate) const MCP_CONFIG_VARIABLE: &str = "NIGHTSHIFT_MCP_CONFIG";
+/// Holds the id of the run of a session, for the coding agent that works on it.
+pub(crate) const RUN_VARIABLE: &str = "NIGHTSHIFT_RUN";
+/// Variables that this program sets for programs that it starts. They may start this program again.
+pub(crate) const FOR_PROGRAMS: [&str; 3] = [MCP_CONFIG_VARIABLE, RUN_VARIABLE, "NIGHTSHIFT_MODEL"];
+
 /// The variables of this process.
 #[derive(Clone, Default)]
 pub(crate) struct Environment {

@@ -5,6 +5,7 @@
 
 mod archive_file;
 mod args;
+mod coding_agent;
 mod command;
 mod compose;
 mod config;

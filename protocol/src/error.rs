@@ -74,7 +74,9 @@ impl ExitCode {
             ("usage" | "config", _) => Self::Usage,
             ("store", _) => Self::Store,
             // With an expired token what is missing is a right, as with `auth.*`; other codes of tokens are about input.
-            ("token", "expired" | "revoked")
+            // A coding agent is a program outside of this one.
+            ("agent", "not_started" | "no_turn")
+            | ("token", "expired" | "revoked")
             | ("server" | "model" | "toolchain" | "sandbox" | "worker" | "gpu" | "auth" | "access", _) => {
                 Self::Environment
             }

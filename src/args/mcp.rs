@@ -11,6 +11,7 @@ Clients start it themselves; `nightshift mcp install CLIENT` tells them how.
 Examples:
   nightshift mcp install claude-code
   nightshift mcp install codex --print
+  nightshift mcp --run RUN
   nightshift --server https://nightshift.example mcp install cursor";
 
 /// `mcp`.
@@ -26,8 +27,11 @@ pub(crate) struct Mcp {
 }
 
 /// Options of serving.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct McpServe {
+    /// Offer only the agent session of this run, and refuse every other run; without programs judged on this machine
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
     /// Offer only tools that change nothing on the server, whatever the token allows
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -20,6 +20,7 @@ Exit codes:
 Examples:
   nightshift optimize model.py --model openai/MODEL_NAME --max-cost 5
   nightshift optimize model.py --agent claude
+  nightshift optimize model.py --agent claude --strategy agent
   nightshift optimize row_softmax --model scripted --out softmax.cpp";
 
 /// `optimize`.
@@ -33,7 +34,7 @@ pub(crate) struct Optimize {
     #[arg(long, value_name = "MODEL", required_unless_present = "agent")]
     pub(crate) model: Option<String>,
     /// The coding agent of this machine: `claude` (Claude Code), `codex`, or a command line that reads a prompt from
-    /// standard input and writes its reply to standard output
+    /// standard input and writes its reply to standard output; with `--strategy agent` it works on the run with tools
     #[arg(long, value_name = "AGENT", conflicts_with = "model")]
     pub(crate) agent: Option<String>,
     /// The file of the faster program; by default next to the task's file, such as `model_optimized.py`

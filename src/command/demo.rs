@@ -30,5 +30,5 @@ pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
         untrusted_replies: false,
         always_new: args.follow.new,
     };
-    run::carry_out(context, Campaign { wanted, follow: args.follow, record: None }).await
+    run::carry_out(context, Campaign { wanted, follow: args.follow, record: None, agent: None }).await
 }

@@ -12,6 +12,7 @@ use nightshift_sandbox::process::CancelFlag;
 
 use super::run::{self, Campaign};
 use crate::args::{Following, ModelFlags, Optimize};
+use crate::coding_agent::CodingAgent;
 use crate::compose;
 use crate::context::Context;
 use crate::examples::LoadedTask;
@@ -23,18 +24,24 @@ use crate::submit::SubmitRequest;
 
 /// The end of the names of files that are written.
 const SUFFIX: &str = "_optimized";
+/// The strategy whose runs are agent sessions.
+const SESSION_STRATEGY: &str = "agent";
 /// The ending of the file with the evidence.
 const EVIDENCE_EXTENSION: &str = "json";
 
 pub(super) async fn run(context: &Context, args: Optimize) -> Result<ExitCode> {
-    let (context, model) = match (&args.agent, &args.model) {
+    let agent = args.agent.as_deref().map(CodingAgent::new);
+    let (context, model) = match (&agent, &args.model) {
         (Some(agent), _) => agent::configured(context, agent)?,
         (None, Some(model)) => (context.clone(), model.clone()),
         (None, None) => {
             return Err(Failure::new("usage.invalid", "name a model with --model, or an agent with --agent"));
         }
     };
-    let flags = ModelFlags { model, planner_model: None, coder_model: None, verifier_model: None, judge_model: None };
+    // A session is no prompt: the agent works on it with tools, and answers the prompts of the other roles.
+    let worker = agent.filter(|_| args.strategy == SESSION_STRATEGY);
+    let coder_model = worker.as_ref().map(CodingAgent::session_model);
+    let flags = ModelFlags { model, planner_model: None, coder_model, verifier_model: None, judge_model: None };
     let models = models::models(&context, &flags)?;
     let task = load(&context, &args).await?;
     let files = Files::new(&args, &task.bundle.spec);
@@ -53,7 +60,7 @@ pub(super) async fn run(context: &Context, args: Optimize) -> Result<ExitCode> {
         always_new: args.new,
     };
     let follow = Following { exit: true, new: args.new, bind: None };
-    let campaign = Campaign { wanted, follow, record: None };
+    let campaign = Campaign { wanted, follow, record: None, agent: worker };
     run::carry_out_and(&context, campaign, async |client, followed| {
         result::write(&context, client, followed, &args.task, &files).await
     })

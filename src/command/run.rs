@@ -14,6 +14,7 @@ use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::task::TaskGoal;
 
 use crate::args::{Following, Run};
+use crate::coding_agent::{self, CodingAgent, Site};
 use crate::compose::{self, Local, Unfinished};
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
@@ -37,6 +38,8 @@ pub(super) struct Campaign {
     pub(super) follow: Following,
     /// Where replies are stored.
     pub(super) record: Option<PathBuf>,
+    /// The coding agent that works on its sessions.
+    pub(super) agent: Option<CodingAgent>,
 }
 
 pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
@@ -73,7 +76,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
         untrusted_replies: args.tasks.iter().any(|text| claims::has_programs_of_others(Path::new(text))),
         always_new: args.follow.new,
     };
-    carry_out(context, Campaign { wanted, follow: args.follow, record: args.record }).await
+    carry_out(context, Campaign { wanted, follow: args.follow, record: args.record, agent: None }).await
 }
 
 /// Refuses models that a server of this process could not ask: better now than by the first step that needs one.
@@ -164,13 +167,13 @@ pub(super) async fn carry_out_and(
 ) -> Result<ExitCode> {
     campaign.record.as_deref().map_or(Ok(()), record::prepare)?;
     let bind = campaign.follow.bind.unwrap_or(OWN_ADDRESS);
-    let Campaign { wanted, follow, record } = campaign;
+    let Campaign { wanted, follow, record, agent } = campaign;
     let prepared = submit::prepare(wanted)?;
     let except = (!prepared.always_new).then(|| Box::new(prepared.spec.clone()));
     let purpose = Purpose::Drive { bind, unfinished: Unfinished::Pause { except } };
     let session = Session::open(context, purpose).await?;
     let done = tokio::select! {
-        done = with_session(context, &session, prepared, &follow, record.as_deref(), show) => done,
+        done = with_session(context, &session, prepared, (&follow, record.as_deref(), agent.as_ref()), show) => done,
         failure = session.own_failed() => Err(failure),
     };
     let closed = session.close().await;
@@ -183,8 +186,7 @@ async fn with_session(
     context: &Context,
     session: &Session,
     prepared: Prepared,
-    follow: &Following,
-    record: Option<&Path>,
+    (follow, record, agent): (&Following, Option<&Path>, Option<&CodingAgent>),
     show: impl AsyncFnOnce(&Client, &Followed) -> Result<ExitCode>,
 ) -> Result<ExitCode> {
     let output = context.output;
@@ -204,7 +206,15 @@ async fn with_session(
         output.note(&format!("the pages ask for the token in {}", file.display()));
     }
     note_paused(context, session, std::slice::from_ref(&submitted.id));
-    let followed = follow::campaigns(context, &session.client, &[submitted.id]).await?;
+    let ids = [submitted.id];
+    let following = follow::campaigns(context, &session.client, &ids);
+    let followed = match agent {
+        None => following.await?,
+        Some(agent) => {
+            let site = Site::new(context, &session.client, agent);
+            coding_agent::work_during(&site, ids[0].clone(), following).await?
+        }
+    };
     let recorded = match record {
         Some(folder) => record::record(&session.client, followed.runs(), folder)
             .await

@@ -9,7 +9,7 @@ use figment::{Figment, Metadata, Profile, Provider};
 
 use super::Config;
 use super::show::{Shown, shown};
-use crate::environment::Environment;
+use crate::environment::{Environment, FOR_PROGRAMS};
 use crate::failure::{Failure, Result};
 
 /// What every variable of ours begins with.
@@ -69,7 +69,8 @@ pub(crate) fn load(flags: &Flags, environment: &Environment) -> Result<Loaded> {
     if let Some(url) = environment.get(DATABASE_VARIABLE) {
         figment = figment.merge(One::new(format!("environment variable {DATABASE_VARIABLE}"), "database.url", url));
     }
-    for (name, value) in environment.with_prefix(PREFIX).filter(|(name, _)| *name != CONFIG_VARIABLE) {
+    let is_key = |name: &str| name != CONFIG_VARIABLE && !FOR_PROGRAMS.contains(&name);
+    for (name, value) in environment.with_prefix(PREFIX).filter(|(name, _)| is_key(name)) {
         let key = name.trim_start_matches(PREFIX).to_ascii_lowercase().replace("__", ".");
         figment = figment.merge(One::new(format!("environment variable {name}"), &key, value));
     }

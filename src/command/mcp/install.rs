@@ -3,19 +3,17 @@
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use nightshift_mcp::install::{Client, InstallError, Launch, Places, file, with_entry};
+use nightshift_mcp::install::{Client, InstallError, Places, file, with_entry};
 use nightshift_protocol::error::ExitCode;
 use serde_json::json;
 
 use crate::args::McpInstall;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::mcp::launch;
 
 /// Largest configuration file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
-
-/// The name of this program on the search path.
-const PROGRAM: &str = "nightshift";
 
 pub(super) fn run(context: &Context, args: &McpInstall) -> Result<ExitCode> {
     let client = Client::from(args.client);
@@ -25,7 +23,10 @@ pub(super) fn run(context: &Context, args: &McpInstall) -> Result<ExitCode> {
         Some(path) => path.clone(),
         None => file(client, &places(context, folder)).map_err(|error| refused(client, Path::new(""), &error))?,
     };
-    let launch = launch(context, args)?;
+    let mut options = Vec::new();
+    options.extend(args.read_only.then(|| "--read-only".to_owned()));
+    options.extend(args.allow_unsandboxed.then(|| "--allow-unsandboxed".to_owned()));
+    let launch = launch(context, options)?;
     let before = read(&path)?;
     let after = with_entry(client, &before, &launch).map_err(|error| refused(client, &path, &error))?;
     let output = context.output;
@@ -82,34 +83,6 @@ fn places(context: &Context, project: PathBuf) -> Places {
         codex: named("CODEX_HOME").or_else(|| below(".codex")),
         config: named("XDG_CONFIG_HOME").or_else(|| below(".config")),
     }
-}
-
-/// How the client starts this program: with the server, data folder and configuration file of this command.
-fn launch(context: &Context, args: &McpInstall) -> Result<Launch> {
-    let (config, environment) = (context.config(), &context.environment);
-    let executable = std::env::current_exe().map_err(|error| {
-        Failure::new("worker.executable", format!("the path of this program is not known: {error}"))
-    })?;
-    let on_path = environment.search_path().iter().map(|folder| folder.join(PROGRAM)).find(|path| path.is_file());
-    let on_path = on_path.and_then(|path| path.canonicalize().ok());
-    let is_this = on_path.is_some() && on_path == executable.canonicalize().ok();
-    let command = if is_this { PROGRAM.to_owned() } else { executable.display().to_string() };
-    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string();
-    let mut with = Vec::new();
-    if environment.default_data_dir().as_ref() != Some(&config.data_dir) {
-        with.extend(["--data-dir".to_owned(), absolute(&config.data_dir)]);
-    }
-    let named = context.loaded.file.as_ref().filter(|path| environment.default_config_file().as_ref() != Some(path));
-    if let Some(path) = named.filter(|_| context.loaded.file_read) {
-        with.extend(["--config".to_owned(), absolute(path)]);
-    }
-    if let Some(url) = &config.server.url {
-        with.extend(["--server".to_owned(), url.clone()]);
-    }
-    with.push("mcp".to_owned());
-    with.extend(args.read_only.then(|| "--read-only".to_owned()));
-    with.extend(args.allow_unsandboxed.then(|| "--allow-unsandboxed".to_owned()));
-    Ok(Launch { command, args: with, needs_token: config.server.url.is_some() })
 }
 
 /// The text of a file; empty where there is none.

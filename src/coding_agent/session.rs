@@ -1,0 +1,224 @@
+//! One session: the process of its agent is started, watched, and started again until the session is over.
+
+use std::time::{Duration, Instant};
+
+use nightshift_client::{Client, ClientError};
+use nightshift_mcp::install::TOKEN_VARIABLE;
+use nightshift_optimizer::model::{WorkingCommand, Workplace};
+use nightshift_protocol::api::{RequestView, RunDetail};
+use nightshift_protocol::id::{RequestId, RunId};
+use nightshift_protocol::models::AgentRole;
+use nightshift_protocol::run::RunStatus;
+use secrecy::SecretString;
+
+use super::Site;
+use super::workspace::Workspace;
+use crate::compose::{describe, key_lookup};
+use crate::environment::{MCP_CONFIG_VARIABLE, RUN_VARIABLE};
+use crate::failure::{Failure, Result};
+use crate::mcp::launch_for_run;
+
+/// Starts in a row that may end without a turn.
+const MAX_IDLE_STARTS: u32 = 3;
+/// Time before a process is started again.
+const RESTART_PAUSE: Duration = Duration::from_secs(2);
+/// Time between two looks at a session.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a process may go on after its session is over.
+pub(super) const END_GRACE: Duration = Duration::from_secs(20);
+/// Calls in a row that may fail because the server does not answer.
+const MAX_FAILED_CALLS: u32 = 60;
+/// Requests of a run that are searched for its open turn.
+const REQUESTS: u32 = 10;
+
+/// How the work on a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Worked {
+    /// The session is over.
+    Over,
+    /// Another process of this machine works on it.
+    Elsewhere,
+}
+
+/// A session at one moment.
+struct Look {
+    detail: RunDetail,
+    /// The request of the turn that waits for the agent.
+    waiting: Option<RequestView>,
+}
+
+impl Look {
+    async fn at(client: &Client, run: &RunId) -> Result<Self> {
+        let detail = patiently(|| client.run(run)).await?;
+        let mut look = Self { detail, waiting: None };
+        if !look.is_over() && look.detail.summary.status != RunStatus::Paused {
+            let open = patiently(|| client.requests(None, Some(run), false, Some(REQUESTS), None)).await?;
+            look.waiting = open.items.into_iter().find(is_turn);
+        }
+        Ok(look)
+    }
+
+    fn is_over(&self) -> bool {
+        self.detail.summary.status.is_final()
+    }
+
+    /// Returns what changes with each turn that is taken.
+    fn progress(&self) -> (usize, Option<RequestId>) {
+        let turns = self.detail.view.attempts.iter().flat_map(|attempt| &attempt.turns);
+        (turns.filter(|turn| turn.reply.is_some()).count(), self.waiting.as_ref().map(|request| request.id.clone()))
+    }
+}
+
+/// Returns whether a request asks for a turn of an agent session.
+pub(super) fn is_turn(request: &RequestView) -> bool {
+    let mut parts = request.step_key.rsplit('/');
+    let is_code = parts.next() == Some("write_code");
+    let turn = parts.next().and_then(|part| part.strip_prefix("turn"));
+    request.role == AgentRole::Coder && is_code && turn.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// Why a process was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    /// Its session is over.
+    Over,
+    /// It let a turn wait for too long.
+    Silent,
+}
+
+/// Works on the session of a run until it is over.
+pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
+    let Some(workspace) = Workspace::lock(&site.root(), run)? else { return Ok(Worked::Elsewhere) };
+    let output = site.context.output;
+    let server = launch_for_run(site.context, run)?;
+    let config = site.agent.working(site.context, &server, &workspace.mcp_file());
+    let name = site.agent.name();
+    let broken = |error: &dyn std::error::Error| {
+        Failure::new("agent.not_started", format!("the coding agent `{name}` cannot be started: {}", describe(error)))
+    };
+    let command = WorkingCommand::open(name, config, &key_lookup(site.context)).map_err(|error| broken(&error))?;
+    let variables = variables(site, &workspace, run);
+    let mut idle = 0;
+    while let Some(begin) = next_turn(site, run).await? {
+        let Some(turn) = &begin.waiting else { continue };
+        workspace.fill(site.client, &begin.detail, turn, &server).await?;
+        let (folder, prompt, log) = (workspace.folder(), workspace.instructions(), workspace.log());
+        let place = Workplace { folder: &folder, prompt: &prompt, log: &log, variables: &variables };
+        let mut process = command.start(place).map_err(|error| broken(&error))?;
+        output.note(&format!("{}  {name} works in {}", run.short(), folder.display()));
+        let said = tokio::select! {
+            end = command.end(&mut process, &variables) => {
+                if end.never_ran {
+                    let message = format!("the command of the coding agent cannot be run: {}. It said: {}", end.how, end.said);
+                    return Err(Failure::new("agent.not_started", message));
+                }
+                format!("{}. It said: {}", end.how, if end.said.is_empty() { "(nothing)" } else { &end.said })
+            }
+            stopped = watch(site, run) => match stopped? {
+                Stopped::Over => break,
+                Stopped::Silent => format!("it took no turn for {} seconds", site.turn_timeout.as_secs()),
+            },
+        };
+        drop(process);
+        let after = Look::at(site.client, run).await?;
+        if after.is_over() {
+            break;
+        }
+        idle = if after.progress() == begin.progress() { idle + 1 } else { 0 };
+        if idle == MAX_IDLE_STARTS {
+            let message = format!("the coding agent `{name}` took no turn of {run} in {idle} starts: {said}");
+            return Err(Failure::new("agent.no_turn", message).hint(format!(
+                "its log is {}; the session stays open: `nightshift agent AGENT --of {run}` goes on with it",
+                log.display()
+            )));
+        }
+        output.note(&format!("{}  {name} is started again: {said}", run.short()));
+        tokio::time::sleep(RESTART_PAUSE).await;
+    }
+    output.note(&format!("{}  the session is over", run.short()));
+    if site.workspaces.is_none() {
+        workspace.remove()?;
+    }
+    Ok(Worked::Over)
+}
+
+/// Returns what a process sees in addition to the variables of every command.
+fn variables(site: &Site<'_>, workspace: &Workspace, run: &RunId) -> Vec<(&'static str, SecretString)> {
+    let mut variables = vec![
+        (MCP_CONFIG_VARIABLE, SecretString::from(workspace.mcp_file().to_string_lossy().into_owned())),
+        (RUN_VARIABLE, SecretString::from(run.to_string())),
+    ];
+    let server = &site.context.config().server;
+    if let Some(token) = server.token.as_ref().filter(|_| server.url.is_some()) {
+        variables.push((TOKEN_VARIABLE, token.clone()));
+    }
+    variables
+}
+
+/// Waits until a turn waits for the agent; none when the session is over.
+async fn next_turn(site: &Site<'_>, run: &RunId) -> Result<Option<Look>> {
+    loop {
+        let look = Look::at(site.client, run).await?;
+        if look.is_over() {
+            return Ok(None);
+        }
+        if look.waiting.is_some() {
+            return Ok(Some(look));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Waits until a process has to be stopped.
+async fn watch(site: &Site<'_>, run: &RunId) -> Result<Stopped> {
+    let (mut seen, mut since) = (None, Instant::now());
+    loop {
+        let look = Look::at(site.client, run).await?;
+        if look.is_over() {
+            tokio::time::sleep(END_GRACE).await;
+            return Ok(Stopped::Over);
+        }
+        let now = Some(look.progress());
+        if now != seen || look.waiting.is_none() {
+            (seen, since) = (now, Instant::now());
+        } else if since.elapsed() >= site.turn_timeout {
+            return Ok(Stopped::Silent);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Repeats a call while the server does not answer, for about a minute.
+pub(super) async fn patiently<T>(call: impl AsyncFn() -> std::result::Result<T, ClientError>) -> Result<T> {
+    let mut failed = 0;
+    loop {
+        match call().await {
+            Err(error) if error.is_transient() && failed < MAX_FAILED_CALLS => failed += 1,
+            answered => return Ok(answered?),
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn turns_of_sessions_are_told_from_other_requests() {
+        let request = |key: &str, role: &str| -> RequestView {
+            let view = json!({
+                "id": format!("req_{:032x}", 1), "campaign": format!("cmp_{:032x}", 1), "run": format!("run_{:032x}", 1),
+                "step_key": key, "turn": 1, "role": role, "model": "external/any", "state": "open", "created_at": 1,
+                "deadline": 9,
+            });
+            serde_json::from_value(view).unwrap()
+        };
+        assert!(is_turn(&request("subtask1/attempt1/turn12/write_code", "coder")));
+        assert!(!is_turn(&request("subtask1/attempt1/write_code", "coder")));
+        assert!(!is_turn(&request("subtask1/attempt1/turn2/judge", "judge")));
+    }
+}

@@ -1,0 +1,146 @@
+//! Many sessions: agents are started for runs whose turn waits, as many at once as are allowed.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use nightshift_protocol::campaign::EXTERNAL;
+use nightshift_protocol::id::{CampaignId, RunId};
+
+use super::Site;
+use super::session::{END_GRACE, LOOK_EVERY, Worked, is_turn, patiently, work_on};
+use crate::failure::{Failure, Result};
+use crate::follow::{Followed, Until};
+use crate::resolve::Target;
+
+/// The strategy of agent sessions.
+const STRATEGY: &str = "agent";
+/// Requests that are read at once.
+const PER_CALL: u32 = 500;
+
+/// What was found to do.
+enum Found {
+    /// A session whose turn waits.
+    Session(RunId),
+    /// Nothing that is watched is open any more.
+    Over,
+}
+
+/// Has agents work on the sessions of a campaign or run until they are over, or on every session without an end.
+///
+/// A session whose agent takes no turn is left open. The first such error is returned when the others are over.
+pub(crate) async fn work(site: &Site<'_>, of: Option<&Target>, model: Option<&str>) -> Result<()> {
+    if let Some(target) = of {
+        check(site, target).await?;
+    }
+    let mut working = FuturesUnordered::new();
+    let (mut taken, mut left) = (BTreeSet::new(), BTreeSet::new());
+    let (mut over, mut failure): (bool, Option<Failure>) = (false, None);
+    while !(over && working.is_empty()) {
+        tokio::select! {
+            found = find(site, of, model, &taken, &left), if !over && working.len() < site.at_once => match found? {
+                Found::Over => over = true,
+                Found::Session(run) => {
+                    taken.insert(run.clone());
+                    working.push(async move { (work_on(site, &run).await, run) });
+                }
+            },
+            Some((worked, run)) = working.next(), if !working.is_empty() => match worked {
+                Ok(Worked::Over) => {}
+                Ok(Worked::Elsewhere) => {
+                    site.context.output.note(&format!("{}  another process works on it", run.short()));
+                }
+                // Every other session would meet the same.
+                Err(error) if error.error.code == "agent.not_started" => return Err(error),
+                Err(error) => {
+                    site.context.output.note(&format!("{}  {error}", run.short()));
+                    left.insert(run);
+                    failure.get_or_insert(error);
+                }
+            },
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Has agents work on the sessions of a campaign while it is followed.
+pub(crate) async fn work_during(
+    site: &Site<'_>,
+    campaign: CampaignId,
+    following: impl Future<Output = Result<Followed>>,
+) -> Result<Followed> {
+    let target = Target::Campaign(campaign);
+    let mut working = Box::pin(work(site, Some(&target), None));
+    let mut following = std::pin::pin!(following);
+    let followed = tokio::select! {
+        followed = &mut following => followed?,
+        worked = &mut working => {
+            worked?;
+            return following.await;
+        }
+    };
+    if followed.until == Until::Ended {
+        // An agent that is told so ends by itself, and its workspace is removed.
+        if let Ok(worked) = tokio::time::timeout(END_GRACE + Duration::from_secs(5), working).await {
+            worked?;
+        }
+    }
+    Ok(followed)
+}
+
+/// Refuses what has no agent session.
+async fn check(site: &Site<'_>, target: &Target) -> Result<()> {
+    let campaign = match target {
+        Target::Campaign(id) => id.clone(),
+        Target::Run(id) => patiently(|| site.client.run(id)).await?.summary.campaign,
+    };
+    let strategy = patiently(|| site.client.campaign(&campaign)).await?.spec.strategy;
+    if strategy == STRATEGY {
+        return Ok(());
+    }
+    Err(Failure::new("run.no_session", format!("{target} has no agent session: its strategy is `{strategy}`"))
+        .hint("`nightshift run TASK --strategy agent --model MODEL --coder-model external` begins one"))
+}
+
+/// Waits for a session whose turn waits and that no agent of this process was started for, or for the end of all.
+async fn find(
+    site: &Site<'_>,
+    of: Option<&Target>,
+    model: Option<&str>,
+    taken: &BTreeSet<RunId>,
+    left: &BTreeSet<RunId>,
+) -> Result<Found> {
+    let (campaign, run) = match of {
+        None => (None, None),
+        Some(Target::Campaign(id)) => (Some(id), None),
+        Some(Target::Run(id)) => (None, Some(id)),
+    };
+    loop {
+        let open = patiently(|| site.client.requests(campaign, run, false, Some(PER_CALL), None)).await?;
+        let is_external = |name: &str| name.split('/').next() == Some(EXTERNAL);
+        // The newest come first, and the oldest waits longest.
+        let waits = open.items.into_iter().rev().find(|request| {
+            let is_meant = model.map_or_else(|| is_external(&request.model), |model| request.model == model);
+            is_meant && is_turn(request) && !taken.contains(&request.run)
+        });
+        if let Some(request) = waits {
+            return Ok(Found::Session(request.run));
+        }
+        if let Some(target) = of
+            && is_over(site, target, left).await?
+        {
+            return Ok(Found::Over);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Returns whether every run is over, or left to other agents.
+async fn is_over(site: &Site<'_>, target: &Target, left: &BTreeSet<RunId>) -> Result<bool> {
+    let runs = match target {
+        Target::Run(id) => vec![patiently(|| site.client.run(id)).await?.summary],
+        Target::Campaign(id) => patiently(|| site.client.campaign(id)).await?.runs,
+    };
+    Ok(runs.iter().all(|run| run.status.is_final() || left.contains(&run.id)))
+}
