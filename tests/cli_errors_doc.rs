@@ -61,7 +61,8 @@ const AREAS: [&str; 48] = [
     "screen",
 ];
 /// Texts of that form that are no codes: keys of the configuration, names of files, attributes of spans.
-const NO_CODES: [&str; 42] = [
+const NO_CODES: [&str; 43] = [
+    "agent.log",
     "answer.md",
     "request.json",
     "campaign.id",
