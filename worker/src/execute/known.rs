@@ -19,7 +19,7 @@ use super::step::Step;
 use crate::reference_cache::{Findings, KnownBaselines, KnownProfile, ReferenceCache};
 
 /// Version of the rules by which references are examined and timed: what was found under others is not used again.
-const RULES: u32 = 4;
+const RULES: u32 = 5;
 
 impl Step<'_> {
     /// Returns the profile of a reference. It comes from the cache where neither the model nor `PyTorch` nor the device has changed.

@@ -191,7 +191,7 @@ pub(super) fn time_window<M: Memory>(
     program.process.thaw()?;
     let window: Window = match (on_device, kind) {
         (true, kind) => program.window(kind, count)?,
-        (false, WindowKind::Empty) => program.empty(count)?,
+        (false, WindowKind::Empty) => program.empty()?,
         (false, _) => program.call(count)?,
     };
     let after_ns = nanoseconds(memory.null_operation()?);
