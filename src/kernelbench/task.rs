@@ -97,7 +97,7 @@ pub(crate) fn spec(file: &ModelFile, found: &Inspection, wish: &ImportOptions) -
             })
             .collect(),
         flops: found.flops.filter(|flops| *flops > 0.0),
-        bytes: Some(found.bytes).filter(|bytes| *bytes > 0.0),
+        bytes: found.moved_bytes.filter(|bytes| *bytes > 0.0),
         variants: Vec::new(),
         limits: TaskLimits { memory_bytes, call_timeout_ms: CALL_TIMEOUT_MS, build_timeout_ms: BUILD_TIMEOUT_MS },
         goal: TaskGoal::default(),
@@ -288,7 +288,7 @@ mod tests {
             "outputs": [tensor("output", "f32")],
             "operators": [{"name": "mm", "class": "matmul", "flops": 36.0, "bytes": 72.0, "inputs": [[2, 3]], "outputs": [[2, 3]],
                            "count": 1}],
-            "flops": 36.0, "bytes": 96.0, "problems": [{"code": "random_forward", "message": "it draws"}],
+            "flops": 36.0, "bytes": 96.0, "moved_bytes": 72.0, "problems": [{"code": "random_forward", "message": "it draws"}],
             "constants": ["mask"], "notes": ["`s` is no tensor: it is always 2.5"], "torch": "2.9.0",
         }))
         .unwrap()
@@ -305,6 +305,7 @@ mod tests {
             let spec = spec(&file, &found, &wish);
             let text = text(&spec, &file, &found, &wish).unwrap();
             assert_eq!(parse_spec(&text, "task.toml").unwrap(), spec);
+            assert_eq!(spec.bytes, Some(72.0), "what need not be moved does not count");
             assert!(
                 text.contains("# Written by `nightshift import kernelbench` from level2/7_Conv_Scale_.py of somewhere")
             );

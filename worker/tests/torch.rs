@@ -35,7 +35,8 @@ use crate::findings::violations;
 use crate::inspection::{
     a_file_says_what_it_needs, an_endless_file_and_a_giant_one_are_ended, files_that_cannot_be_tasks_are_told_why,
     inputs_are_drawn_as_the_file_draws_them, objects_reach_the_model_and_what_was_fetched_before_is_there,
-    operators_say_from_which_others_they_read, what_is_too_large_to_be_made_is_drawn_as_a_smaller_one,
+    operators_say_from_which_others_they_read, what_has_to_be_moved_and_computed_is_counted,
+    what_is_too_large_to_be_made_is_drawn_as_a_smaller_one,
 };
 use crate::programs::{LINEAR, MODEL_NEW, native, task};
 use crate::torch::{Bench, run_all};
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
             what_is_too_large_to_be_made_is_drawn_as_a_smaller_one,
         ),
         ("operators_say_from_which_others_they_read", operators_say_from_which_others_they_read),
+        ("what_has_to_be_moved_and_computed_is_counted", what_has_to_be_moved_and_computed_is_counted),
         (
             "objects_reach_the_model_and_what_was_fetched_before_is_there",
             objects_reach_the_model_and_what_was_fetched_before_is_there,

@@ -69,7 +69,7 @@ impl Step<'_> {
         match &device {
             None => Ok(self.with_roofline(&task.spec, output)),
             Some(device) => {
-                add_floor(&mut output, floor_ns(device.facts, &task.spec));
+                add_floor(&mut output, floor_ns(device.facts, &task.spec), &task.spec);
                 Ok(output)
             }
         }

@@ -75,6 +75,32 @@ pub(crate) fn operators_say_from_which_others_they_read(bench: &Bench) {
     assert_eq!((only.name.as_str(), only.class.as_str(), only.bytes), ("copy", "copy", Some(2048.0)));
 }
 
+pub(crate) fn what_has_to_be_moved_and_computed_is_counted(bench: &Bench) {
+    let found = |forward: &str, inputs: &str| {
+        let source = LINEAR
+            .replace("torch.relu(self.linear(x)) * self.scale", forward)
+            .replace("forward(self, x)", "forward(self, x, y)")
+            .replace("torch.rand(8, IN) * 2.0 - 1.0", inputs);
+        let found = bench.inspect(&source).unwrap();
+        (found.moved_bytes.unwrap(), found.flops)
+    };
+    let (float, square) = ("torch.rand(32, 32), torch.rand(32, 32)", 4096.0);
+    assert_eq!(found("x @ y", float), (3.0 * square, Some(65536.0)));
+    assert_eq!(found("x.t().contiguous() @ y", float), (3.0 * square, Some(65536.0)));
+    // A truth value has one byte.
+    let masks = "torch.rand(32, 32), torch.rand(32, 32) > 0.5";
+    assert_eq!(found("torch.cumsum(x * y, dim=1)", masks), (2.25 * square, None));
+    // Of a table only the rows of the indices are read.
+    let rows = "torch.rand(32, 32), torch.randint(0, 32, (4,))";
+    assert_eq!(found("torch.nn.functional.embedding(y, x)", rows), (4.0 * 32.0 * 4.0, Some(0.0)));
+    // A product with a diagonal matrix scales rows; half of a triangular one need not be computed.
+    assert_eq!(found("torch.diag(x[0]) @ y", float).1, None);
+    assert_eq!(found("torch.triu(x @ y)", float), (3.0 * square, None));
+    assert_eq!(found("torch.eye(32) @ y + 0 * x", float).1, None);
+    // Half of an input is used.
+    assert_eq!(found("x[:16] @ y", float), (2.0 * square, None));
+}
+
 pub(crate) fn objects_reach_the_model_and_what_was_fetched_before_is_there(bench: &Bench) {
     let error = bench.inspect(&programs::configured("Model")).unwrap_err();
     assert_eq!((error.code, error.line), ("task.model_fails", Some(13)), "{error}");

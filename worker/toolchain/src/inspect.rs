@@ -117,6 +117,9 @@ pub struct Inspection {
     pub flops: Option<f64>,
     /// Bytes of all tensors of a call.
     pub bytes: f64,
+    /// Bytes that every program has to move in a call, as far as the operators show it.
+    #[serde(default)]
+    pub moved_bytes: Option<f64>,
     /// Reasons why results of the task are less conclusive than others.
     pub problems: Vec<TaskProblem>,
     /// Other notes.

@@ -4,8 +4,9 @@ use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::machine::GpuFacts;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::verdict::Finding;
 
-use crate::breach::{note, violation};
+use crate::breach::{note, violation, warning};
 
 /// Margin below the floor: peaks are figures of the vendor, and clocks have errors.
 const BELOW_FLOOR: f64 = 0.9;
@@ -27,26 +28,37 @@ pub fn floor_ns(gpu: &GpuFacts, spec: &TaskSpec) -> Option<f64> {
     (floor > 0.0).then_some(floor)
 }
 
-/// Records the floor, and adds a finding when a candidate is below it.
-pub fn add_floor(output: &mut StepOutput, floor_ns: Option<f64>) {
+/// Records the floor, and adds a finding when a candidate is below it. The work of an imported model is counted from its operators, and a
+/// program may find a way that needs less: then the finding is a warning.
+pub fn add_floor(output: &mut StepOutput, floor_ns: Option<f64>, spec: &TaskSpec) {
     let (StepOutput::Measured { measurement, findings }, Some(floor_ns)) = (output, floor_ns) else { return };
     if let Some(device) = &mut measurement.device {
         device.floor_ns = Some(floor_ns);
     }
-    if measurement.candidate_median_ns < floor_ns * BELOW_FLOOR {
-        let message = format!(
-            "a call took {:.2} microseconds, and this device needs {:.2} for the work that the task says: the work was not \
-             done, or the task counts work that it does not need",
-            measurement.candidate_median_ns / 1e3,
-            floor_ns / 1e3
-        );
-        note(findings, violation("faster_than_roofline", message));
+    if let Some(finding) = below_floor(measurement.candidate_median_ns, floor_ns, spec) {
+        note(findings, finding);
     }
+}
+
+fn below_floor(call_ns: f64, floor_ns: f64, spec: &TaskSpec) -> Option<Finding> {
+    if call_ns >= floor_ns * BELOW_FLOOR {
+        return None;
+    }
+    let message = format!(
+        "a call took {:.2} microseconds, and this device needs {:.2} for the work that the task says: the work was not done, or the \
+         task counts work that it does not need",
+        call_ns / 1e3,
+        floor_ns / 1e3
+    );
+    let finding = if spec.torch.is_some() { warning } else { violation };
+    Some(finding("faster_than_roofline", message))
 }
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test")]
 mod tests {
+    use nightshift_protocol::verdict::Severity;
+
     use super::*;
 
     fn h200() -> GpuFacts {
@@ -76,6 +88,20 @@ mod tests {
         // A copy of a gibibyte.
         let copy = floor_ns(&h200(), &spec(Some(1.0), Some(2.0 * 1024_f64.powi(3)))).unwrap();
         assert!((4.2e5..4.5e5).contains(&copy), "{copy}");
+    }
+
+    #[test]
+    fn the_floor_of_an_imported_model_warns() {
+        let own = spec(None, None);
+        let imported = TaskSpec {
+            torch: Some(serde_json::from_value(serde_json::json!({ "init": "[]" })).unwrap()),
+            ..own.clone()
+        };
+        let severity =
+            |call_ns: f64, spec: &TaskSpec| below_floor(call_ns, 1000.0, spec).map(|finding| finding.severity);
+        let (slow, fast) = (severity(1000.0, &own), severity(800.0, &own));
+        assert_eq!((slow, fast), (None, Some(Severity::Violation)));
+        assert_eq!(severity(800.0, &imported), Some(Severity::Warning));
     }
 
     #[test]

@@ -239,14 +239,16 @@ def examine(module):
         fake_inputs = inputs if real_inputs is not inputs else [
             fake.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in inputs]
         # The mode also converts the weights of a real model to fake tensors during the call.
-        outputs, watch = forward(model, fake_inputs, fake)
+        called = model, fake_inputs
+        outputs, watch = forward(*called, fake)
     except Unusable as failure:
         if state_bytes + input_bytes > REAL_VALUES_BYTES:
             raise failure if fake_model else Unusable(
                 "task.model_too_large", "it looks at values, and is too large to be run for finding out its operators") from None
         stage("forward()")
         given = real_inputs if real_inputs is not None else call_inputs(module)[0]
-        outputs, watch = forward(model if not fake_model else decoded_model(module, init), given, None)
+        called = model if not fake_model else decoded_model(module, init), given
+        outputs, watch = forward(*called, None)
         notes.append("its path depends on values, so that the operators are those of one call")
     structure = "list" if isinstance(outputs, (list, tuple)) else "tensor"
     flat = list(outputs) if structure == "list" else [outputs]
@@ -322,13 +324,14 @@ def examine(module):
     operators = named_operators(watch.seen) or only_a_copy(tensors, flat, held_inputs + sum(held(value) for value in flat))
     if len(operators) == MAX_OPERATORS:
         notes.append(f"of {len(watch.seen)} operators only the first {MAX_OPERATORS} kinds are listed")
-    alone = [operator for operator in watch.seen if operator["class"] != "copy"]
+    taken_in = [value for value in called[1] if isinstance(value, torch.Tensor)] + list(called[0].state_dict(keep_vars=True).values())
     return {
         "init": init_written, "call": call, "structure": structure, "types": types,
         "inputs": described_inputs, "params": params, "outputs": described_outputs, "constants": constants,
         "operators": operators,
-        "flops": alone[0]["flops"] if len(alone) == 1 else None,
+        "flops": watch.flops(),
         "bytes": float(total_bytes),
+        "moved_bytes": watch.moved_bytes(taken_in, flat),
         "problems": problems, "notes": notes, "torch": torch.__version__,
     }
 

@@ -27,6 +27,11 @@ CLASSES = [
 ]
 CLASS_OF = {name: class_name for class_name, names in CLASSES for name in names}
 
+# Operators that need not read all of their arguments, in addition to those of the class `indexing`.
+PARTIAL = ("tril", "triu", "take", "masked_select", "masked_scatter", "where", "masked_fill", "max_unpool2d", "max_unpool3d")
+# Copies that leave all values in place, so that no product becomes cheaper with them.
+FAITHFUL = ("clone", "_to_copy")
+
 
 class Operators(TorchDispatchMode):
     """Records every operator that computes values, without views and factories."""
@@ -34,6 +39,10 @@ class Operators(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.seen, self.random = [], set()
+        # By the storage of a tensor: the largest number of its elements that one operator reads. None if an operator picks some of them.
+        self.read = {}
+        # Whether tensors of known content take part, or views that repeat or leave out elements: then products can be cheaper.
+        self.is_regular = True
         # Maps each tensor to the indices in `seen` of the operators that produced its values.
         self.makers = WeakTensorKeyDictionary()
 
@@ -52,7 +61,12 @@ class Operators(TorchDispatchMode):
         counts = not is_view and class_name != "factory" and func.namespace != "prim"
         for made in results:
             self.makers[made] = frozenset([len(self.seen)]) if counts else makers
+        if is_view and any(made.numel() != tensors[0].numel() for made in results) or class_name == "factory":
+            self.is_regular = False
         if counts:
+            picks = class_name == "indexing" or name in PARTIAL
+            for tensor in tensors:
+                self.note_read(tensor, picks)
             self.seen.append({
                 "name": name, "class": class_name, "flops": flops_of(packet, args, kwargs, result, class_name),
                 "bytes": float(sum(nbytes(tensor) for tensor in tensors + results)),
@@ -61,6 +75,33 @@ class Operators(TorchDispatchMode):
                 "makers": makers,
             })
         return result
+
+    def note_read(self, tensor, picks=False):
+        storage = tensor.untyped_storage()._cdata
+        known = self.read.get(storage, 0)
+        self.read[storage] = None if picks or known is None else max(known, tensor.numel())
+
+    def moved_bytes(self, given, results):
+        """Returns the bytes that every program has to move: of inputs and weights what one operator reads, and all results."""
+        for result in results:
+            # A result that is a view of an input is copied.
+            self.note_read(result)
+        read = {}
+        for tensor in given:
+            storage = tensor.untyped_storage()._cdata
+            elements = self.read.get(storage) or 0
+            read[storage] = max(read.get(storage, 0), min(elements, tensor.numel()) * least_item(tensor))
+        return float(sum(read.values()) + sum(result.numel() * least_item(result) for result in results))
+
+    def flops(self):
+        """Returns the operations of a model that is a single operator, or None. Algebra can make several operators cheaper."""
+        alone = [operator for operator in self.seen if operator["name"] not in FAITHFUL]
+        return alone[0]["flops"] if len(alone) == 1 and self.is_regular else None
+
+
+def least_item(tensor):
+    """Returns the size of an element in bytes, in the form of programs that has the smaller ones."""
+    return min(held(tensor), nbytes(tensor)) // max(tensor.numel(), 1)
 
 
 def flops_of(packet, args, kwargs, result, class_name):
