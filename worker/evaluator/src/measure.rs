@@ -28,6 +28,7 @@ use nightshift_sandbox::cores::OneCore;
 pub use self::floor::{add_floor, floor_ns};
 use self::later::later_calls;
 use self::pair_times::PairTimes;
+pub use self::pair_times::WORK_OUTSIDE_CALL;
 use self::pairs::time_pairs;
 use self::process_pairs::ProcessPairs;
 use self::report::Report;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nightshift_evaluator::context::ExecutionContext;
-use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
+use nightshift_evaluator::measure::{MeasureOptions, Programs, WORK_OUTSIDE_CALL, measure};
 use nightshift_evaluator::prepare::ReferenceLibraries;
 use nightshift_evaluator::trial::try_call;
 use nightshift_protocol::baseline::BaselineKind;
@@ -11,7 +11,7 @@ use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{CudaLibrary, PYTHON_EXTENSION, PrecisionPolicy, TaskBundle, TaskSpec};
-use nightshift_protocol::verdict::{ProcessEnd, Severity, has_violation};
+use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity, has_violation};
 use nightshift_toolchain::build::{Role, disk_failure};
 
 use super::devices::StepDevice;
@@ -27,7 +27,7 @@ const COMPILED: &str = include_str!("baselines/compiled.py");
 const OUT_OF_MEMORY: &str = "out of memory";
 
 /// Codes of failures that concern the machine or the reference, and not the way to run it.
-const IS_FAULT: [&str; 3] = ["worker.", "gpu.", "reference.failed"];
+const IS_FAULT: [&str; 5] = ["worker.", "gpu.", "sandbox.", "process.", "reference.failed"];
 
 /// A first call may compile for so long, in milliseconds.
 const COMPILE_LIMIT_MS: u64 = 240_000;
@@ -123,16 +123,23 @@ impl Step<'_> {
             most_process_pairs: process_pairs,
             ..MeasureOptions::confirmation()
         };
-        match measure(context, spec, &programs, &machine, false, &options) {
+        let once = || measure(context, spec, &programs, &machine, false, &options);
+        let mut output = once();
+        if matches!(&output, Ok(StepOutput::Measured { findings, .. }) if accuses_by_time_alone(findings)) {
+            output = once();
+        }
+        match output {
             Ok(StepOutput::Measured { measurement, findings }) if !has_violation(&findings) => {
                 Ok(Outcome::Measured(measurement))
+            }
+            // A baseline is trusted: the machine was disturbed, and another time it may not be.
+            Ok(StepOutput::Measured { findings, .. }) if accuses_by_time_alone(&findings) => {
+                Ok(Outcome::Fault(violations(&findings)))
             }
             Ok(StepOutput::Measured { findings, .. } | StepOutput::MeasureFailed { findings, .. })
                 if has_violation(&findings) =>
             {
-                let violations = findings.iter().filter(|finding| finding.severity == Severity::Violation);
-                let said = violations.map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ");
-                Ok(Outcome::Unusable(said))
+                Ok(Outcome::Unusable(violations(&findings)))
             }
             // Another time it may be faster, or have more memory.
             Ok(StepOutput::MeasureFailed {
@@ -147,12 +154,26 @@ impl Step<'_> {
             }
             Ok(_) => Err(StepFailure::fatal("worker.internal", "a measurement gave something else")),
             // The task can be used without this baseline.
-            Err(failure) if IS_FAULT.iter().any(|prefix| failure.code.starts_with(prefix)) => {
-                Ok(Outcome::Fault(failure.message))
-            }
+            Err(failure) if is_fault(&failure.code) => Ok(Outcome::Fault(failure.message)),
             Err(failure) => Err(failure),
         }
     }
+}
+
+fn is_fault(code: &str) -> bool {
+    IS_FAULT.iter().any(|prefix| code.starts_with(prefix))
+}
+
+/// Returns whether there are violations, all of which rest on times alone. Other work on the machine can cause them.
+fn accuses_by_time_alone(findings: &[Finding]) -> bool {
+    let mut violations = findings.iter().filter(|finding| finding.severity == Severity::Violation).peekable();
+    violations.peek().is_some() && violations.all(|finding| finding.code == WORK_OUTSIDE_CALL)
+}
+
+/// Returns the messages of all violations.
+fn violations(findings: &[Finding]) -> String {
+    let violations = findings.iter().filter(|finding| finding.severity == Severity::Violation);
+    violations.map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// A baseline as a program, with the limits and libraries that it may use.
@@ -233,6 +254,21 @@ mod tests {
         }
         let text = compiled("max-autotune");
         assert!(text.contains("self.compile(mode=\"max-autotune\")") && !text.contains("MODE"), "{text}");
+    }
+
+    #[test]
+    fn times_alone_and_faults_of_the_machine_do_not_make_a_baseline_unusable() {
+        let finding =
+            |code: &str, severity| Finding { code: code.to_owned(), severity, message: String::new(), line: None };
+        let by_time = || finding(WORK_OUTSIDE_CALL, Severity::Violation);
+        let wrong = finding("timed_output_wrong", Severity::Violation);
+        let warned = finding("calls_overlap", Severity::Warning);
+        assert!(accuses_by_time_alone(&[by_time(), warned.clone()]));
+        assert!(!accuses_by_time_alone(&[by_time(), wrong]) && !accuses_by_time_alone(&[warned]));
+        for code in ["sandbox.not_frozen", "process.os", "gpu.disturbed", "reference.failed", "worker.no_torch"] {
+            assert!(is_fault(code), "{code}");
+        }
+        assert!(!is_fault("step.cancelled") && !is_fault("task.reference_failed"));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use super::{DISTURBED, Side};
 use crate::breach::{violation, warning};
 use crate::statistics::{median, quantile};
 
-/// The code of work outside of calls.
-pub(super) const WORK_OUTSIDE_CALL: &str = "work_outside_call";
+/// The code of work outside of calls, a violation that rests on times alone.
+pub const WORK_OUTSIDE_CALL: &str = "work_outside_call";
 
 /// A lone call may take this share of a call in a row more than the call in the row, and what the baseline's lone calls take more, and
 /// so many nanoseconds: what is beyond was computed for several calls at once, or at the same time.
