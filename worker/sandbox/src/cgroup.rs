@@ -9,7 +9,7 @@ mod member;
 use std::sync::OnceLock;
 
 pub(crate) use self::hierarchy::{Hierarchy, kill};
-pub(crate) use self::member::{CgroupLimits, JailCgroup};
+pub(crate) use self::member::{CgroupLimits, FullMemory, JailCgroup};
 
 /// Returns the hierarchy in which this process creates cgroups, or the reason why it cannot. The first call removes what
 /// killed workers left behind.

@@ -22,6 +22,18 @@ pub struct RawEnd {
     /// Whether the kernel killed a process because the memory limit of its cgroup was reached.
     #[serde(default)]
     pub out_of_memory: bool,
+    /// Whether the kernel killed a process because the memory of the machine was full, and the limit of its cgroup was not reached.
+    #[serde(default)]
+    pub machine_was_full: bool,
+}
+
+impl RawEnd {
+    /// Returns whether the machine is to blame for this end: the kernel killed the process to free memory, and the program did not reach
+    /// its own limit.
+    #[must_use]
+    pub fn is_fault_of_machine(&self, end: &ProcessEnd) -> bool {
+        self.machine_was_full && matches!(end, ProcessEnd::Crashed { .. } | ProcessEnd::Exited { .. })
+    }
 }
 
 /// The limits that explain the end of a process.
@@ -102,7 +114,7 @@ mod tests {
     const LIMITS: EndLimits = EndLimits { memory_bytes: 1000, cpu_ms: 5000 };
 
     fn signalled(signal: i32) -> RawEnd {
-        RawEnd { status: None, signal: Some(signal), peak_bytes: 0, out_of_memory: false }
+        RawEnd { status: None, signal: Some(signal), peak_bytes: 0, out_of_memory: false, machine_was_full: false }
     }
 
     #[test]
@@ -130,9 +142,25 @@ mod tests {
 
     #[test]
     fn a_status_distinguishes_success_from_failure() {
-        let exited = |status| RawEnd { status: Some(status), signal: None, peak_bytes: 0, out_of_memory: false };
+        let exited = |status| RawEnd {
+            status: Some(status),
+            signal: None,
+            peak_bytes: 0,
+            out_of_memory: false,
+            machine_was_full: false,
+        };
         assert_eq!(classify(exited(0), 10, LIMITS, b""), ProcessEnd::Finished);
         assert_eq!(classify(exited(3), 10, LIMITS, b""), ProcessEnd::Exited { status: 3 });
+    }
+
+    #[test]
+    fn a_kill_because_the_machine_was_full_is_no_end_of_the_program() {
+        let raw = RawEnd { machine_was_full: true, ..signalled(libc::SIGKILL) };
+        let is_fault = |raw: RawEnd, peak_bytes| raw.is_fault_of_machine(&classify(raw, peak_bytes, LIMITS, b""));
+        assert!(is_fault(raw, 5));
+        assert!(!is_fault(raw, 990), "near its own limit");
+        assert!(!is_fault(RawEnd { signal: None, status: Some(0), ..raw }, 5), "it survived");
+        assert!(!is_fault(signalled(libc::SIGKILL), 5), "a program may kill itself");
     }
 
     #[test]

@@ -99,6 +99,9 @@ pub enum ProcessError {
     /// Some process of the jail could not be shown to be stopped.
     #[error("the jail could not be frozen: {0}")]
     NotFrozen(String),
+    /// The kernel killed a process of the jail to free memory of the machine.
+    #[error("the kernel killed a process to free memory of this machine: the process had not reached its own limit")]
+    MachineFull,
     /// The work was cancelled.
     #[error("the work was cancelled")]
     Cancelled,
@@ -110,6 +113,7 @@ impl From<ProcessError> for StepFailure {
             ProcessError::Os { .. } => "process.os",
             ProcessError::Setup(_) => "process.setup",
             ProcessError::NotFrozen(_) => NOT_FROZEN,
+            ProcessError::MachineFull => "process.machine_full",
             ProcessError::Cancelled => "step.cancelled",
         };
         Self::retriable(code, error.to_string())

@@ -189,6 +189,9 @@ impl Process {
             ProcessEnd::Finished => ProcessEnd::Exited { status: 0 },
             end => end,
         };
+        if raw.is_fault_of_machine(&end) {
+            return ProcessError::MachineFull.into();
+        }
         ProgramError::Ended(end)
     }
 

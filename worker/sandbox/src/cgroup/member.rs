@@ -40,6 +40,15 @@ pub(crate) struct MemoryUse {
     pub(crate) private: u64,
 }
 
+/// The memory that was full when the kernel killed a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FullMemory {
+    /// The limit of the cgroup was reached.
+    Own,
+    /// The memory of the machine or of a cgroup around this one.
+    Machine,
+}
+
 /// The cgroup of one jail. Dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub(crate) struct JailCgroup {
@@ -130,10 +139,9 @@ impl JailCgroup {
         std::fs::read_to_string(self.folder.join("memory.peak")).ok()?.trim().parse().ok()
     }
 
-    /// Returns whether the kernel killed a process because the limit on memory was reached.
-    pub(crate) fn ran_out_of_memory(&self) -> bool {
-        let text = std::fs::read_to_string(self.folder.join("memory.events")).unwrap_or_default();
-        field(&text, "oom_kill").is_some_and(|kills| kills > 0)
+    /// Returns which memory was full when the kernel killed a process of this cgroup; none where it killed none.
+    pub(crate) fn full_memory(&self) -> Option<FullMemory> {
+        full_memory(&std::fs::read_to_string(self.folder.join("memory.events")).unwrap_or_default())
     }
 
     /// Stops all processes, and returns when the kernel reports that they are stopped. After the time limit the processes go
@@ -202,6 +210,14 @@ fn read(file: &File) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(bytes.get(..count).unwrap_or_default()).into_owned())
 }
 
+/// Reads `memory.events`: `oom_kill` counts the processes that any memory shortage killed, `oom` how often the cgroup's own limit was
+/// reached.
+fn full_memory(events: &str) -> Option<FullMemory> {
+    let count = |name| field(events, name).unwrap_or(0);
+    let full = if count("oom") > 0 { FullMemory::Own } else { FullMemory::Machine };
+    (count("oom_kill") > 0).then_some(full)
+}
+
 /// Returns the number of a line `NAME NUMBER`.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
@@ -237,6 +253,15 @@ mod tests {
         let (folder, running) = cgroup("populated 1\nfrozen 0\n");
         assert!(running.freeze(limit).unwrap_err().contains("was not frozen"));
         assert_eq!(freeze(&folder), "0");
+    }
+
+    #[test]
+    fn a_kill_is_the_jail_s_own_fault_only_where_its_limit_was_reached() {
+        let events =
+            |oom: u64, kills: u64| format!("low 0\nhigh 0\nmax 3\noom {oom}\noom_kill {kills}\noom_group_kill 0\n");
+        assert_eq!(full_memory(&events(1, 1)), Some(FullMemory::Own));
+        assert_eq!(full_memory(&events(0, 1)), Some(FullMemory::Machine));
+        assert_eq!((full_memory(&events(1, 0)), full_memory("")), (None, None));
     }
 
     #[test]

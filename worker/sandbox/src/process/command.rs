@@ -115,7 +115,13 @@ fn run(host: &JailHost, plan: &JailPlan, cancel: &CancelFlag) -> Result<ProcessR
     let end = match (killed, jail.ended) {
         (Some(end), _) => end,
         // The peak of a cgroup contains cached files, which the kernel drops before it refuses memory.
-        (None, Some(raw)) => classify(raw, largest_bytes, limits, jail.stderr.kept()),
+        (None, Some(raw)) => {
+            let end = classify(raw, largest_bytes, limits, jail.stderr.kept());
+            if raw.is_fault_of_machine(&end) {
+                return Err(ProcessError::MachineFull);
+            }
+            end
+        }
         (None, None) => return Err(ProcessError::Setup("the supervisor of the jail was killed".to_owned())),
     };
     let wall_ms = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);

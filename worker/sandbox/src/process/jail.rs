@@ -15,7 +15,7 @@ use super::freeze::Freezer;
 use super::running::RunningJails;
 use super::{JailHost, ProcessError, os, survivors};
 use crate::access::give_to;
-use crate::cgroup::{self, CgroupLimits, JailCgroup};
+use crate::cgroup::{self, CgroupLimits, FullMemory, JailCgroup};
 use crate::cores::{move_process, waited_ns_of};
 use crate::device::DeviceAccess;
 use crate::end::RawEnd;
@@ -409,8 +409,10 @@ impl Jail {
             ControlMessage::SetupFailed { message } => self.setup_error = Some(message),
             ControlMessage::Ended(end) => {
                 self.read_peak();
-                let out_of_memory = self.cgroup.as_deref().is_some_and(JailCgroup::ran_out_of_memory);
-                self.ended = Some(RawEnd { out_of_memory, ..end });
+                let full = self.cgroup.as_deref().and_then(JailCgroup::full_memory);
+                let (out_of_memory, machine_was_full) =
+                    (full == Some(FullMemory::Own), full == Some(FullMemory::Machine));
+                self.ended = Some(RawEnd { out_of_memory, machine_was_full, ..end });
             }
         }
         true

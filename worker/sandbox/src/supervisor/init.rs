@@ -82,6 +82,7 @@ fn wait_for(program: i32) -> std::io::Result<RawEnd> {
                 signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
                 peak_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
                 out_of_memory: false,
+                machine_was_full: false,
             });
         }
     }
