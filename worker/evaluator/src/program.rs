@@ -10,6 +10,6 @@ mod watch;
 
 pub use self::error::ProgramError;
 pub(crate) use self::given::Given;
-pub use self::pool::{ProcessDemand, ProcessPool, Slot};
+pub use self::pool::{PoolPause, ProcessDemand, ProcessPool, Slot};
 pub(crate) use self::process::Window;
 pub(crate) use self::run::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes};

@@ -7,7 +7,7 @@ use nightshift_evaluator::context::DevicePlace;
 use nightshift_evaluator::cores::TimedCores;
 use nightshift_evaluator::device::{DeviceError, Gpu as DeviceContext, KERNELS_SOURCE};
 use nightshift_evaluator::lock::{DeviceLock, DeviceMode};
-use nightshift_evaluator::program::{ProcessDemand, ProcessPool};
+use nightshift_evaluator::program::{PoolPause, ProcessDemand, ProcessPool};
 use nightshift_profilers::Profilers;
 use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
@@ -194,6 +194,13 @@ impl StepDevice<'_> {
     }
 }
 
+/// A share of a GPU's memory that a step holds. While it is all of the memory, no idle process has a context on the GPU.
+#[derive(Debug)]
+pub(super) struct DeviceMemoryShare {
+    _pause: Option<PoolPause>,
+    _memory: MemoryShare,
+}
+
 impl CudaBench {
     /// The same, ready for steps on these GPUs.
     pub(super) fn with_gpus(self, shared: SharedGpus) -> Self {
@@ -277,14 +284,12 @@ impl CudaBench {
         demand: MemoryDemand,
         all: bool,
         cancel: &CancelFlag,
-    ) -> Result<MemoryShare, StepFailure> {
+    ) -> Result<DeviceMemoryShare, StepFailure> {
         let (_, shared) = self.gpu(number)?;
         let beside = if all { u64::MAX } else { 0 };
-        let share = shared.memory.take(demand.on_gpu(), beside, &|| shared.pool.clear(), cancel)?;
-        if all {
-            shared.pool.clear();
-        }
-        Ok(share)
+        let memory = shared.memory.take(demand.on_gpu(), beside, &|| shared.pool.clear(), cancel)?;
+        let pause = all.then(|| shared.pool.pause(cancel));
+        Ok(DeviceMemoryShare { _pause: pause, _memory: memory })
     }
 
     /// Ends processes that are only kept until a step has so many bytes of the machine's memory.

@@ -19,7 +19,7 @@ use nightshift_toolchain::nvcc::CudaCompiler;
 use object::ReadCache;
 
 use super::Workbench;
-use super::devices::{CudaBench, NATIVE_PROCESS_BYTES, PYTHON_PROCESS_BYTES, StepDevice};
+use super::devices::{CudaBench, DeviceMemoryShare, NATIVE_PROCESS_BYTES, PYTHON_PROCESS_BYTES, StepDevice};
 use super::kernel_cache::KernelCache;
 use crate::artifacts::StepArtifacts;
 use crate::memory_budget::MemoryShare;
@@ -27,7 +27,7 @@ use crate::memory_budget::MemoryShare;
 /// Memory that a step holds for as long as it runs.
 pub(super) struct StepMemory {
     _of_host: MemoryShare,
-    _of_device: Option<MemoryShare>,
+    _of_device: Option<DeviceMemoryShare>,
 }
 
 /// Returns whether a program broke down because the memory of its GPU was used up.

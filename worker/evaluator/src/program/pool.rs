@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::TorchSpec;
 use nightshift_sandbox::DeviceAccess;
-use nightshift_sandbox::process::CancelFlag;
+use nightshift_sandbox::process::{CancelFlag, ProcessError};
 use nightshift_toolchain::Host;
 
 use super::process::{Process, ProcessKind, ProcessLimits};
@@ -25,6 +25,9 @@ const SPARE: usize = 3;
 
 /// How often the pool looks for idle processes to end.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often a wait for a process that is starting looks whether the work was cancelled.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Parts of the capacity that a process takes: a Python process with `PyTorch` takes twice the memory of others.
 fn weight(kind: &ProcessKind) -> usize {
@@ -74,6 +77,8 @@ struct Shared {
     host: Host,
     lock: Arc<DeviceLock>,
     capacity: usize,
+    /// Cancels spare processes that are starting. A step gives the process that it checks out its own flag.
+    cancel: CancelFlag,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -91,6 +96,8 @@ struct State {
     /// When a process of each kind was asked for last.
     asked: Vec<(ProcessKind, Instant)>,
     demand: Option<ProcessDemand>,
+    /// Number of guards during which no process is kept.
+    pauses: usize,
     closed: bool,
 }
 
@@ -106,6 +113,18 @@ struct Resident {
 pub struct Slot {
     shared: Weak<Shared>,
     weight: usize,
+}
+
+/// Guard during which the pool keeps no processes and starts none ahead of time.
+#[derive(Debug)]
+pub struct PoolPause(Weak<Shared>);
+
+impl Drop for PoolPause {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.state().pauses -= 1;
+        }
+    }
 }
 
 impl Drop for Slot {
@@ -126,6 +145,18 @@ impl State {
     /// Returns how many processes of a kind the pool starts ahead of time.
     fn spare_wanted(&mut self, kind: &ProcessKind) -> usize {
         self.demand.as_mut().map_or(SPARE, |demand| SPARE.min(*demand.of(kind)))
+    }
+
+    /// Returns whether the pool keeps processes.
+    fn keeps_any(&self) -> bool {
+        !self.closed && self.pauses == 0
+    }
+
+    /// Counts one process of a kind less among those that are starting.
+    fn no_longer_starts(&mut self, kind: &ProcessKind) {
+        if let Some(position) = self.starting.iter().position(|starting| starting == kind) {
+            self.starting.swap_remove(position);
+        }
     }
 
     fn take_from_demand(&mut self, kind: &ProcessKind) {
@@ -156,6 +187,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits while the condition holds and the work is not cancelled.
+    fn wait_while<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        cancel: &CancelFlag,
+        condition: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'s, State> {
+        while condition(&state) && !cancel.is_cancelled() {
+            state = self.changed.wait_timeout(state, CANCEL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
+
     /// Ends processes; on a device that keeps the driver busy.
     fn end(&self, processes: Vec<Process>) {
         if !processes.is_empty() {
@@ -173,22 +217,22 @@ impl Shared {
                 let spare = state.spare.iter().filter(|(process, _)| process.kind == *kind).count();
                 let starting = state.starting.iter().filter(|starting| *starting == kind).count();
                 let has_room = state.in_use + state.kept() + weight(kind) <= self.capacity;
-                if state.closed || spare + starting >= wanted || !has_room {
+                if !state.keeps_any() || spare + starting >= wanted || !has_room {
                     return;
                 }
                 state.starting.push(kind.clone());
             }
-            let (shared, kind) = (Arc::clone(self), kind.clone());
+            let (shared, kind_of_new) = (Arc::clone(self), kind.clone());
             let start = move || {
-                let started = shared.start(&kind, &CancelFlag::default());
+                let kind = kind_of_new;
+                let started = shared.start(&kind, &shared.cancel);
                 let mut state = shared.state();
-                if let Some(position) = state.starting.iter().position(|starting| *starting == kind) {
-                    state.starting.swap_remove(position);
-                }
+                state.no_longer_starts(&kind);
                 match started {
-                    Ok(process) if !state.closed => state.spare.push((process, Instant::now())),
+                    Ok(process) if state.keeps_any() => state.spare.push((process, Instant::now())),
                     Ok(process) => {
                         drop(state);
+                        shared.changed.notify_all();
                         shared.end(vec![process]);
                         return;
                     }
@@ -200,7 +244,8 @@ impl Shared {
             };
             if let Err(error) = std::thread::Builder::new().name("spare process".to_owned()).spawn(start) {
                 tracing::warn!(error = %error, "no thread could be started for a spare process");
-                self.state().starting.pop();
+                self.state().no_longer_starts(kind);
+                self.changed.notify_all();
                 return;
             }
         }
@@ -228,7 +273,7 @@ impl ProcessPool {
     #[must_use]
     pub fn new(host: Host, lock: Arc<DeviceLock>, capacity: usize, demand: Option<ProcessDemand>) -> Self {
         let (state, changed) = (Mutex::new(State { demand, ..State::default() }), Condvar::new());
-        let shared = Arc::new(Shared { host, lock, capacity, state, changed });
+        let shared = Arc::new(Shared { host, lock, capacity, cancel: CancelFlag::default(), state, changed });
         let weak = Arc::downgrade(&shared);
         let look = move || {
             loop {
@@ -283,8 +328,10 @@ impl ProcessPool {
             let is_coming = |state: &State| {
                 !state.spare.iter().any(|(process, _)| process.kind == *kind) && state.starting.contains(kind)
             };
-            let mut state =
-                self.shared.changed.wait_while(state, |state| is_coming(state)).unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.shared.wait_while(state, cancel, is_coming);
+            if cancel.is_cancelled() {
+                return Err(ProcessError::Cancelled.into());
+            }
             let found = state.spare.iter().position(|(process, _)| process.kind == *kind);
             found.map(|position| state.spare.remove(position).0)
         };
@@ -319,7 +366,7 @@ impl ProcessPool {
         let has_room = state.in_use + state.kept() + weight(&process.kind) <= self.shared.capacity;
         let same = state.resident.iter().filter(|resident| resident.program == program).count();
         // Steps of a task that run at the same time have a process each; more than two of them are not worth their memory.
-        if state.closed || !has_room || same >= 2 {
+        if !state.keeps_any() || !has_room || same >= 2 {
             drop(state);
             return self.shared.end(vec![process]);
         }
@@ -335,6 +382,17 @@ impl ProcessPool {
             spare.into_iter().chain(resident).collect()
         };
         self.shared.end(over);
+    }
+
+    /// Ends every process that is only kept, also those that are starting, and keeps none until the guard is dropped. Returns early if the work
+    /// is cancelled.
+    #[must_use]
+    pub fn pause(&self, cancel: &CancelFlag) -> PoolPause {
+        self.shared.state().pauses += 1;
+        let pause = PoolPause(Arc::downgrade(&self.shared));
+        self.clear();
+        drop(self.shared.wait_while(self.shared.state(), cancel, |state| !state.starting.is_empty()));
+        pause
     }
 
     /// Ends processes that are only kept until a step has so many more bytes of the host's memory, by what a process takes.
@@ -373,6 +431,7 @@ impl ProcessPool {
 
 impl Drop for ProcessPool {
     fn drop(&mut self) {
+        self.shared.cancel.cancel();
         let mut state = self.shared.state();
         state.closed = true;
         let spare: Vec<Process> = state.spare.drain(..).map(|(process, _)| process).collect();
@@ -383,24 +442,4 @@ impl Drop for ProcessPool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_process_waits_that_a_known_demand_does_not_need() {
-        let kind = |python| ProcessKind { python, device: None };
-        let demand = ProcessDemand { native: SPARE + 1, python: 1 };
-        let mut state = State { demand: Some(demand), ..State::default() };
-        assert_eq!((state.spare_wanted(&kind(false)), state.spare_wanted(&kind(true))), (SPARE, 1));
-        for _ in 0..SPARE {
-            state.take_from_demand(&kind(false));
-        }
-        assert_eq!((state.spare_wanted(&kind(false)), state.spare_wanted(&kind(true))), (1, 1));
-        // More than was expected: they start when they are needed.
-        for _ in 0..3 {
-            state.take_from_demand(&kind(false));
-        }
-        assert_eq!(state.spare_wanted(&kind(false)), 0);
-        assert_eq!(State::default().spare_wanted(&kind(true)), SPARE);
-    }
-}
+mod tests;
