@@ -61,6 +61,8 @@ pub struct Workbench {
     references: ReferenceCache,
     /// Whole tasks.
     prepared: ReferenceCache,
+    /// Tools of the `cuda` target, or the reason why its steps cannot run here. Its processes use the scratch folder, so it is dropped first.
+    cuda: Result<CudaBench, String>,
     scratch: Scratch,
     /// Measured once, by the first profile; constant while the process lives.
     peaks: Mutex<Option<Peaks>>,
@@ -68,8 +70,6 @@ pub struct Workbench {
     memory: Arc<MemoryBudget>,
     /// Folder of the evaluator's compiled kernels.
     kernels: PathBuf,
-    /// Tools of the `cuda` target, or the reason why its steps cannot run here.
-    cuda: Result<CudaBench, String>,
 }
 
 impl Workbench {

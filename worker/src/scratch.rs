@@ -56,6 +56,8 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
             tracing::warn!(error = %error, lock = %self.lock.path().display(), "a scratch folder could not be removed");
+            // The next worker finds the folder by this file, and tries again.
+            self.lock.disable_cleanup(true);
         }
     }
 }
@@ -100,6 +102,22 @@ mod tests {
         let step = scratch.step_folder().unwrap();
         std::fs::write(step.path().join("file"), "x").unwrap();
         drop(scratch);
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_removed_is_left_to_the_next_life() {
+        let root = tempfile::tempdir().unwrap();
+        let scratch = Scratch::open(root.path()).unwrap();
+        let folder = scratch.folder().to_path_buf();
+        // What is not a folder cannot be removed as one.
+        std::fs::remove_dir(&folder).unwrap();
+        std::fs::write(&folder, "").unwrap();
+        drop(scratch);
+        assert!(folder.exists() && folder.with_extension("lock").exists());
+        std::fs::remove_file(&folder).unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        remove_leftovers(root.path());
         assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     }
 
