@@ -135,6 +135,12 @@ impl Limits {
         found.largest_error <= self.allowed
     }
 
+    /// Returns whether outputs pass that are compared with the reference's. Where the reference itself may have wrong elements, few may
+    /// differ.
+    pub(crate) fn pass_beside_reference(&self, largest_error: f64, wrong_elements: u64, elements: u64) -> bool {
+        largest_error <= self.allowed || (self.is_beyond_cap && are_few(wrong_elements, elements))
+    }
+
     /// Returns whether the relative part was widened beyond its cap, as far as that goes: the reference itself may have wrong elements then.
     pub(crate) fn is_beyond_cap(&self) -> bool {
         self.is_beyond_cap
@@ -142,7 +148,7 @@ impl Limits {
 }
 
 /// Returns whether so few elements are wrong that a program may be right which has them where the reference has some, too.
-pub(crate) fn are_few(wrong_elements: u64, elements: u64) -> bool {
+fn are_few(wrong_elements: u64, elements: u64) -> bool {
     wrong_elements.saturating_mul(FEW) <= elements
 }
 
@@ -238,6 +244,16 @@ mod tests {
     fn outputs_next_to_the_reference_s_may_be_off_by_both_errors() {
         let limits = Limits::against_reference(&TOLERANCE, ReferenceError::of(0.01));
         assert!(close(limits.allowed, 2.0 * (0.64 + 0.01)));
+    }
+
+    #[test]
+    fn few_elements_may_differ_from_a_reference_that_has_wrong_ones() {
+        let error = ReferenceError { normalized: 20.0, under_widened: 3.0, relative: 0.03 };
+        let limits = Limits::against_reference(&TOLERANCE, error);
+        assert!(limits.is_beyond_cap() && limits.pass_beside_reference(50.0, 1, 10_000));
+        assert!(!limits.pass_beside_reference(50.0, 2, 10_000), "more than few");
+        let precise = Limits::against_reference(&TOLERANCE, ReferenceError::of(0.01));
+        assert!(!precise.pass_beside_reference(50.0, 1, 10_000), "its reference has none");
     }
 
     #[test]

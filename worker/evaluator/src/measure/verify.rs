@@ -4,7 +4,7 @@ use nightshift_protocol::verdict::Finding;
 
 use super::Side;
 use crate::breach::{note, violation};
-use crate::check::{Limits, are_few};
+use crate::check::Limits;
 use crate::memory::{Memory, Operand};
 use crate::program::Program;
 
@@ -56,9 +56,7 @@ impl OutputVerifier {
                 continue;
             }
             self.verified += 1;
-            // Where the reference has elements that are wrong, the check allows a program few of them.
-            let may_be_right = self.limits.is_beyond_cap() && are_few(wrong_elements, elements);
-            if largest > self.limits.allowed && !may_be_right {
+            if !self.limits.pass_beside_reference(largest, wrong_elements, elements) {
                 self.wrong.push(self.made);
                 note(findings, self.finding(wrong_elements, largest));
             }
