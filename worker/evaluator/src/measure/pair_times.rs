@@ -224,7 +224,7 @@ impl PairTimes {
 impl PairTimes {
     /// Takes what calls after the timed ones showed.
     pub(super) fn take_later(&mut self, verifier: &OutputVerifier) {
-        self.later_calls = verifier.verified - self.verified_calls;
+        self.later_calls = verifier.after_warm_up().1 - self.verified_calls;
         (self.turned_wrong, self.wrong) = (verifier.turned_wrong(), verifier.is_over());
     }
 

@@ -82,6 +82,7 @@ pub(super) fn time_pairs<M: Memory>(
     for _ in 0..WARM_UP_PAIRS {
         pairs.pair(WindowKind::Calls, calls, findings)?;
     }
+    pairs.verifier.end_warm_up();
     let (limit, started) = (Duration::from_millis(options.max_wall_ms), Instant::now());
     let of_all = match (options.confirms, pairs.setup.call_bytes() > LARGE_CALL_BYTES) {
         (false, _) => FEWEST_PAIRS,
@@ -155,7 +156,7 @@ pub(super) fn time_pairs<M: Memory>(
         let too_much_lone_ns = if calls > 1 { setup.subtracted_too_much(1)? } else { (0.0, 0.0) };
         times.give_back(too_much_ns, too_much_lone_ns)?;
     }
-    (times.timed_calls, times.verified_calls) = (verifier.made, verifier.verified);
+    (times.timed_calls, times.verified_calls) = verifier.after_warm_up();
     (times.turned_wrong, times.wrong) = (verifier.turned_wrong(), verifier.is_over());
     timer.end("pairs");
     Ok((times, verifier))

@@ -19,6 +19,8 @@ pub(super) struct OutputVerifier {
     pub(super) made: u64,
     /// Calls whose outputs were compared.
     pub(super) verified: u64,
+    /// Calls of the candidate, and verified ones, before the timed calls.
+    warm_up: (u64, u64),
     /// Calls with wrong outputs, by their number.
     wrong: Vec<u64>,
 }
@@ -26,7 +28,17 @@ pub(super) struct OutputVerifier {
 impl OutputVerifier {
     /// Knows how far outputs may be from the baseline's.
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, made: 0, verified: 0, wrong: Vec::new() }
+        Self { limits, made: 0, verified: 0, warm_up: (0, 0), wrong: Vec::new() }
+    }
+
+    /// Ends the warm-up: calls so far do not count as timed ones, and wrong ones still count as wrong.
+    pub(super) fn end_warm_up(&mut self) {
+        self.warm_up = (self.made, self.verified);
+    }
+
+    /// Returns the number of calls after the warm-up, and of those whose outputs were compared.
+    pub(super) fn after_warm_up(&self) -> (u64, u64) {
+        (self.made - self.warm_up.0, self.verified - self.warm_up.1)
     }
 
     /// Compares the outputs of the candidate's last calls with those that the baseline had for the same inputs. Both are stopped.
@@ -102,7 +114,16 @@ mod tests {
     fn verifier(made: u64, wrong: &[u64]) -> OutputVerifier {
         let tolerance = Tolerance { atol: 1e-3, rtol: 1e-3, reference_error_factor: 64.0 };
         let limits = Limits::against_reference(&tolerance, ReferenceError::of(0.01));
-        OutputVerifier { limits, made, verified: made, wrong: wrong.to_vec() }
+        OutputVerifier { limits, made, verified: made, warm_up: (0, 0), wrong: wrong.to_vec() }
+    }
+
+    #[test]
+    fn calls_of_the_warm_up_are_not_counted_as_timed() {
+        let mut verifier = verifier(12, &[]);
+        verifier.end_warm_up();
+        assert_eq!(verifier.after_warm_up(), (0, 0));
+        (verifier.made, verifier.verified) = (30, 29);
+        assert_eq!(verifier.after_warm_up(), (18, 17));
     }
 
     #[test]
