@@ -21,6 +21,9 @@ const NOISE_NS: f64 = 5_000.0;
 /// The same as a multiple of how much the operations vary in trusted windows.
 const NOISE_SPREADS: f64 = 5.0;
 
+/// Share of the calls of a window up to which such a multiple counts as noise.
+const MAX_NOISE_SHARE: f64 = 0.05;
+
 /// A call that takes less than this is led by another one: after a stop it would find the caches of the processor cold, and take
 /// longer than calls that follow each other, as they do where programs are used.
 const LED_NS: f64 = 1e7;
@@ -73,17 +76,28 @@ impl Typical {
         Self { median_ns: median(&times), spread_ns: quantile(&times, 0.9) - quantile(&times, 0.1) }
     }
 
-    /// Returns what a time is beyond the usual one, and nothing for noise.
-    fn excess_ns(self, time_ns: f64) -> f64 {
+    /// Returns what a time is beyond the usual one, and nothing for noise, next to calls that take so long.
+    fn excess_ns(self, time_ns: f64, calls_ns: f64) -> f64 {
         let excess = time_ns - self.median_ns;
-        if excess > NOISE_NS.max(NOISE_SPREADS * self.spread_ns) { excess } else { 0.0 }
+        let noise_ns = (NOISE_SPREADS * self.spread_ns).min(MAX_NOISE_SHARE * calls_ns).max(NOISE_NS);
+        if excess > noise_ns { excess } else { 0.0 }
+    }
+
+    /// Returns the one that was less disturbed.
+    fn quieter(self, other: Self) -> Self {
+        if other.median_ns < self.median_ns { other } else { self }
     }
 }
 
 impl Usual {
-    /// The one that was less disturbed.
+    /// Returns the usual times of which each part was less disturbed.
     fn quieter(self, other: Self) -> Self {
-        if other.calls.median_ns < self.calls.median_ns { other } else { self }
+        Self {
+            prepare: self.prepare.quieter(other.prepare),
+            calls: self.calls.quieter(other.calls),
+            after: self.after.quieter(other.after),
+            stopped: self.stopped.quieter(other.stopped),
+        }
     }
 
     /// By how many nanoseconds a window without calls takes longer than at another time.
@@ -111,14 +125,20 @@ impl Usual {
 impl WindowTimes {
     /// Returns the time that the program computed outside of its calls.
     pub(super) fn hidden_ns(&self, usual: &Usual) -> f64 {
-        usual.prepare.excess_ns(self.prepare_ns)
-            + usual.after.excess_ns(self.after_ns)
-            + usual.stopped.excess_ns(self.stopped_ns)
+        let calls_ns = self.own_ns(usual);
+        usual.prepare.excess_ns(self.prepare_ns, calls_ns)
+            + usual.after.excess_ns(self.after_ns, calls_ns)
+            + usual.stopped.excess_ns(self.stopped_ns, calls_ns)
     }
 
     /// Returns the time of the calls, with what was computed outside of them.
     pub(super) fn net_ns(&self, usual: &Usual) -> f64 {
-        (self.calls_ns - usual.calls.median_ns).max(1.0) + self.hidden_ns(usual)
+        self.own_ns(usual) + self.hidden_ns(usual)
+    }
+
+    /// Returns the time of the calls alone.
+    fn own_ns(&self, usual: &Usual) -> f64 {
+        (self.calls_ns - usual.calls.median_ns).max(1.0)
     }
 }
 
@@ -244,11 +264,16 @@ pub(super) fn usual_times<M: Memory>(
     Ok(Usual::of(&windows[1..]))
 }
 
-/// Maximum number of rounds in which usual times are looked for, and the nanoseconds within which two of them agree, or the share of the
-/// time of the window's calls where that is more.
+/// Maximum number of rounds in which usual times are looked for, and the nanoseconds within which two of them agree. For windows of the
+/// baseline that take long it is a share of them, up to a limit: windows of the program may be much shorter.
 const ROUNDS: usize = 5;
 const AGREEMENT_NS: f64 = 3_000.0;
 const AGREEMENT_SHARE: f64 = 1e-3;
+const MAX_AGREEMENT_NS: f64 = 10_000.0;
+
+fn agreement_ns(window_ns: f64) -> f64 {
+    (AGREEMENT_SHARE * window_ns).clamp(AGREEMENT_NS, MAX_AGREEMENT_NS)
+}
 
 /// The same where nothing of the candidate runs, for windows whose calls take about so many nanoseconds. A disturbance makes windows longer,
 /// so the quietest of several rounds counts, once another one agrees with it.
@@ -258,7 +283,7 @@ pub(super) fn quietest_times<M: Memory>(
     draw: &mut dyn FnMut() -> Inputs,
     window_ns: f64,
 ) -> Result<Usual, Side> {
-    let agreement_ns = AGREEMENT_NS.max(AGREEMENT_SHARE * window_ns);
+    let agreement_ns = agreement_ns(window_ns);
     let mut quietest = usual_times(memory, trusted, draw, true)?;
     for _ in 1..ROUNDS {
         let usual = usual_times(memory, trusted, draw, true)?;
@@ -371,9 +396,30 @@ mod tests {
 
     #[test]
     fn the_quieter_usual_times_count() {
-        let (quiet, loud) = (usual(), Usual::of(&[window(200_000.0, 4_000_000.0, 141_000.0, 6_000.0)]));
+        let (quiet, loud) = (usual(), Usual::of(&[window(900_000.0, 4_000_000.0, 151_000.0, 7_000.0)]));
         assert_eq!((quiet.quieter(loud), loud.quieter(quiet)), (quiet, quiet));
         assert!(loud.longer_ns(&quiet) > 3e6 && quiet.longer_ns(&loud) < -3e6);
+        // A round may be quiet in one part and not in another one.
+        let mixed = Usual::of(&[window(900_000.0, 140_000.0, 151_000.0, 7_000.0)]);
+        let both = quiet.quieter(mixed);
+        assert_eq!((both.prepare, both.after, both.stopped), (quiet.prepare, quiet.after, quiet.stopped));
+        assert_eq!(both.calls, mixed.calls);
+    }
+
+    #[test]
+    fn noise_is_bounded_by_a_share_of_the_calls() {
+        let spread = [0.0, 60_000.0, 120_000.0].map(|noise| window(200_000.0 + noise, 146_000.0, 141_000.0, 6_000.0));
+        let usual = Usual::of(&spread);
+        let late = |calls_ns: f64| window(360_000.0, 146_000.0 + calls_ns, 141_000.0, 6_000.0).hidden_ns(&usual);
+        assert!((late(1e6) - 100_000.0).abs() < 1.0, "a tenth of the calls is no noise");
+        assert!(late(1e7).abs() < 1.0, "a hundredth is");
+    }
+
+    #[test]
+    fn usual_times_agree_within_microseconds_whatever_the_baseline_takes() {
+        for (window_ns, expected) in [(1e5, 3_000.0), (5e6, 5_000.0), (1e9, 10_000.0)] {
+            assert!((agreement_ns(window_ns) - expected).abs() < 1e-6, "{window_ns} ns");
+        }
     }
 
     #[test]
