@@ -2,7 +2,46 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the API answers instead of a result, as `{"error": {...}}`.
+/// Media type of an error answer (RFC 9457).
+pub const PROBLEM_CONTENT_TYPE: &str = "application/problem+json";
+/// Prefix of the problem types; the code follows.
+const PROBLEM_TYPE_PREFIX: &str = "urn:nightshift:error:";
+
+/// An error answer of the API: problem details (RFC 9457), with the error of [`ApiErrorBody`] as a further member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Problem {
+    /// Identifies the problem: `urn:nightshift:error:` and the code.
+    #[serde(rename = "type")]
+    pub problem_type: String,
+    /// The code in words; the same for every error of this code.
+    pub title: String,
+    /// The HTTP status of the answer.
+    pub status: u16,
+    /// One sentence for a person: what is wrong and what to do.
+    pub detail: String,
+    /// The stable code, documented in `docs/errors.md`; for example `run.not_found`.
+    pub code: String,
+    /// The error as [`ApiErrorBody`] has it, with its details. Clients of earlier releases read only this member.
+    pub error: ApiError,
+}
+
+impl Problem {
+    /// Returns the problem details of an error that is answered with this HTTP status.
+    #[must_use]
+    pub fn new(status: u16, error: ApiError) -> Self {
+        Self {
+            problem_type: format!("{PROBLEM_TYPE_PREFIX}{}", error.code),
+            title: error.code.replace(['.', '_'], " "),
+            status,
+            detail: error.message.clone(),
+            code: error.code.clone(),
+            error,
+        }
+    }
+}
+
+/// An error of the API or of a command, as `{"error": {...}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ApiErrorBody {

@@ -230,7 +230,8 @@ pub(crate) fn unknown_method(method: &Method, path: &str) -> ApiFailure {
 
 /// Returns the requested path. Within the API's router, the request's own path lacks the prefix.
 fn path_as_asked(request: &Request) -> String {
-    format!("{PREFIX}{}", request.uri().path())
+    let path = request.uri().path();
+    if path.starts_with(PREFIX) { path.to_owned() } else { format!("{PREFIX}{path}") }
 }
 
 #[cfg(test)]

@@ -178,6 +178,8 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
 
     Router::new()
         .nest(PREFIX, api)
+        // The nested router does not match its own root with a slash.
+        .route(&format!("{PREFIX}/"), any(access::no_such_call))
         .merge(Router::new().route("/metrics", get(metrics::show)).route_layer(reads.clone()).with_state(app.clone()))
         // Pages call the API with the visitor's permissions and show nothing more.
         .merge(extra)

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use nightshift_engine::store::StoreError;
 use nightshift_engine::workflow::WorkflowError;
-use nightshift_protocol::error::{ApiError, ApiErrorBody};
+use nightshift_protocol::error::{ApiError, PROBLEM_CONTENT_TYPE, Problem};
 use serde_json::Value;
 
 /// Why a server did not start, or ended.
@@ -67,7 +67,7 @@ impl ServerError {
 #[derive(Debug, Clone)]
 pub(crate) struct Failed(pub(crate) ApiError);
 
-/// An error answer of the API.
+/// An error answer of the API: problem details (RFC 9457).
 #[derive(Debug)]
 pub struct ApiFailure {
     status: StatusCode,
@@ -131,7 +131,9 @@ impl ApiFailure {
 impl IntoResponse for ApiFailure {
     fn into_response(self) -> Response {
         let failed = self.status.is_server_error().then(|| Failed(self.error.clone()));
-        let mut response = (self.status, Json(ApiErrorBody { error: self.error })).into_response();
+        let problem = Problem::new(self.status.as_u16(), self.error);
+        let mut response = (self.status, Json(problem)).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_CONTENT_TYPE));
         if let Some(failed) = failed {
             response.extensions_mut().insert(failed);
         }

@@ -109,3 +109,17 @@ impl<S: Send + Sync> FromRequestParts<S> for TextPath {
         }
     }
 }
+
+/// Two texts as the only variables of the path.
+pub(crate) struct TextPair(pub(crate) String, pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for TextPair {
+    type Rejection = ApiFailure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiFailure> {
+        match Path::<(String, String)>::from_request_parts(parts, state).await {
+            Ok(Path((first, second))) => Ok(Self(first, second)),
+            Err(error) => Err(ApiFailure::bad("request.invalid_path", error.body_text())),
+        }
+    }
+}

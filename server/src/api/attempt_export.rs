@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +17,7 @@ use tar::{Builder, Header};
 
 use crate::app::App;
 use crate::error::ApiFailure;
+use crate::extract::TextPair;
 
 /// Mode of the files of a project.
 const FILE_MODE: u32 = 0o644;
@@ -28,7 +29,7 @@ pub(super) const ARCHIVE: &str = "application/gzip";
 /// Returns one Python file that contains the program and calls it.
 pub(crate) async fn model_new(
     State(app): State<Arc<App>>,
-    Path((run, number)): Path<(String, String)>,
+    TextPair(run, number): TextPair,
 ) -> Result<Response, ApiFailure> {
     let found = Found::load(&app, &run, &number).await?;
     let text = export::model_new(&found.program()).map_err(|error| refused(&error))?;
@@ -38,7 +39,7 @@ pub(crate) async fn model_new(
 /// Returns a stand-alone `CMake` project as an archive.
 pub(crate) async fn project(
     State(app): State<Arc<App>>,
-    Path((run, number)): Path<(String, String)>,
+    TextPair(run, number): TextPair,
 ) -> Result<Response, ApiFailure> {
     let found = Found::load(&app, &run, &number).await?;
     let files = export::project(&found.program()).map_err(|error| refused(&error))?;

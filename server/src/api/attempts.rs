@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use nightshift_engine::store::StoreError;
@@ -15,7 +15,7 @@ use nightshift_store::AttemptIndex;
 use crate::api::list::DEFAULT_PAGE_ROWS;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::Params;
+use crate::extract::{Params, TextPair};
 
 /// Name-value pairs of a query.
 pub(super) type Pairs = Vec<(String, String)>;
@@ -45,7 +45,7 @@ pub(crate) async fn points(State(app): State<Arc<App>>, Params(query): Params<Pa
 /// Returns the attempt of a point.
 pub(crate) async fn at(
     State(app): State<Arc<App>>,
-    Path((run_key, number)): Path<(String, String)>,
+    TextPair(run_key, number): TextPair,
 ) -> Result<Json<AttemptRow>, ApiFailure> {
     let (Ok(key), Ok(place)) = (run_key.parse(), number.parse()) else {
         let message = format!("`{run_key}/{number}` names no attempt: expected the two numbers of a point");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use nightshift_engine::store::{QuarantineRecord, StoreError};
 use nightshift_protocol::api::{Page, QuarantineView, QuarantinedDevice};
@@ -13,6 +13,7 @@ use nightshift_protocol::machine::{Offers, Quarantine};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::ApiFailure;
+use crate::extract::TextPath;
 
 /// Maximum length of the code and reason of a quarantine, in characters.
 const MAX_CODE_CHARS: usize = 64;
@@ -27,7 +28,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<Quaran
 /// Requests that a device is tested and used again. Its worker gets the request with its next heartbeat.
 pub(crate) async fn release(
     State(app): State<Arc<App>>,
-    Path(device): Path<String>,
+    TextPath(device): TextPath,
     actor: Actor,
 ) -> Result<(StatusCode, Json<QuarantineView>), ApiFailure> {
     let result = app.store.release_device(&device, Some(actor.name()), app.clock.now()).await;

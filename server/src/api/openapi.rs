@@ -56,7 +56,7 @@ fn calls(schemas: &mut Schemas) -> Vec<Call> {
 fn document() -> OpenApi {
     let mut schemas = Schemas::default();
     let mut paths = PathsBuilder::new();
-    let error = schemas.of::<nightshift_protocol::error::ApiErrorBody>();
+    let error = schemas.of::<nightshift_protocol::error::Problem>();
     for call in calls(&mut schemas) {
         let (method, path) = (call.method.clone(), call.path);
         paths = paths.path(path, PathItem::new(method, call.operation(&error)));

@@ -22,6 +22,7 @@ mod live;
 mod loops;
 mod metrics;
 mod openapi;
+mod problems;
 mod prune;
 mod quarantine;
 mod replicas;

@@ -17,12 +17,13 @@ use nightshift_protocol::api::{
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{Amount, BudgetCaps};
 use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, ModelChoice};
-use nightshift_protocol::error::ApiErrorBody;
+use nightshift_protocol::error::{PROBLEM_CONTENT_TYPE, Problem};
 use nightshift_protocol::id::{RunId, StepId, WorkerId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::TaskGoal;
 use nightshift_server::{OsRandom, Parts, Rates, Running, Server, ServerConfig, ServerError, SystemClock, ViewFn};
 use nightshift_store::{AttemptIndex, OpenOptions, PostgresOptions, SqlStore};
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
@@ -391,13 +392,16 @@ pub(crate) async fn ok<T: DeserializeOwned>(response: Response) -> T {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Returns status and code of an error.
+/// Returns status and code of an error, which must be problem details.
 pub(crate) async fn refused(response: Response) -> (u16, String) {
     let status = response.status().as_u16();
+    let content_type = response.headers().get(CONTENT_TYPE).cloned();
     let text = response.text().await.unwrap();
-    let Ok(body) = serde_json::from_str::<ApiErrorBody>(&text) else { panic!("{status}: no API error: {text}") };
-    assert!(!body.error.message.is_empty());
-    (status, body.error.code)
+    let Ok(problem) = serde_json::from_str::<Problem>(&text) else { panic!("{status}: no API error: {text}") };
+    assert_eq!(content_type.unwrap(), PROBLEM_CONTENT_TYPE, "{text}");
+    assert_eq!(problem, Problem::new(status, problem.error.clone()), "the members agree");
+    assert!(!problem.detail.is_empty());
+    (status, problem.code)
 }
 
 /// Returns an expected refusal.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nightshift_protocol::api::IDEMPOTENCY_HEADER;
+use nightshift_protocol::error::PROBLEM_CONTENT_TYPE;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
@@ -214,7 +215,7 @@ impl Call {
             let codes = ExtensionsBuilder::new().add("x-codes", codes).build();
             let response = ResponseBuilder::new()
                 .description(about)
-                .content(JSON, ContentBuilder::new().schema(Some(error.clone())).build())
+                .content(PROBLEM_CONTENT_TYPE, ContentBuilder::new().schema(Some(error.clone())).build())
                 .extensions(Some(codes));
             operation = operation.response(status.to_string(), response.build());
         }
