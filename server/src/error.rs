@@ -155,6 +155,8 @@ impl From<StoreError> for ApiFailure {
         let status = match &error {
             StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
             StoreError::Refused { code: "artifact.too_large", .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            // A cursor that is not of the list.
+            StoreError::Refused { code: "request.invalid_query", .. } => StatusCode::BAD_REQUEST,
             StoreError::IdempotencyConflict { .. } | StoreError::Illegal(_) | StoreError::Refused { .. } => {
                 StatusCode::CONFLICT
             }

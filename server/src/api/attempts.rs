@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use nightshift_engine::store::StoreError;
 use nightshift_protocol::api::{
     AttemptFilter, AttemptPage, AttemptQuery, AttemptRow, InvalidQuery, POINTS_CONTENT_TYPE, PointsQuery,
 };
@@ -31,8 +30,7 @@ pub(crate) async fn list(
     let mut query = AttemptQuery::from_pairs(query).map_err(|error| invalid(&error))?;
     query.limit = Some(query.limit.unwrap_or(DEFAULT_PAGE_ROWS));
     check_cursor(query.before.as_deref())?;
-    let page = app.attempt_index().await?.list_attempts(&query).await;
-    Ok(Json(page.map_err(refused)?))
+    Ok(Json(app.attempt_index().await?.list_attempts(&query).await?))
 }
 
 /// Returns the matching attempts as points.
@@ -68,14 +66,6 @@ pub(super) fn check_cursor(cursor: Option<&str>) -> Result<(), ApiFailure> {
         return Err(ApiFailure::bad("request.invalid_query", "`before` must be the `next` of the page before"));
     }
     Ok(())
-}
-
-/// Converts a store error. A cursor of another list is a client error.
-pub(super) fn refused(error: StoreError) -> ApiFailure {
-    match error {
-        StoreError::Refused { code: code @ "request.invalid_query", message } => ApiFailure::bad(code, message),
-        other => other.into(),
-    }
 }
 
 impl App {

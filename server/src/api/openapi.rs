@@ -28,7 +28,7 @@ use utoipa::openapi::{
     ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, PathsBuilder, ServerBuilder,
 };
 
-use self::call::Call;
+use self::call::{COMMON_FAILURES, Call};
 use self::schemas::Schemas;
 use crate::address::PREFIX;
 use crate::error::ApiFailure;
@@ -61,7 +61,9 @@ fn document() -> OpenApi {
         let (method, path) = (call.method.clone(), call.path);
         paths = paths.path(path, PathItem::new(method, call.operation(&error)));
     }
+    let common = COMMON_FAILURES.map(|(_, name, codes)| (name, call::failure(codes.to_vec(), &error)));
     let components = ComponentsBuilder::new()
+        .responses_from_iter(common)
         .schemas_from_iter(schemas.into_components())
         .security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)))
         .security_scheme("password", SecurityScheme::Http(Http::new(HttpAuthScheme::Basic)))

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use nightshift_protocol::api::{SearchPage, SearchQuery};
 
-use crate::api::attempts::{Pairs, check_cursor, invalid, refused};
+use crate::api::attempts::{Pairs, check_cursor, invalid};
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Params;
@@ -22,6 +22,5 @@ pub(crate) async fn find(
     let mut query = SearchQuery::from_pairs(query).map_err(|error| invalid(&error))?;
     query.limit = Some(query.limit.unwrap_or(DEFAULT_HITS));
     check_cursor(query.before.as_deref())?;
-    let page = app.attempt_index().await?.search(&query).await;
-    Ok(Json(page.map_err(refused)?))
+    Ok(Json(app.attempt_index().await?.search(&query).await?))
 }

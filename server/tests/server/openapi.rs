@@ -111,3 +111,88 @@ fn every_call_says_who_may_make_it_and_every_code_is_documented() {
         }
     }
 }
+
+/// Returns every operation with its method and path.
+fn operations(document: &Value) -> Vec<(String, &Value)> {
+    let paths = document["paths"].as_object().unwrap().iter();
+    let named = paths.flat_map(|(path, item)| {
+        let calls = item.as_object().unwrap().iter();
+        calls.map(move |(method, call)| (format!("{method} {path}"), call))
+    });
+    named.collect()
+}
+
+#[test]
+fn every_operation_documents_the_errors_that_its_form_can_have() {
+    let document = document();
+    for (name, call) in operations(&document) {
+        let answers = call["responses"].as_object().unwrap();
+        let parameters = call["parameters"].as_array().cloned().unwrap_or_default();
+        let has = |place: &str| parameters.iter().any(|parameter| parameter["in"] == place);
+        let mut expected = vec!["403", "500", "503", "507"];
+        if has("query") || has("path") {
+            expected.push("400");
+        }
+        if call["requestBody"]["content"]["application/json"].is_object() {
+            expected.extend(["400", "413", "415"]);
+        }
+        if call["x-roles"][0] != "public" {
+            expected.extend(["401", "429"]);
+        }
+        for status in expected {
+            assert!(answers.contains_key(status), "{name}: {status}");
+        }
+        for (status, answer) in answers.iter().filter(|(status, _)| status.as_str() >= "400") {
+            let answer = answer["$ref"].as_str().map_or(answer, |to| document.pointer(&to[1..]).unwrap());
+            let content = &answer["content"]["application/problem+json"]["schema"]["$ref"];
+            assert_eq!(content, "#/components/schemas/Problem", "{name}: {status}");
+        }
+    }
+}
+
+#[test]
+fn parameters_with_a_fixed_set_of_words_list_them() {
+    let document = document();
+    let mut found = BTreeSet::new();
+    for (name, call) in operations(&document) {
+        for parameter in call["parameters"].as_array().into_iter().flatten() {
+            let schema = &parameter["schema"];
+            let words = schema["enum"].as_array().or_else(|| schema["items"]["enum"].as_array());
+            let closed = ["status", "sort", "order", "format", "outcome", "stage", "kind", "value", "show"];
+            let parameter = parameter["name"].as_str().unwrap();
+            assert_eq!(words.is_some(), closed.contains(&parameter), "{name}: {parameter}");
+            found.extend(words.is_some().then(|| parameter.to_owned()));
+        }
+    }
+    assert_eq!(found.len(), 9, "{found:?}");
+}
+
+#[test]
+fn schemas_are_those_of_the_version_that_the_document_names() {
+    fn examine(value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                // A list of schemas by position is `prefixItems` since JSON Schema 2020-12.
+                assert!(!fields.get("items").is_some_and(Value::is_array), "{value}");
+                assert!(!fields.contains_key("nullable"), "{value}");
+                fields.values().for_each(examine);
+            }
+            Value::Array(items) => items.iter().for_each(examine),
+            _ => {}
+        }
+    }
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    examine(&document["components"]);
+    examine(&document["paths"]);
+    let done = &document["components"]["schemas"]["BulkDone"]["properties"]["done"]["items"];
+    assert_eq!(done["prefixItems"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_stream_is_a_text_and_names_the_schema_of_its_events() {
+    let document = document();
+    let stream = &document["paths"]["/live"]["get"]["responses"]["200"]["content"]["text/event-stream"];
+    assert_eq!(stream["schema"]["type"], "string");
+    assert_eq!(stream["x-event-data"]["$ref"], "#/components/schemas/LiveEvent");
+}

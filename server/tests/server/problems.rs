@@ -22,6 +22,8 @@ async fn errors_of_every_layer_are_problem_details() {
         (400, "request.malformed_json", json("{")),
         (400, "request.invalid", json("{}")),
         (400, "request.invalid_query", server.get("/runs?limit=none")),
+        (400, "request.invalid_query", server.get("/tags?before=no-cursor")),
+        (400, "request.invalid_query", server.get("/requests?before=no-cursor")),
         (400, "request.invalid_path", server.get("/ids/%ff")),
         (400, "request.invalid_path", server.get("/attempts/at/%ff/1")),
         (400, "request.invalid_path", server.get("/attempts/at/1/%ff/project")),

@@ -1,14 +1,24 @@
 //! Campaigns.
 
 use nightshift_protocol::api::{
-    CampaignCreated, CampaignDetail, CampaignPage, CampaignResults, Control, Controlled, CreateCampaign, SetLimits,
-    SetPriority,
+    CampaignCreated, CampaignDetail, CampaignPage, CampaignResults, CampaignSort, CampaignState, Control, Controlled,
+    CreateCampaign, SetLimits, SetPriority,
 };
 
-use super::call::{Call, Kind, Permission, get, post};
+use super::call::{Call, Kind, Permission, get, orders, post};
 use super::schemas::Schemas;
 
 const AREA: &str = "campaigns";
+
+/// Returns the states of campaigns, as a query names them.
+pub(super) fn campaign_states() -> Kind {
+    Kind::OneOf(CampaignState::ALL.map(CampaignState::as_str).to_vec())
+}
+
+/// Returns what campaigns can be sorted by.
+pub(super) fn campaign_sorts() -> Kind {
+    Kind::OneOf(CampaignSort::ALL.map(CampaignSort::as_str).to_vec())
+}
 
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
@@ -20,9 +30,9 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
         )
         .query("name", Kind::Text, "Only those of exactly this name.")
         .query("q", Kind::Text, "Only those whose name, model or id has these words.")
-        .query("status", Kind::Text, "Only unfinished, finished, failed (a run failed) or paused ones.")
-        .query("sort", Kind::Text, "created, name, model, progress, running, failed, speedup, cost or duration.")
-        .query("order", Kind::Text, "asc or desc.")
+        .query("status", campaign_states(), "Only unfinished, finished, failed (a run failed) or paused ones.")
+        .query("sort", campaign_sorts(), "What campaigns are sorted by.")
+        .query("order", orders(), "Which end comes first.")
         .pages()
         .gives(200, schemas.of::<CampaignPage>())
         .fails(400, &["request.invalid_query"])

@@ -30,11 +30,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
         get("/ready", HEALTH, Permission::Public, "Whether the server is ready for requests")
             .gives_nothing(204, "It does.")
             .fails(503, &["server.stopping", "server.no_life", "server.expired"]),
-        get("/openapi.json", HEALTH, Permission::Public, "This document").gives_other(
-            200,
-            "application/json",
-            "OpenAPI 3.1.",
-        ),
+        get("/openapi.json", HEALTH, Permission::Public, "This document").gives(200, super::schemas::object()),
         get("/session", SESSION, Permission::Public, "The identity and permissions of the caller")
             .gives(200, schemas.of::<SessionView>())
             .fails(401, &["auth.wrong_token"]),

@@ -4,6 +4,7 @@ use nightshift_protocol::api::{
     Bulk, BulkDone, Control, Controlled, EventsPage, IdMatches, LAST_EVENT_ID_HEADER, LiveEvent, Retrieval, Retry,
     RunDetail, RunSummary, SetPriority, StepView, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER,
 };
+use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::score::{Rescore, RunScores};
 use nightshift_protocol::signal::Signal;
 use utoipa::openapi::path::HttpMethod;
@@ -14,6 +15,11 @@ use super::schemas::Schemas;
 const RUNS: &str = "runs";
 const LIVE: &str = "live";
 const ARTIFACTS: &str = "artifacts";
+
+/// Returns the statuses of runs, as a query names them.
+pub(super) fn run_statuses() -> Kind {
+    Kind::OneOf(RunStatus::ALL.map(RunStatus::as_str).to_vec())
+}
 
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     let mut calls = reading(schemas);
@@ -26,11 +32,7 @@ fn reading(schemas: &mut Schemas) -> Vec<Call> {
     vec![
         get("/runs", RUNS, Permission::Reads, "Runs, newest first; of one campaign in the order of its tasks")
             .query("campaign", Kind::Text, "Only those of this campaign.")
-            .query(
-                "status",
-                Kind::Text,
-                "Only those of this status: running, paused, cancelling, completed, failed or cancelled.",
-            )
+            .query("status", run_statuses(), "Only those of this status.")
             .pages()
             .gives(200, schemas.page_of::<RunSummary>())
             .fails(400, &["request.invalid_query"])

@@ -49,3 +49,8 @@ impl Schemas {
 pub(super) fn text() -> RefOr<Schema> {
     String::schema()
 }
+
+/// Returns the schema of any object.
+pub(super) fn object() -> RefOr<Schema> {
+    ObjectBuilder::new().schema_type(Type::Object).into()
+}

@@ -1,7 +1,11 @@
 //! Tables, and exports of programs.
 
-use super::attempts::filtered;
-use super::call::{Call, Kind, Permission, get};
+use nightshift_protocol::api::TableFormat;
+
+use super::attempts::{attempt_sorts, filtered};
+use super::call::{Call, Kind, Permission, get, orders};
+use super::campaigns::{campaign_sorts, campaign_states};
+use super::runs::run_statuses;
 use crate::api::attempt_export::{ARCHIVE, PYTHON};
 
 const AREA: &str = "exports";
@@ -9,10 +13,10 @@ const BAD_QUERY: &[&str] = &["request.invalid_query"];
 
 pub(super) fn calls() -> Vec<Call> {
     let order = |call: Call| {
-        call.query("sort", Kind::Text, "created, finished, speedup, reward, cost or tokens.").query(
+        call.query("sort", attempt_sorts(), "What attempts are sorted by.").query(
             "order",
-            Kind::Text,
-            "asc or desc.",
+            orders(),
+            "Which end comes first.",
         )
     };
     let of_run = |path, about| {
@@ -24,18 +28,14 @@ pub(super) fn calls() -> Vec<Call> {
             get("/tables/campaigns", AREA, Permission::Reads, "All matching campaigns, sorted, as a file")
                 .query("name", Kind::Text, "Only those of exactly this name.")
                 .query("q", Kind::Text, "Only those that hold every one of these words in name, model or id.")
-                .query("status", Kind::Text, "unfinished, finished, failed or paused: only those with such runs.")
-                .query(
-                    "sort",
-                    Kind::Text,
-                    "created, name, model, progress, running, failed, speedup, cost or duration.",
-                )
-                .query("order", Kind::Text, "asc or desc."),
+                .query("status", campaign_states(), "Only those with such runs.")
+                .query("sort", campaign_sorts(), "What campaigns are sorted by.")
+                .query("order", orders(), "Which end comes first."),
         ),
         table(
             get("/tables/runs", AREA, Permission::Reads, "All matching runs, as a file")
                 .query("campaign", Kind::Text, "Only those of this campaign, in the order of its tasks.")
-                .query("status", Kind::Text, "Only those of this status."),
+                .query("status", run_statuses(), "Only those of this status."),
         )
         .fails(404, &["campaign.not_found"]),
         table(order(filtered(get(
@@ -53,8 +53,8 @@ pub(super) fn calls() -> Vec<Call> {
         table(filtered(get("/tables/models", AREA, Permission::Reads, "Results of models and strategies, as a file"))),
         table(get("/tables/workers", AREA, Permission::Reads, "Workers, as a file").query(
             "show",
-            Kind::Text,
-            "alive or silent.",
+            Kind::OneOf(vec!["alive", "silent"]),
+            "Only those that were heard of lately, or only others.",
         )),
         of_run("/tables/steps", "The steps of a run, as a file"),
         of_run("/tables/events", "The log of a run, as a file"),
@@ -80,7 +80,7 @@ pub(super) fn calls() -> Vec<Call> {
 }
 
 fn table(call: Call) -> Call {
-    call.query("format", Kind::Text, "csv (the default), json or parquet.")
+    call.query("format", Kind::OneOf(TableFormat::ALL.map(TableFormat::as_str).to_vec()), "By default csv.")
         .gives_other(
             200,
             "text/csv",

@@ -4,7 +4,7 @@ use nightshift_protocol::api::{AttemptQuery, AttemptRow};
 use nightshift_protocol::attempt::Bound;
 use nightshift_store::MAX_ATTEMPT_ROWS;
 
-use crate::api::attempts::{Pairs, invalid, refused};
+use crate::api::attempts::{Pairs, invalid};
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::table::{Column, Row};
@@ -60,7 +60,7 @@ impl Pages {
 
     pub(super) async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
         let Some(query) = self.query.take() else { return Ok(None) };
-        let page = app.attempt_index().await?.list_attempts(&query).await.map_err(refused)?;
+        let page = app.attempt_index().await?.list_attempts(&query).await?;
         self.query = page.next.map(|next| AttemptQuery { before: Some(next), ..query });
         Ok(Some(page.items.into_iter().map(row).collect()))
     }
