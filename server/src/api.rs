@@ -10,6 +10,7 @@ mod bulk;
 mod campaigns;
 mod create_campaign;
 mod devices;
+mod etag;
 mod examine_limits;
 mod examine_models;
 mod handover_admission;

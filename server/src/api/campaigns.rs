@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use nightshift_engine::store::{PageRequest, RunRecord, StoreError};
 use nightshift_protocol::api::{
-    CampaignDetail, CampaignPage, CampaignQuery, CampaignResults, Control, Controlled, SetPriority,
+    CampaignDetail, CampaignPage, CampaignQuery, CampaignResults, Control, Controlled, RunSummary, SetPriority,
 };
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use crate::actor::Actor;
 use crate::api::attempts::{Pairs, check_cursor, invalid};
 use crate::api::create_campaign::MAX_TASKS;
+use crate::api::etag::Version;
 use crate::api::list::DEFAULT_PAGE_ROWS;
 use crate::api::run_control::{examine_priority, transition};
 use crate::app::App;
@@ -56,23 +58,40 @@ pub(crate) async fn results(
     Ok(Json(app.attempt_index().await?.campaign_results(&id, runs, places).await?))
 }
 
-/// Returns one campaign with its runs, in the order of its tasks.
+/// Returns one campaign with its runs, in the order of its tasks, or 304 if the caller has this version.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
-) -> Result<Json<CampaignDetail>, ApiFailure> {
-    let record = app.store.load_campaign(&id).await?;
-    let runs = app.store.list_runs(Some(&id), None, all_runs()).await?;
-    let mut summary = campaign_summary(&record)?;
-    summary.priority = common_priority(&runs).unwrap_or(summary.priority);
-    app.add_sums(std::slice::from_mut(&mut summary)).await?;
-    let until = ended_at(&runs).unwrap_or_else(|| app.clock.now());
-    Ok(Json(CampaignDetail {
-        summary,
-        spec: campaign_spec(&record)?,
-        runs: runs.into_iter().map(run_summary).collect::<Result<_, _>>()?,
-        budget: with_wall_time(app.store.load_budget(&id).await?, until.since_ms(record.created_at)),
-    }))
+    headers: HeaderMap,
+) -> Result<Response, ApiFailure> {
+    let detail = app.campaign_detail(&id).await?;
+    // The elapsed time is not part of the version: it would change with every call.
+    let version = Version::of(&detail)?;
+    Ok(version.unchanged(&headers).unwrap_or_else(|| version.answer(app.with_elapsed_time(detail))))
+}
+
+impl App {
+    /// Returns one campaign. Its budget has no elapsed time yet: see [`Self::with_elapsed_time`].
+    pub(super) async fn campaign_detail(&self, id: &CampaignId) -> Result<CampaignDetail, ApiFailure> {
+        let record = self.store.load_campaign(id).await?;
+        let runs = self.store.list_runs(Some(id), None, all_runs()).await?;
+        let mut summary = campaign_summary(&record)?;
+        summary.priority = common_priority(&runs).unwrap_or(summary.priority);
+        self.add_sums(std::slice::from_mut(&mut summary)).await?;
+        Ok(CampaignDetail {
+            summary,
+            spec: campaign_spec(&record)?,
+            runs: runs.into_iter().map(run_summary).collect::<Result<_, _>>()?,
+            budget: self.store.load_budget(id).await?,
+        })
+    }
+
+    /// Adds the time since the campaign's creation, until its last run ended.
+    pub(super) fn with_elapsed_time(&self, mut detail: CampaignDetail) -> CampaignDetail {
+        let until = ended_at(&detail.runs).unwrap_or_else(|| self.clock.now());
+        detail.budget = with_wall_time(detail.budget, until.since_ms(detail.summary.created_at));
+        detail
+    }
 }
 
 /// Returns the priority of the unfinished runs, if they share one.
@@ -83,7 +102,7 @@ fn common_priority(runs: &[RunRecord]) -> Option<i32> {
 }
 
 /// Returns the end of the last run, or none while a run is unfinished.
-fn ended_at(runs: &[RunRecord]) -> Option<TimestampMs> {
+fn ended_at(runs: &[RunSummary]) -> Option<TimestampMs> {
     let ends: Option<Vec<TimestampMs>> = runs.iter().map(|run| run.finished_at).collect();
     ends?.into_iter().max()
 }

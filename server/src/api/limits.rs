@@ -9,7 +9,6 @@ use nightshift_protocol::api::{CampaignDetail, SetLimits};
 use nightshift_protocol::id::CampaignId;
 
 use crate::actor::Actor;
-use crate::api::campaigns;
 use crate::api::examine_limits::{examine_budget, examine_schedule, examine_weight};
 use crate::app::App;
 use crate::error::ApiFailure;
@@ -45,7 +44,8 @@ pub(crate) async fn set(
     changed?;
     app.live.campaign_touched(&id);
     tracing::info!(campaign.id = %id, by = actor.name(), "the limits of a campaign were changed");
-    campaigns::show(State(app), IdPath(id)).await
+    let detail = app.campaign_detail(&id).await?;
+    Ok(Json(app.with_elapsed_time(detail)))
 }
 
 fn examine(limits: &SetLimits) -> Result<(), ApiFailure> {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{RunRecord, StepRecord};
 use nightshift_protocol::api::{EventsPage, Page, RunDetail, RunSummary, RunView, StepView};
@@ -14,6 +16,7 @@ use nightshift_protocol::plan_difference::PlanDifference;
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use serde::Deserialize;
 
+use crate::api::etag::Version;
 use crate::api::list::{page, page_request};
 use crate::api::long_poll::hold;
 use crate::app::App;
@@ -50,28 +53,37 @@ pub(crate) async fn list(
     Ok(Json(page(&request, items, |run| run.id.to_string())))
 }
 
-/// Returns all details of one run.
+/// Returns all details of one run, or 304 if the caller has this version.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
-) -> Result<Json<RunDetail>, ApiFailure> {
-    let record = app.store.load_run(&id).await?;
-    let view = match &record.state {
-        Some(state) if !state.is_null() => (app.view)(state)?,
-        // Also a run that was cancelled before its first decision.
-        _ => not_begun(&app, &record).await?,
-    };
+    headers: HeaderMap,
+) -> Result<Response, ApiFailure> {
+    let mut record = app.store.load_run(&id).await?;
     let mut steps = app.store.list_step_heads(&id).await?;
     steps.retain(|step| !step.status.is_final());
     let open_steps = app.step_views(&record, steps).await?;
+    // The position of the state stands for the large view, which is not made for a caller that has it.
+    let position = (record.revision, record.folded_seq, record.state.is_some());
+    let state = record.state.take();
+    let summary = run_summary(record)?;
+    let version = Version::of(&(position, &summary, &open_steps))?;
+    if let Some(unchanged) = version.unchanged(&headers) {
+        return Ok(unchanged);
+    }
+    let view = match state {
+        Some(state) if !state.is_null() => (app.view)(&state)?,
+        // Also a run that was cancelled before its first decision.
+        _ => not_begun(&app, &id).await?,
+    };
     let cost = by_role(view.calls());
     let plan_differences = PlanDifference::of_versions(&view.plans);
-    Ok(Json(RunDetail { summary: run_summary(record)?, view, open_steps, cost, plan_differences }))
+    Ok(version.answer(RunDetail { summary, view, open_steps, cost, plan_differences }))
 }
 
 /// Returns the view of a run before its first decision.
-async fn not_begun(app: &App, record: &RunRecord) -> Result<RunView, ApiFailure> {
-    let first = app.store.events_after(&record.id, 0, 1).await?.into_iter().next();
+async fn not_begun(app: &App, run: &RunId) -> Result<RunView, ApiFailure> {
+    let first = app.store.events_after(run, 0, 1).await?.into_iter().next();
     let Some(Event::RunCreated { input }) = first.map(|first| first.event) else {
         return Err(ApiFailure::internal("run.unreadable", "the run's log does not begin with its creation"));
     };

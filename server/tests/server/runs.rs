@@ -9,7 +9,8 @@ use nightshift_protocol::machine::Offers;
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::Target;
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
 
 use crate::setup::{TestServer, WORKER, Wish, until};
 use crate::toy::{PLAN, PREPARE, offers, prepared_output};
@@ -131,5 +132,35 @@ async fn a_finished_run_shows_all_its_steps() {
     let shown: Vec<_> = steps.items.iter().map(|step| (step.key.as_str(), step.status, step.tries)).collect();
     assert_eq!(shown, [(PREPARE, StepStatus::Completed, 1), (PLAN, StepStatus::Completed, 1)]);
     assert_eq!(steps.items[0].worker, Some(worker));
+    server.stop().await;
+}
+
+/// Returns status and version of the answer to a reading call that names a version.
+async fn versioned(server: &TestServer, path: &str, known: Option<&str>) -> (StatusCode, String) {
+    let mut call = server.get(path);
+    if let Some(known) = known {
+        call = call.header("if-none-match", known);
+    }
+    let answer = call.send().await.unwrap();
+    let (status, version) = (answer.status(), answer.headers()["etag"].to_str().unwrap().to_owned());
+    assert_eq!(answer.bytes().await.unwrap().is_empty(), status == StatusCode::NOT_MODIFIED);
+    (status, version)
+}
+
+#[tokio::test]
+async fn a_run_and_its_campaign_are_sent_again_only_when_they_changed() {
+    let (server, _folder) = TestServer::start(Wish { drives: false, ..Wish::default() }).await;
+    let (created, run) = server.campaign().await;
+    for path in [format!("/runs/{run}"), format!("/campaigns/{}", created.campaign)] {
+        let (status, first) = versioned(&server, &path, None).await;
+        assert_eq!(status, StatusCode::OK, "{path}");
+        assert_eq!(versioned(&server, &path, Some(&first)).await, (StatusCode::NOT_MODIFIED, first.clone()), "{path}");
+        let priority = format!("{path}/priority");
+        let moved = server.post(&priority).json(&json!({"priority": path.len()})).send().await.unwrap();
+        assert_eq!(moved.status(), StatusCode::NO_CONTENT);
+        let (status, second) = versioned(&server, &path, Some(&first)).await;
+        assert_eq!(status, StatusCode::OK, "{path}");
+        assert_ne!(second, first, "{path}");
+    }
     server.stop().await;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use axum::http::header::IF_NONE_MATCH;
 use nightshift_protocol::api::{IDEMPOTENCY_HEADER, MAX_PAGE_ROWS, SortOrder};
 use nightshift_protocol::error::PROBLEM_CONTENT_TYPE;
 use utoipa::openapi::extensions::ExtensionsBuilder;
@@ -151,6 +152,12 @@ impl Call {
         self.header(IDEMPOTENCY_HEADER, false, about)
             .fails(400, &["request.invalid_idempotency_key"])
             .fails(409, &["request.idempotency_conflict"])
+    }
+
+    /// Adds the version of an answer, and 304 for callers that have it.
+    pub(super) fn versioned(self) -> Self {
+        self.header(IF_NONE_MATCH.as_str(), false, "The `ETag` of an earlier answer.")
+            .gives_nothing(304, "Nothing changed since that answer.")
     }
 
     /// Adds limit and cursor of a list.

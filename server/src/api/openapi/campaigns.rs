@@ -45,6 +45,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .fails(404, &["campaign.not_found"]),
         get("/campaigns/{id}", AREA, Permission::Reads, "A campaign with its runs and its budget")
             .gives(200, schemas.of::<CampaignDetail>())
+            .versioned()
             .fails(404, &["campaign.not_found"]),
         post("/campaigns", AREA, Permission::Operates, "Creates a campaign whose artifacts are stored already")
             .creates()

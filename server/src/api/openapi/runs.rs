@@ -39,6 +39,7 @@ fn reading(schemas: &mut Schemas) -> Vec<Call> {
             .fails(404, &["campaign.not_found"]),
         get("/runs/{id}", RUNS, Permission::Reads, "All details of a run")
             .gives(200, schemas.of::<RunDetail>())
+            .versioned()
             .fails(404, &["run.not_found"]),
         get("/runs/{id}/steps", RUNS, Permission::Reads, "The steps of a run, in the order they were scheduled")
             .gives(200, schemas.page_of::<StepView>())
