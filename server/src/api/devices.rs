@@ -11,18 +11,23 @@ use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::machine::{Offers, Quarantine};
 
 use crate::actor::Actor;
+use crate::api::list::{PageQuery, derived_cursor};
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::TextPath;
+use crate::extract::{Params, TextPath};
 
 /// Maximum length of the code and reason of a quarantine, in characters.
 const MAX_CODE_CHARS: usize = 64;
 const MAX_REASON_CHARS: usize = 1_000;
 
 /// Lists quarantined devices, newest first.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<QuarantineView>>, ApiFailure> {
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<PageQuery>,
+) -> Result<Json<Page<QuarantineView>>, ApiFailure> {
     let records = app.store.list_quarantine().await?;
-    Ok(Json(Page { items: records.into_iter().map(view).collect(), next: None }))
+    let items: Vec<QuarantineView> = records.into_iter().map(view).collect();
+    Ok(Json(query.of_all(items, |device| derived_cursor(&[&device.device]))?))
 }
 
 /// Requests that a device is tested and used again. Its worker gets the request with its next heartbeat.

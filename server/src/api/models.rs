@@ -7,6 +7,7 @@ use axum::extract::State;
 use nightshift_protocol::api::{ModelBoard, Page};
 
 use crate::api::attempts::{Pairs, filter};
+use crate::api::list::{PageQuery, derived_cursor};
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Params;
@@ -14,9 +15,10 @@ use crate::extract::Params;
 /// Returns models by strategy. The filter selects the attempts that count.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
-    Params(query): Params<Pairs>,
+    Params(mut query): Params<Pairs>,
 ) -> Result<Json<Page<ModelBoard>>, ApiFailure> {
+    let page = PageQuery::take(&mut query)?;
     let filter = filter(query)?;
     let items = app.attempt_index().await?.model_boards(&filter).await?;
-    Ok(Json(Page { items, next: None }))
+    Ok(Json(page.of_all(items, |board: &ModelBoard| derived_cursor(&[&board.model, &board.strategy]))?))
 }

@@ -17,7 +17,7 @@ use nightshift_protocol::run::{RunStatus, StepStatus};
 use serde::Deserialize;
 
 use crate::api::etag::Version;
-use crate::api::list::{page, page_request};
+use crate::api::list::{PageQuery, page, page_request};
 use crate::api::long_poll::hold;
 use crate::app::App;
 use crate::error::ApiFailure;
@@ -105,10 +105,12 @@ async fn not_begun(app: &App, run: &RunId) -> Result<RunView, ApiFailure> {
 pub(crate) async fn steps(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<StepView>>, ApiFailure> {
     let run = app.store.load_run(&id).await?;
     let steps = app.store.list_step_heads(&id).await?;
-    Ok(Json(Page { items: app.step_views(&run, steps).await?, next: None }))
+    let Page { items, next } = query.of_all(steps, |step| step.id.to_string())?;
+    Ok(Json(Page { items: app.step_views(&run, items).await?, next }))
 }
 
 /// The query of `GET /runs/{id}/events`.

@@ -6,11 +6,16 @@ use axum::Json;
 use axum::extract::State;
 use nightshift_protocol::api::{Page, ServerView};
 
+use crate::api::list::PageQuery;
 use crate::app::App;
 use crate::error::ApiFailure;
+use crate::extract::Params;
 
 /// Lists servers, newest first.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<ServerView>>, ApiFailure> {
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<PageQuery>,
+) -> Result<Json<Page<ServerView>>, ApiFailure> {
     let now = app.clock.now();
     let items = app.store.list_servers().await?.into_iter().map(|server| ServerView {
         alive: now < server.expires_at,
@@ -20,5 +25,5 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<Server
         address: server.address,
         started_at: server.started_at,
     });
-    Ok(Json(Page { items: items.collect(), next: None }))
+    Ok(Json(query.of_all(items.collect(), |server| server.id.to_string())?))
 }

@@ -13,9 +13,10 @@ use nightshift_protocol::id::TokenId;
 
 use crate::access::sessions;
 use crate::actor::Actor;
+use crate::api::list::PageQuery;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::TextPath;
+use crate::extract::{Params, TextPath};
 use crate::secret::secret_hash;
 
 /// Maximum number of sessions in a list.
@@ -27,6 +28,7 @@ const ID_CHARS: usize = 16;
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
+    Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<OpenSession>>, ApiFailure> {
     let own = sessions::cookie(&headers).map(secret_hash);
     let records = sessions::store(&app)?.list_sessions(app.clock.now(), MAX_LISTED).await?;
@@ -39,7 +41,7 @@ pub(crate) async fn list(
             items.push(session);
         }
     }
-    Ok(Json(Page { items, next: None }))
+    Ok(Json(query.of_all(items, |session| session.id.clone())?))
 }
 
 async fn view(

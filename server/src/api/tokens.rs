@@ -12,9 +12,10 @@ use nightshift_protocol::id::TokenId;
 
 use crate::actor::Actor;
 use crate::api::idempotency::Creating;
+use crate::api::list::PageQuery;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::{IdPath, PathId};
+use crate::extract::{IdPath, Params, PathId};
 use crate::secret::{new_secret, secret_hash};
 
 /// Maximum length of a token's name.
@@ -70,8 +71,11 @@ fn examine(request: &CreateToken) -> Result<(), ApiFailure> {
 }
 
 /// Lists tokens, newest first, including revoked and expired ones.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<TokenView>>, ApiFailure> {
-    Ok(Json(Page { items: app.store.list_tokens().await?, next: None }))
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<PageQuery>,
+) -> Result<Json<Page<TokenView>>, ApiFailure> {
+    Ok(Json(query.of_all(app.store.list_tokens().await?, |token| token.id.to_string())?))
 }
 
 /// Revokes a token: at once on this server, within five seconds on others. Repeating it changes nothing.

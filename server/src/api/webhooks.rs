@@ -9,11 +9,10 @@ use axum::http::StatusCode;
 use nightshift_engine::store::{Creation, WebhookRecord, WebhookStore};
 use nightshift_protocol::api::{CreateWebhook, Delivery, Page, Webhook, WebhookCreated};
 use nightshift_protocol::id::{DeliveryId, WebhookId};
-use serde::Deserialize;
 
 use crate::actor::Actor;
 use crate::api::idempotency::Creating;
-use crate::api::list::page_request;
+use crate::api::list::PageQuery;
 use crate::api::team;
 use crate::app::App;
 use crate::error::ApiFailure;
@@ -35,22 +34,17 @@ impl PathId for DeliveryId {
     const NOT_FOUND: &'static str = "delivery.not_found";
 }
 
-/// The query of `GET /webhooks/{id}/deliveries`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DeliveriesQuery {
-    limit: Option<u32>,
-    before: Option<String>,
-}
-
 fn store(app: &App) -> Result<&dyn WebhookStore, ApiFailure> {
     app.store.webhooks().ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support webhooks"))
 }
 
 /// Lists webhooks, newest first, without their secrets.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<Webhook>>, ApiFailure> {
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<PageQuery>,
+) -> Result<Json<Page<Webhook>>, ApiFailure> {
     let items = store(&app)?.list_webhooks().await?.into_iter().map(|webhook| webhook.view).collect();
-    Ok(Json(Page { items, next: None }))
+    Ok(Json(query.of_all(items, |webhook: &Webhook| webhook.id.to_string())?))
 }
 
 /// Creates a webhook. Only the answer contains its secret.
@@ -100,9 +94,9 @@ pub(crate) async fn delete(
 pub(crate) async fn deliveries(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<WebhookId>,
-    Params(query): Params<DeliveriesQuery>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<Delivery>>, ApiFailure> {
-    let request = page_request(query.limit, query.before)?;
+    let request = query.request()?;
     let rows = store(&app)?.list_deliveries(&id, &request).await?;
     Ok(Json(team::page(&request, rows)))
 }

@@ -19,12 +19,13 @@ use nightshift_protocol::trace::TraceParent;
 use tokio::time::Instant;
 
 use crate::api::idempotency::Creating;
+use crate::api::list::PageQuery;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::commit::{CommitError, Reporter};
 use crate::dispatch::Taker;
 use crate::error::ApiFailure;
-use crate::extract::{Body, IdPath};
+use crate::extract::{Body, IdPath, Params};
 use crate::present::worker_view;
 use crate::waiting::silent_after_ms;
 use crate::worker_registry::MAX_LISTED_WORKERS;
@@ -43,8 +44,11 @@ const MAX_LABELS: usize = 64;
 const MAX_LEASES: usize = 4_096;
 
 /// Lists workers, most recently seen first.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<WorkerView>>, ApiFailure> {
-    Ok(Json(Page { items: app.worker_views().await?, next: None }))
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<PageQuery>,
+) -> Result<Json<Page<WorkerView>>, ApiFailure> {
+    Ok(Json(query.of_all(app.worker_views().await?, |worker| worker.id.to_string())?))
 }
 
 impl App {

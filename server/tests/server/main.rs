@@ -18,6 +18,7 @@ mod faults;
 mod handovers;
 mod idempotency;
 mod limits;
+mod lists;
 mod live;
 mod loops;
 mod metrics;

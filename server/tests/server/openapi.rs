@@ -196,3 +196,31 @@ fn a_stream_is_a_text_and_names_the_schema_of_its_events() {
     assert_eq!(stream["schema"]["type"], "string");
     assert_eq!(stream["x-event-data"]["$ref"], "#/components/schemas/LiveEvent");
 }
+
+#[test]
+fn every_list_has_pages() {
+    let document = document();
+    let mut lists = 0;
+    for (name, call) in operations(&document) {
+        let schema = &call["responses"]["200"]["content"]["application/json"]["schema"];
+        let schema = schema["$ref"].as_str().map_or(schema, |to| document.pointer(&to[1..]).unwrap());
+        // Calls that change tags and pins answer the few of one target.
+        if !name.starts_with("get ") || !schema["properties"]["items"].is_object() {
+            continue;
+        }
+        lists += 1;
+        let parameters = call["parameters"].as_array().cloned().unwrap_or_default();
+        for expected in ["limit", "before"] {
+            assert!(parameters.iter().any(|parameter| parameter["name"] == expected), "{name}: {expected}");
+        }
+    }
+    assert!(lists >= 20, "{lists}");
+}
+
+#[test]
+fn a_table_documents_each_of_its_formats() {
+    let document = document();
+    let formats = document["paths"]["/tables/runs"]["get"]["responses"]["200"]["content"].as_object().unwrap();
+    let expected = ["application/json", "application/vnd.apache.parquet", "text/csv"];
+    assert!(formats.keys().eq(expected), "{formats:?}");
+}

@@ -35,9 +35,11 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
         .gives(200, schemas.of::<AttemptRow>())
         .fails(404, &["attempt.not_found"]),
         filtered(get("/tasks", AREA, Permission::Reads, "The best attempts of each task on each device"))
+            .pages()
             .gives(200, schemas.page_of::<TaskBoard>())
             .fails(400, BAD_QUERY),
         filtered(get("/models", AREA, Permission::Reads, "Results of each model and strategy"))
+            .pages()
             .gives(200, schemas.page_of::<ModelBoard>())
             .fails(400, BAD_QUERY),
         get("/search", AREA, Permission::Reads, "Full-text search in sources, replies, diagnoses and errors")

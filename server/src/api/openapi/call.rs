@@ -95,7 +95,7 @@ pub(super) enum Kind {
 }
 
 /// A body: its media type and schema.
-type Content = (&'static str, RefOr<Schema>);
+pub(super) type Content = (&'static str, RefOr<Schema>);
 
 /// A call.
 pub(super) struct Call {
@@ -106,7 +106,7 @@ pub(super) struct Call {
     summary: &'static str,
     named: Vec<Named>,
     takes: Option<Content>,
-    gives: Vec<(u16, &'static str, Option<Content>)>,
+    gives: Vec<(u16, &'static str, Vec<Content>)>,
     event_data: Option<RefOr<Schema>>,
     fails: BTreeMap<u16, Vec<&'static str>>,
 }
@@ -183,27 +183,33 @@ impl Call {
 
     /// Adds a JSON answer.
     pub(super) fn gives(mut self, status: u16, schema: RefOr<Schema>) -> Self {
-        self.gives.push((status, "The answer.", Some((JSON, schema))));
+        self.gives.push((status, "The answer.", vec![(JSON, schema)]));
         self
     }
 
     /// Adds an answer of another media type.
     pub(super) fn gives_other(mut self, status: u16, content_type: &'static str, about: &'static str) -> Self {
-        self.gives.push((status, about, Some((content_type, super::schemas::text()))));
+        self.gives.push((status, about, vec![(content_type, super::schemas::text())]));
+        self
+    }
+
+    /// Adds an answer in one of several media types, as the query asks for.
+    pub(super) fn gives_one_of(mut self, status: u16, contents: Vec<Content>, about: &'static str) -> Self {
+        self.gives.push((status, about, contents));
         self
     }
 
     /// Adds a stream of events with data of this schema. A stream is a text that never ends: `x-event-data` names the
     /// schema of the data of each event, because `OpenAPI` 3.1 has no word for it.
     pub(super) fn streams(mut self, event_data: RefOr<Schema>, about: &'static str) -> Self {
-        self.gives.push((200, about, Some((EVENT_STREAM, super::schemas::text()))));
+        self.gives.push((200, about, vec![(EVENT_STREAM, super::schemas::text())]));
         self.event_data = Some(event_data);
         self
     }
 
     /// Adds an answer without a body.
     pub(super) fn gives_nothing(mut self, status: u16, about: &'static str) -> Self {
-        self.gives.push((status, about, None));
+        self.gives.push((status, about, Vec::new()));
         self
     }
 
@@ -277,9 +283,9 @@ impl Call {
         }
         let event_data = call.event_data.and_then(|schema| serde_json::to_value(schema).ok());
         let event_data = event_data.map(|schema| ExtensionsBuilder::new().add("x-event-data", schema).build());
-        for (status, about, content) in call.gives {
+        for (status, about, contents) in call.gives {
             let mut response = ResponseBuilder::new().description(about);
-            if let Some((content_type, schema)) = content {
+            for (content_type, schema) in contents {
                 let extensions = event_data.clone().filter(|_| content_type == EVENT_STREAM);
                 let content = ContentBuilder::new().schema(Some(schema)).extensions(extensions);
                 response = response.content(content_type, content.build());

@@ -47,8 +47,10 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .gives_nothing(204, "The session has ended.")
             .fails(403, &["auth.cross_origin"]),
         get("/servers", OPERATIONS, Permission::Reads, "Servers on this database")
+            .pages()
             .gives(200, schemas.page_of::<ServerView>()),
         get("/tokens", OPERATIONS, Permission::Administers, "Tokens, without their secrets")
+            .pages()
             .gives(200, schemas.page_of::<TokenView>()),
         post("/tokens", OPERATIONS, Permission::Administers, "Creates a token; only this answer contains its secret")
             .creates()
@@ -59,6 +61,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .gives(200, schemas.of::<TokenView>())
             .fails(404, &["token.not_found"]),
         get("/sessions", OPERATIONS, Permission::Administers, "Browsers that are signed in, the latest first")
+            .pages()
             .gives(200, schemas.page_of::<OpenSession>()),
         post("/sessions/{id}/end", OPERATIONS, Permission::Administers, "Signs a browser out")
             .gives_nothing(204, "The session has ended.")

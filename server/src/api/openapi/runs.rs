@@ -42,6 +42,7 @@ fn reading(schemas: &mut Schemas) -> Vec<Call> {
             .versioned()
             .fails(404, &["run.not_found"]),
         get("/runs/{id}/steps", RUNS, Permission::Reads, "The steps of a run, in the order they were scheduled")
+            .pages()
             .gives(200, schemas.page_of::<StepView>())
             .fails(404, &["run.not_found"]),
         get("/runs/{id}/events", RUNS, Permission::Reads, "The log of a run after a position; waits for new events")

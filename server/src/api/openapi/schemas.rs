@@ -50,6 +50,11 @@ pub(super) fn text() -> RefOr<Schema> {
     String::schema()
 }
 
+/// Returns the schema of a list of any objects.
+pub(super) fn objects() -> RefOr<Schema> {
+    ArrayBuilder::new().items(object()).into()
+}
+
 /// Returns the schema of any object.
 pub(super) fn object() -> RefOr<Schema> {
     ObjectBuilder::new().schema_type(Type::Object).into()

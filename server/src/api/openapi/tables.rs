@@ -6,9 +6,11 @@ use super::attempts::{attempt_sorts, filtered};
 use super::call::{Call, Kind, Permission, get, orders};
 use super::campaigns::{campaign_sorts, campaign_states};
 use super::runs::run_statuses;
+use super::schemas::{objects, text};
 use crate::api::attempt_export::{ARCHIVE, PYTHON};
 
 const AREA: &str = "exports";
+const PARQUET: &str = "application/vnd.apache.parquet";
 const BAD_QUERY: &[&str] = &["request.invalid_query"];
 
 pub(super) fn calls() -> Vec<Call> {
@@ -81,11 +83,7 @@ pub(super) fn calls() -> Vec<Call> {
 
 fn table(call: Call) -> Call {
     call.query("format", Kind::OneOf(TableFormat::ALL.map(TableFormat::as_str).to_vec()), "By default csv.")
-        .gives_other(
-            200,
-            "text/csv",
-            "The table. `application/json` and `application/vnd.apache.parquet` where asked for.",
-        )
+        .gives_one_of(200, vec![("text/csv", text()), ("application/json", objects()), (PARQUET, text())], "The table.")
         .fails(400, BAD_QUERY)
 }
 

@@ -57,6 +57,7 @@ fn about_targets(schemas: &mut Schemas) -> Vec<Call> {
             .query("tag", Kind::Text, "Only this tag.")
             .gives(200, schemas.page_of::<Tag>()),
         get("/tags/names", TAGS, Permission::Reads, "The existing tags, the most used first; at most 500")
+            .pages()
             .gives(200, schemas.page_of::<TagCount>()),
         post("/tags", TAGS, Permission::Operates, "Adds and removes tags; returns the tags of the target")
             .takes(schemas.of::<ChangeTags>())

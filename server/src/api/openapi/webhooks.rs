@@ -11,6 +11,7 @@ const AREA: &str = "webhooks";
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
         get("/webhooks", AREA, Permission::Administers, "Webhooks, newest first, without their secrets")
+            .pages()
             .gives(200, schemas.page_of::<Webhook>()),
         post("/webhooks", AREA, Permission::Administers, "Creates a webhook; only this answer contains its secret")
             .creates()

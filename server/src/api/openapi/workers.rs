@@ -13,6 +13,7 @@ const AREA: &str = "workers";
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
         get("/workers", AREA, Permission::Reads, "Workers, most recently seen first")
+            .pages()
             .gives(200, schemas.page_of::<WorkerView>()),
         post("/workers", AREA, Permission::Works, "Registers a worker")
             .creates()
@@ -37,6 +38,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .fails(400, &["request.output_mismatch"])
             .fails(404, &["step.not_found"]),
         get("/devices/quarantined", AREA, Permission::Reads, "Quarantined devices")
+            .pages()
             .gives(200, schemas.page_of::<QuarantineView>()),
         post(
             "/devices/{device}/release",

@@ -8,12 +8,11 @@ use axum::{Extension, Json};
 use nightshift_engine::store::{Creation, ShareRecord};
 use nightshift_protocol::api::{CreateShare, Page, Share, ShareCreated, Target};
 use nightshift_protocol::id::ShareId;
-use serde::Deserialize;
 
 use super::{examine_label, page, store};
 use crate::access::new_share_secret;
 use crate::api::idempotency::Creating;
-use crate::api::list::page_request;
+use crate::api::list::PageQuery;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
@@ -29,20 +28,12 @@ impl PathId for ShareId {
     const NOT_FOUND: &'static str = "share.not_found";
 }
 
-/// The query of `GET /shares`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ListQuery {
-    limit: Option<u32>,
-    before: Option<String>,
-}
-
 /// Lists links, newest first, including ended ones.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
-    Params(query): Params<ListQuery>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<Share>>, ApiFailure> {
-    let request = page_request(query.limit, query.before)?;
+    let request = query.request()?;
     let rows = store(&app)?.list_shares(&request).await?;
     Ok(Json(page(&request, rows)))
 }

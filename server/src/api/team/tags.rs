@@ -8,6 +8,7 @@ use nightshift_engine::store::{Among, PageRequest};
 use nightshift_protocol::api::{ChangeTags, MAX_TAG_CHARS, MAX_TAGS, Page, Tag, TagCount};
 
 use super::{AmongQuery, examine_target, page, store};
+use crate::api::list::{PageQuery, derived_cursor};
 use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
@@ -27,10 +28,13 @@ pub(crate) async fn list(
 }
 
 /// Lists the existing tags, the most used first.
-pub(crate) async fn names(State(app): State<Arc<App>>) -> Result<Json<Page<TagCount>>, ApiFailure> {
+pub(crate) async fn names(
+    State(app): State<Arc<App>>,
+    Params(query): Params<PageQuery>,
+) -> Result<Json<Page<TagCount>>, ApiFailure> {
     let names = store(&app)?.tag_names(MAX_NAMES).await?;
     let items = names.into_iter().map(|(tag, targets)| TagCount { tag, targets }).collect();
-    Ok(Json(Page { items, next: None }))
+    Ok(Json(query.of_all(items, |name: &TagCount| derived_cursor(&[&name.tag]))?))
 }
 
 /// Adds and removes tags. Returns the target's tags.
