@@ -1,6 +1,7 @@
 //! Project tasks: `cargo xtask test` runs everything that has to hold before a change lands.
 #![expect(clippy::print_stdout, reason = "a task's output is its purpose")]
 
+mod api_test;
 mod browser_tests;
 mod command;
 mod front;
@@ -24,6 +25,8 @@ tasks:
                               nvcc from Python's package index)
   front [--check] [--install] builds what browsers are sent into dashboard/dist; --check only compares it with what is
                               there; --install lets it install the compiler's target
+  api [--install]             sends requests that schemathesis generates to a server of this build, and compares its answers
+                              with docs/openapi.json; --install lets it install schemathesis
   prose                       checks the words of comments, names and documents
   licences                    checks every dependency's licence against deny.toml";
 
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
                 front::write(may_install).map(|()| true)
             }
         }
+        ["api", rest @ ..] if rest.iter().all(|arg| *arg == "--install") => api_test::run(!rest.is_empty()),
         ["prose"] => prose::check(),
         ["licences"] => licences::check().map(|count| {
             println!("licences: {count} packages, all allowed");

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, for_each_line, succeeds};
-use crate::{browser_tests, front, licences, nvcc, prose, tools, wheel};
+use crate::{api_test, browser_tests, front, licences, nvcc, prose, tools, wheel};
 
 /// Sum over all test programs.
 #[derive(Default)]
@@ -96,6 +96,16 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
                 notes
                     .push("skipped: the wheel for Python: maturin is not installed (`pip install maturin`)".to_owned());
             }
+        }
+        match api_test::schemathesis(may_install)? {
+            Some(program) => {
+                check("requests from the API's description", &mut failed_checks, || api_test::check(&program))?;
+            }
+            None => notes.push(format!(
+                "skipped: requests from the API's description: schemathesis is not installed (`cargo xtask test \
+                 --install` installs {})",
+                api_test::SCHEMATHESIS
+            )),
         }
     }
     for note in &notes {

@@ -63,7 +63,8 @@ pub(crate) fn check(maturin: &Path) -> Result<bool> {
     succeeds(&mut trial)
 }
 
-fn environment(folder: &Path) -> Result<()> {
+/// Makes an empty environment of Python.
+pub(crate) fn environment(folder: &Path) -> Result<()> {
     let python = find_program(&["python3"]).context("python3 is not on the search path")?;
     if !succeeds(command(python).args(["-m", "venv"]).arg(folder))? {
         bail!("`python3 -m venv {}` failed: look at its output", folder.display());
