@@ -20,7 +20,7 @@ pub struct Problem {
     pub status: u16,
     /// One sentence for a person: what is wrong and what to do.
     pub detail: String,
-    /// The stable code, documented in `docs/errors.md`; for example `run.not_found`.
+    /// The stable code, documented in `docs/reference/errors.md`; for example `run.not_found`.
     pub code: String,
     /// The error as [`ApiErrorBody`] has it, with its details. Clients of earlier releases read only this member.
     pub error: ApiError,
