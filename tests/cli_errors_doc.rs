@@ -61,7 +61,7 @@ const AREAS: [&str; 48] = [
     "screen",
 ];
 /// Texts of that form that are no codes: keys of the configuration, names of files, attributes of spans.
-const NO_CODES: [&str; 43] = [
+const NO_CODES: [&str; 44] = [
     "agent.log",
     "answer.md",
     "request.json",
@@ -90,6 +90,7 @@ const NO_CODES: [&str; 43] = [
     "step.route",
     "step.tries",
     "store.db",
+    "task.json",
     "task.toml",
     "worker.cache_dir",
     "worker.cpp_compiler",

@@ -77,7 +77,7 @@ mod tests {
         BoundRun::new(format!("run_{:032x}", 0xabc).parse().unwrap())
     }
 
-    fn admitted(run: Value) -> Result<Value, String> {
+    fn admitted(run: &Value) -> Result<Value, String> {
         let Value::Object(mut arguments) = json!({ "run": run, "turn": 3 }) else { unreachable!() };
         bound().admit(&mut arguments).map(|()| arguments["run"].clone()).map_err(|error| error.code)
     }
@@ -85,11 +85,11 @@ mod tests {
     #[test]
     fn a_call_means_the_run_of_the_server_and_no_other_one() {
         let own = bound().0.to_string();
-        assert_eq!(admitted(json!(own)).unwrap(), json!(own));
-        assert_eq!(admitted(json!("abc")).unwrap(), json!(own), "a part of the id");
+        assert_eq!(admitted(&json!(own)).unwrap(), json!(own));
+        assert_eq!(admitted(&json!("abc")).unwrap(), json!(own), "a part of the id");
         for other in [json!(format!("run_{:032x}", 0xabd)), json!(""), json!(null), json!(7), json!(format!("{own}/1"))]
         {
-            assert_eq!(admitted(other.clone()), Err("access.other_run".to_owned()), "{other}");
+            assert_eq!(admitted(&other), Err("access.other_run".to_owned()), "{other}");
         }
         let mut without = JsonObject::new();
         bound().admit(&mut without).unwrap();
