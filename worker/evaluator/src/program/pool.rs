@@ -227,18 +227,18 @@ impl Shared {
                 let kind = kind_of_new;
                 let started = shared.start(&kind, &shared.cancel);
                 let mut state = shared.state();
-                state.no_longer_starts(&kind);
                 match started {
                     Ok(process) if state.keeps_any() => state.spare.push((process, Instant::now())),
                     Ok(process) => {
                         drop(state);
-                        shared.changed.notify_all();
+                        // It counts as starting until it is gone: the step that waits for that wants its memory.
                         shared.end(vec![process]);
-                        return;
+                        state = shared.state();
                     }
                     // The step that needs one starts its own, and says what is wrong.
                     Err(error) => tracing::debug!(error = %error, "no process could be started ahead of time"),
                 }
+                state.no_longer_starts(&kind);
                 drop(state);
                 shared.changed.notify_all();
             };
