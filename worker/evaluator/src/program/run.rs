@@ -339,10 +339,10 @@ impl<M: Memory> Program<M> {
         self.process.succeeded("ns_run", reply.status)
     }
 
-    /// Carries out a window without calls.
-    pub(crate) fn empty(&mut self) -> Result<Window, ProgramError> {
-        let (limit_ms, started) = (self.limit_ms(1), Instant::now());
-        self.process.ask(Request::Empty {}, None, limit_ms)?;
+    /// Carries out everything that surrounds so many calls, without the program.
+    pub(crate) fn empty(&mut self, count: usize) -> Result<Window, ProgramError> {
+        let (limit_ms, started) = (self.limit_ms(count), Instant::now());
+        self.process.ask(Request::Empty { count }, None, limit_ms)?;
         Ok(Window { elapsed: started.elapsed(), events_ns: 0 })
     }
 

@@ -91,8 +91,11 @@ pub(crate) enum Request {
         /// How many calls.
         count: usize,
     },
-    /// Carry out a window without calls.
-    Empty {},
+    /// Do everything that surrounds so many calls, without calling the program.
+    Empty {
+        /// How many calls.
+        count: usize,
+    },
     /// Follow the control page until it says to leave.
     Windows {},
     /// Free memory that no tensor uses.
@@ -112,7 +115,7 @@ impl Request {
             Self::Init {} => "init",
             Self::Call { .. } => "call",
             Self::CallInOrder {} => "call_in_order",
-            Self::Empty {} => "empty",
+            Self::Empty { .. } => "empty",
             Self::Windows {} => "windows",
             Self::Trim {} => "trim",
         }

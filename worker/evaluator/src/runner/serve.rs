@@ -122,8 +122,8 @@ impl Runner {
                 let (status, events_ns) = self.call_in_order()?;
                 Ok(self.reply("ns_run", status, events_ns))
             }
-            Request::Empty {} => {
-                self.empty()?;
+            Request::Empty { count } => {
+                self.empty(count)?;
                 Ok(Reply::default())
             }
             Request::Windows {} => self.follow_page(),
@@ -238,12 +238,13 @@ impl Runner {
         Ok((status, device.started.until_ns(&device.ended).unwrap_or(0)))
     }
 
-    /// Carries out a window without calls: on a device one of the operations that lie before calls. The evaluator subtracts the time of such
-    /// a window, so it has no more of them: a program could skip the others.
-    fn empty(&self) -> Result<(i32, u64), DeviceError> {
+    /// What surrounds so many calls, without the program.
+    fn empty(&self, count: usize) -> Result<(i32, u64), DeviceError> {
         if let Some(device) = &self.device {
             device.started.record(&device.stream)?;
-            device.touch()?;
+            for _ in 0..count.max(1) {
+                device.touch()?;
+            }
             device.ended.record(&device.stream)?;
             device.context.synchronize("an empty window")?;
         }
@@ -257,7 +258,7 @@ impl Runner {
             let done = match command.kind {
                 WindowKind::Calls => self.calls(command.count),
                 WindowKind::CallInOrder => self.call_in_order(),
-                WindowKind::Empty => self.empty(),
+                WindowKind::Empty => self.empty(command.count),
                 WindowKind::Leave => {
                     self.page.finish(Answer::default());
                     return Ok(Reply::default());

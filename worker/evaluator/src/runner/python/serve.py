@@ -1,5 +1,8 @@
 # Answers the messages of the evaluator. The source continues `memory.py`.
 
+# Taken before a program can give its tensors methods of its own.
+COPY, DATA_PTR, IS_CONJ, IS_NEG = torch.Tensor.copy_, torch.Tensor.data_ptr, torch.Tensor.is_conj, torch.Tensor.is_neg
+
 
 class Runner:
     def __init__(self, plan, page):
@@ -7,7 +10,7 @@ class Runner:
         self.on_device = plan["on_device"]
         self.device = torch.device("cpu")
         self.driver = self.events = self.memory = self.program = None
-        self.layouts, self.params, self.calls = [], [], []
+        self.layouts, self.params, self.calls, self.workload = [], [], [], None
 
     # --- Messages ---------------------------------------------------------------------------------------------------
 
@@ -48,7 +51,7 @@ class Runner:
 
     def on_unmap(self, asked, descriptors):
         self.synchronize("before other memory is mapped")
-        self.params, self.calls = [], []
+        self.params, self.calls, self.workload = [], [], None
         if self.memory is not None:
             self.memory.release()
         self.memory = None
@@ -85,10 +88,11 @@ class Runner:
         return {"status": status, "events_ns": events_ns}
 
     def on_empty(self, asked, descriptors):
-        self.empty()
+        self.empty(asked["count"])
         return {}
 
     def on_trim(self, asked, descriptors):
+        self.workload = None
         if self.on_device:
             torch.cuda.empty_cache()
         return {}
@@ -104,7 +108,7 @@ class Runner:
             reply, status, events_ns = {}, 0, 0
             if kind in (CALLS, EMPTY):
                 try:
-                    status, events_ns = self.run(count) if kind == CALLS else self.empty()
+                    status, events_ns = self.run(count) if kind == CALLS else self.empty(count)
                 except Exception as error:
                     reply = failed(error)
                     status = reply.get("status") or DEVICE_FAILED
@@ -127,6 +131,7 @@ class Runner:
             inputs = [Place(placed).of(memory) for placed in call["inputs"]]
             outputs = [Place(placed) for placed in call["outputs"]]
             self.calls.append((inputs, [(place, place.of(memory)) for place in outputs]))
+        self.workload = None
 
     def synchronize(self, during):
         if not self.on_device or self.driver is None:
@@ -163,10 +168,10 @@ class Runner:
                 raise Wrong(f"forward gave a tensor of {result.dtype}, and {other}'s is of {target.dtype}")
             if result.device.type != device.type:
                 raise Wrong(f"forward gave a tensor on {result.device}, and not on {device}")
-            if result.layout is not torch.strided or result.is_conj() or result.is_neg():
+            if result.layout is not torch.strided or IS_CONJ(result) or IS_NEG(result):
                 raise Wrong("forward gave a tensor that is no plain one")
-            # `copy_` of such a result does nothing, and the time of its copy is part of every other program's call.
-            if result.data_ptr() == target.data_ptr():
+            # A copy onto itself does nothing, and the time of a copy is subtracted.
+            if DATA_PTR(result) == DATA_PTR(target):
                 raise Wrong("forward gave the memory to which this runner copies the result: a program gives tensors of its own")
         return flat
 
@@ -182,6 +187,8 @@ class Runner:
         Returns the status and the time between the device events in nanoseconds.
         """
         on_device = self.on_device
+        # Frees the results of the previous run before the program allocates new ones.
+        self.workload = None
         gc.disable()
         try:
             if on_device:
@@ -191,23 +198,33 @@ class Runner:
                 given = self.forward(inputs)
                 flat = self.results(given, outputs)
                 for result, (_, target) in zip(flat, outputs):
-                    target.copy_(result)
+                    COPY(target, result)
             if not on_device:
+                self.workload = flat
                 return 0, 0
             self.events[1].record()
             self.synchronize("the call")
+            # An empty window copies these results again.
+            self.workload = flat
             return 0, int(self.events[0].elapsed_time(self.events[1]) * 1e6)
         finally:
             gc.enable()
 
-    def empty(self):
-        """Carries out a window without calls: on a device the smallest operation, a write of four bytes.
+    def empty(self, count):
+        """Copies the results of the last call `count` times without calling the program.
 
-        The evaluator subtracts the time of such a window. It contains nothing that a call has to do, because a program could skip that.
+        On a device, a write of four bytes takes the place of missing results.
         """
-        if self.on_device:
+        on_device, results = self.on_device, self.workload or []
+        if on_device:
             self.events[0].record()
-            self.memory.tensor[:4].fill_(0)
+        for number in range(count):
+            _, outputs = self.calls[number % len(self.calls)]
+            for result, (_, target) in zip(results, outputs):
+                COPY(target, result)
+        if on_device:
+            if not results:
+                self.memory.tensor[:4].fill_(0)
             self.events[1].record()
             self.synchronize("an empty window")
         return 0, 0
