@@ -18,6 +18,8 @@ use crate::output::Output;
 
 /// Folder of the results of inspections, below the worker's cache.
 const IMPORTED: &str = "imported";
+/// Form of what an inspection counts. Raised when the same file is counted differently; earlier results are not used then.
+const INSPECTION: u32 = 2;
 
 /// How long the inspection of a file may take, in milliseconds.
 const INSPECTION_MS: u64 = 120_000;
@@ -73,7 +75,7 @@ pub(crate) fn load(
         .and_then(|python| config.hf_home.as_deref().into_iter().try_fold(python, Python::with_models))
         .map_err(|error| Failure::new(error.code(), error.to_string()))?;
     let key = format!(
-        "{}\n{}\n{target:?} {} {}\n{}\n{source}",
+        "{} {INSPECTION}\n{}\n{target:?} {} {}\n{}\n{source}",
         env!("CARGO_PKG_VERSION"),
         python.toolchain().fingerprint,
         model_use.precision.as_str(),
