@@ -32,50 +32,57 @@ const RECONNECT_MS: u64 = 500;
 struct Message {
     from: String,
     said: Vec<CompactNotice>,
+    /// Which of the said runs a server owned, by their place in `said`. Earlier releases ignore it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    owners: Vec<(ServerId, Vec<usize>)>,
 }
 
 /// A notice in a message. Short names, because many have to fit.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum CompactNotice {
-    /// Runs of one owner, or of none that is known.
-    Runs {
-        of: Option<ServerId>,
-        ids: Vec<RunId>,
-    },
+    Run(RunId),
     Ready(String),
     Timer,
     Unknown,
 }
 
-impl CompactNotice {
-    /// Returns the notices as a message has them: runs by their owner.
-    fn all(notices: HashSet<Notice>) -> Vec<Self> {
+impl Message {
+    fn new(from: &str, notices: HashSet<Notice>) -> Self {
+        let mut owned: HashMap<ServerId, Vec<usize>> = HashMap::new();
         let mut said = Vec::new();
-        let mut runs: HashMap<Option<ServerId>, Vec<RunId>> = HashMap::new();
         for notice in notices {
-            match notice {
-                Notice::RunChanged(run) => runs.entry(run.owner).or_default().push(run.id),
-                Notice::Ready(route) => said.push(Self::Ready(route)),
-                Notice::TimerSet => said.push(Self::Timer),
-                Notice::Unknown => said.push(Self::Unknown),
-            }
+            let compact = match notice {
+                Notice::RunChanged(run) => {
+                    if let Some(owner) = run.owner {
+                        owned.entry(owner).or_default().push(said.len());
+                    }
+                    CompactNotice::Run(run.id)
+                }
+                Notice::Ready(route) => CompactNotice::Ready(route),
+                Notice::TimerSet => CompactNotice::Timer,
+                Notice::Unknown => CompactNotice::Unknown,
+            };
+            said.push(compact);
         }
-        said.extend(runs.into_iter().map(|(of, ids)| Self::Runs { of, ids }));
-        said
+        Self { from: from.to_owned(), said, owners: owned.into_iter().collect() }
     }
 
-    /// Returns what another process said.
-    fn heard(self) -> Vec<Notice> {
-        match self {
-            Self::Runs { of, ids } => {
-                let changed = |id| Notice::RunChanged(ChangedRun { id, owner: of.clone(), elsewhere: true });
-                ids.into_iter().map(changed).collect()
-            }
-            Self::Ready(route) => vec![Notice::Ready(route)],
-            Self::Timer => vec![Notice::TimerSet],
-            Self::Unknown => vec![Notice::Unknown],
+    /// Returns the notices of another process.
+    fn notices(self) -> Vec<Notice> {
+        let mut owner_of: HashMap<usize, ServerId> = HashMap::new();
+        for (owner, places) in self.owners {
+            owner_of.extend(places.into_iter().map(|place| (place, owner.clone())));
         }
+        let notice = |(place, said)| match said {
+            CompactNotice::Run(id) => {
+                Notice::RunChanged(ChangedRun { id, owner: owner_of.remove(&place), elsewhere: true })
+            }
+            CompactNotice::Ready(route) => Notice::Ready(route),
+            CompactNotice::Timer => Notice::TimerSet,
+            CompactNotice::Unknown => Notice::Unknown,
+        };
+        self.said.into_iter().enumerate().map(notice).collect()
     }
 }
 
@@ -119,14 +126,14 @@ async fn send(
 }
 
 fn payloads(from: &str, bundle: HashSet<Notice>) -> Vec<String> {
-    let write = |said: Vec<CompactNotice>| serde_json::to_string(&Message { from: from.to_owned(), said }).ok();
+    let write = |notices| serde_json::to_string(&Message::new(from, notices)).ok();
     if bundle.len() <= MAX_NOTICES
-        && let Some(payload) = write(CompactNotice::all(bundle))
+        && let Some(payload) = write(bundle)
         && payload.len() <= MAX_MESSAGE_BYTES
     {
         return vec![payload];
     }
-    write(vec![CompactNotice::Unknown]).into_iter().collect()
+    write(HashSet::from([Notice::Unknown])).into_iter().collect()
 }
 
 /// Receives messages of other processes while the task lives. After a reconnect, messages may have been lost.
@@ -159,7 +166,7 @@ async fn listen(connect: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
 fn parse(from: &str, payload: &str) -> Vec<Notice> {
     match serde_json::from_str::<Message>(payload) {
         Ok(message) if message.from == from => Vec::new(),
-        Ok(message) => message.said.into_iter().flat_map(CompactNotice::heard).collect(),
+        Ok(message) => message.notices(),
         // A message of a newer release or of another program.
         Err(_) => vec![Notice::Unknown],
     }
@@ -185,6 +192,14 @@ mod tests {
         let [payload] = payloads.as_slice() else { panic!("{payloads:?}") };
         assert!(parse("a", payload).is_empty());
         assert_eq!(parse("b", payload).into_iter().collect::<HashSet<_>>(), with(true));
+    }
+
+    #[test]
+    fn messages_of_the_release_without_owners_are_understood() {
+        let id = RunId::from_uuid(uuid::Uuid::from_u128(1));
+        let told = parse("b", &format!(r#"{{"from":"a","said":[{{"run":"{id}"}},"timer"]}}"#));
+        let run = Notice::RunChanged(ChangedRun { id, owner: None, elsewhere: true });
+        assert_eq!(told, [run, Notice::TimerSet]);
     }
 
     #[test]
