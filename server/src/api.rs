@@ -308,7 +308,9 @@ async fn log_failures(State(app): State<Arc<App>>, request: Request, next: Next)
         Some(Failed(error)) => {
             tracing::error!(error.code = %error.code, error.message = %error.message, "a request failed");
         }
-        None if response.status().is_success() => app.error_log.worked(&doing),
+        None if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED => {
+            app.error_log.worked(&doing);
+        }
         None => {}
     }
     response

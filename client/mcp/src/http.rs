@@ -14,7 +14,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use nightshift_client::Client;
 use nightshift_protocol::access::Role;
-use nightshift_protocol::error::{ApiError, ApiErrorBody};
+use nightshift_protocol::error::{ApiError, PROBLEM_CONTENT_TYPE, Problem};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
@@ -117,10 +117,10 @@ fn is_from_here(headers: &HeaderMap) -> bool {
 
 /// Returns an error in the form of the API.
 fn refused(status: StatusCode, error: &ApiError) -> Response {
-    let body = serde_json::to_vec(&ApiErrorBody { error: error.clone() }).unwrap_or_default();
+    let body = serde_json::to_vec(&Problem::new(status.as_u16(), error.clone())).unwrap_or_default();
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_CONTENT_TYPE));
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

@@ -1,7 +1,7 @@
 //! Versions of answers: the headers `ETag` and `If-None-Match` (RFC 9110).
 
 use axum::Json;
-use axum::http::header::{ETAG, IF_NONE_MATCH};
+use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -36,7 +36,10 @@ impl Version {
 
     fn on(&self, answer: impl IntoResponse) -> Response {
         let mut response = answer.into_response();
-        response.headers_mut().extend(HeaderValue::from_str(&self.0).ok().map(|version| (ETAG, version)));
+        let headers = response.headers_mut();
+        headers.extend(HeaderValue::from_str(&self.0).ok().map(|version| (ETAG, version)));
+        // The caller may keep it, and has to ask whether it still holds.
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         response
     }
 

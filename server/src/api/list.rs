@@ -53,6 +53,20 @@ impl PageQuery {
         }
         Ok(page(&request, rows, cursor))
     }
+
+    /// Returns the page of a short list whose rows change their places. Pages come in the order of their cursors, so that no
+    /// row is left out or repeated; without `limit` and `before` the list keeps its own order.
+    pub(crate) fn of_moving<T>(self, mut rows: Vec<T>, cursor: impl Fn(&T) -> String) -> Result<Page<T>, ApiFailure> {
+        if self.limit.is_none() && self.before.is_none() {
+            return Ok(Page { items: rows, next: None });
+        }
+        let request = self.request()?;
+        if let Some(before) = &request.before {
+            rows.retain(|row| cursor(row) > *before);
+        }
+        rows.sort_by_cached_key(&cursor);
+        Ok(page(&request, rows, cursor))
+    }
 }
 
 /// Returns the cursor of a row that these fields identify.

@@ -20,5 +20,5 @@ pub(crate) async fn list(
     let page = PageQuery::take(&mut query)?;
     let filter = filter(query)?;
     let items = app.attempt_index().await?.model_boards(&filter).await?;
-    Ok(Json(page.of_all(items, |board: &ModelBoard| derived_cursor(&[&board.model, &board.strategy]))?))
+    Ok(Json(page.of_moving(items, |board: &ModelBoard| derived_cursor(&[&board.model, &board.strategy]))?))
 }

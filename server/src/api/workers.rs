@@ -48,7 +48,7 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<WorkerView>>, ApiFailure> {
-    Ok(Json(query.of_all(app.worker_views().await?, |worker| worker.id.to_string())?))
+    Ok(Json(query.of_moving(app.worker_views().await?, |worker| worker.id.to_string())?))
 }
 
 impl App {

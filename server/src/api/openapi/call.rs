@@ -162,11 +162,12 @@ impl Call {
 
     /// Adds limit and cursor of a list.
     pub(super) fn pages(self) -> Self {
-        self.query("limit", Kind::PageLimit, "Rows per page: 1 to 500, by default 100.").query(
-            "before",
-            Kind::Text,
-            "`next` of the previous page.",
+        self.query(
+            "limit",
+            Kind::PageLimit,
+            "Rows per page: 1 to 500. Without it 100; lists that are read as a whole answer all rows without a query.",
         )
+        .query("before", Kind::Text, "`next` of the previous page.")
     }
 
     /// Sets a JSON body.

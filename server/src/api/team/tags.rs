@@ -34,7 +34,7 @@ pub(crate) async fn names(
 ) -> Result<Json<Page<TagCount>>, ApiFailure> {
     let names = store(&app)?.tag_names(MAX_NAMES).await?;
     let items = names.into_iter().map(|(tag, targets)| TagCount { tag, targets }).collect();
-    Ok(Json(query.of_all(items, |name: &TagCount| derived_cursor(&[&name.tag]))?))
+    Ok(Json(query.of_moving(items, |name: &TagCount| derived_cursor(&[&name.tag]))?))
 }
 
 /// Adds and removes tags. Returns the target's tags.
