@@ -13,6 +13,8 @@ use crate::{tools, wheel};
 
 /// The package, pinned because another version generates other requests.
 pub(crate) const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+/// What generates its requests and compares its answers, pinned for the same reason.
+const UNDER_IT: [&str; 2] = ["hypothesis==6.170.17", "jsonschema_rs==0.60.3"];
 /// Requests per operation at most.
 const MAX_EXAMPLES: &str = "50";
 /// What must hold of each answer. How fast it comes is not checked.
@@ -35,8 +37,8 @@ pub(crate) fn schemathesis(may_install: bool) -> Result<Option<PathBuf>> {
     }
     tools::ensure_python()?;
     wheel::environment(&folder)?;
-    if !succeeds(command(folder.join("bin/pip")).args(["install", "--quiet", SCHEMATHESIS]))? {
-        bail!("`pip install {SCHEMATHESIS}` failed: look at its output");
+    if !succeeds(command(folder.join("bin/pip")).args(["install", "--quiet", SCHEMATHESIS]).args(UNDER_IT))? {
+        bail!("`pip install {SCHEMATHESIS} {}` failed: look at its output", UNDER_IT.join(" "));
     }
     Ok(Some(program))
 }
@@ -65,6 +67,8 @@ pub(crate) fn check(schemathesis: &Path) -> Result<bool> {
     }
     let server = Server::start(&target.join("debug/nightshift"), &folder)?;
     let mut run = command(schemathesis);
+    // A proxy of the machine would be asked for this address, too.
+    run.env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
     run.arg("run").arg(&document).current_dir(&folder);
     run.args(["--url", &format!("{}/api/v1", server.address)]);
     run.args(["--header", &format!("authorization: Bearer {}", server.token)]);
