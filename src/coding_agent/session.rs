@@ -19,11 +19,13 @@ use crate::failure::{Failure, Result};
 use crate::mcp::launch_for_run;
 
 /// Starts in a row that may end without a turn.
-const MAX_IDLE_STARTS: u32 = 3;
-/// Time before a process is started again.
-const RESTART_PAUSE: Duration = Duration::from_secs(2);
+const MAX_IDLE_STARTS: usize = 3;
+/// Times before a process is started again, by the starts before it without a turn: what keeps an agent from working may pass.
+const RESTART_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(20)];
 /// Time between two looks at a session.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a place is kept for a session of which no turn waits, because it is paused or another role is asked.
+const KEPT_FOR: Duration = Duration::from_mins(5);
 /// How long a process may go on after its session is over.
 pub(super) const END_GRACE: Duration = Duration::from_secs(20);
 /// Calls in a row that may fail because the server does not answer.
@@ -38,6 +40,8 @@ pub(super) enum Worked {
     Over,
     /// Another process of this machine works on it.
     Elsewhere,
+    /// None of its turns waits for long: another session may have its place.
+    Waits,
 }
 
 /// A session at one moment.
@@ -84,6 +88,18 @@ enum Stopped {
     Over,
     /// It let a turn wait for too long.
     Silent,
+    /// The session is paused, and for long.
+    Paused,
+}
+
+/// What a session needs next.
+enum Need {
+    /// A turn waits for the agent.
+    Turn(Box<Look>),
+    /// The session is over.
+    Over,
+    /// No turn waits for long.
+    Patience,
 }
 
 /// Works on the session of a run until it is over.
@@ -98,25 +114,30 @@ pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
     };
     let command = WorkingCommand::open(name, config, &key_lookup(site.context)).map_err(|error| broken(&error))?;
     let variables = variables(site, &workspace, run);
-    let mut idle = 0;
-    while let Some(begin) = next_turn(site, run).await? {
+    let secrets: Vec<_> = variables.iter().filter(|(name, _)| *name == TOKEN_VARIABLE).cloned().collect();
+    let (mut idle, mut starts) = (0_usize, 0_u32);
+    loop {
+        let begin = match next_turn(site, run).await? {
+            Need::Turn(begin) => begin,
+            Need::Over => break,
+            Need::Patience => return Ok(Worked::Waits),
+        };
         let Some(turn) = &begin.waiting else { continue };
         workspace.fill(site.client, &begin.detail, turn, &server).await?;
         let (folder, prompt, log) = (workspace.folder(), workspace.instructions(), workspace.log());
         let place = Workplace { folder: &folder, prompt: &prompt, log: &log, variables: &variables };
         let mut process = command.start(place).map_err(|error| broken(&error))?;
         output.note(&format!("{}  {name} works in {}", run.short(), folder.display()));
-        let said = tokio::select! {
-            end = command.end(&mut process, &variables) => {
-                if end.never_ran {
-                    let message = format!("the command of the coding agent cannot be run: {}. It said: {}", end.how, end.said);
-                    return Err(Failure::new("agent.not_started", message));
-                }
-                format!("{}. It said: {}", end.how, if end.said.is_empty() { "(nothing)" } else { &end.said })
+        starts += 1;
+        let (said, never_ran) = tokio::select! {
+            end = command.end(&mut process, &secrets) => {
+                let said = if end.said.is_empty() { "(nothing)" } else { &end.said };
+                (format!("{}. It said: {said}", end.how), end.never_ran)
             }
             stopped = watch(site, run) => match stopped? {
                 Stopped::Over => break,
-                Stopped::Silent => format!("it took no turn for {} seconds", site.turn_timeout.as_secs()),
+                Stopped::Paused => continue,
+                Stopped::Silent => (format!("it took no turn for {} seconds", site.turn_timeout.as_secs()), false),
             },
         };
         drop(process);
@@ -125,6 +146,10 @@ pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
             break;
         }
         idle = if after.progress() == begin.progress() { idle + 1 } else { 0 };
+        if never_ran && starts == 1 && idle == 1 {
+            let message = format!("the command of the coding agent cannot be run: {said}");
+            return Err(Failure::new("agent.not_started", message));
+        }
         if idle == MAX_IDLE_STARTS {
             let message = format!("the coding agent `{name}` took no turn of {run} in {idle} starts: {said}");
             return Err(Failure::new("agent.no_turn", message).hint(format!(
@@ -133,11 +158,14 @@ pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
             )));
         }
         output.note(&format!("{}  {name} is started again: {said}", run.short()));
-        tokio::time::sleep(RESTART_PAUSE).await;
+        tokio::time::sleep(RESTART_PAUSES[idle.min(RESTART_PAUSES.len() - 1)]).await;
     }
     output.note(&format!("{}  the session is over", run.short()));
-    if site.workspaces.is_none() {
-        workspace.remove()?;
+    // What the session came to does not depend on its folder.
+    if site.workspaces.is_none()
+        && let Err(error) = workspace.remove()
+    {
+        output.note(&format!("{}  its folder stays: {error}", run.short()));
     }
     Ok(Worked::Over)
 }
@@ -155,15 +183,19 @@ fn variables(site: &Site<'_>, workspace: &Workspace, run: &RunId) -> Vec<(&'stat
     variables
 }
 
-/// Waits until a turn waits for the agent; none when the session is over.
-async fn next_turn(site: &Site<'_>, run: &RunId) -> Result<Option<Look>> {
+/// Waits until a turn waits for the agent, the session is over, or nothing happens for long.
+async fn next_turn(site: &Site<'_>, run: &RunId) -> Result<Need> {
+    let since = Instant::now();
     loop {
         let look = Look::at(site.client, run).await?;
         if look.is_over() {
-            return Ok(None);
+            return Ok(Need::Over);
         }
         if look.waiting.is_some() {
-            return Ok(Some(look));
+            return Ok(Need::Turn(Box::new(look)));
+        }
+        if since.elapsed() >= KEPT_FOR {
+            return Ok(Need::Patience);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -172,11 +204,17 @@ async fn next_turn(site: &Site<'_>, run: &RunId) -> Result<Option<Look>> {
 /// Waits until a process has to be stopped.
 async fn watch(site: &Site<'_>, run: &RunId) -> Result<Stopped> {
     let (mut seen, mut since) = (None, Instant::now());
+    let mut goes_on_since = Instant::now();
     loop {
         let look = Look::at(site.client, run).await?;
         if look.is_over() {
             tokio::time::sleep(END_GRACE).await;
             return Ok(Stopped::Over);
+        }
+        if look.detail.summary.status != RunStatus::Paused {
+            goes_on_since = Instant::now();
+        } else if goes_on_since.elapsed() >= KEPT_FOR {
+            return Ok(Stopped::Paused);
         }
         let now = Some(look.progress());
         if now != seen || look.waiting.is_none() {

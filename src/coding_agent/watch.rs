@@ -1,12 +1,13 @@
 //! Many sessions: agents are started for runs whose turn waits, as many at once as are allowed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use nightshift_protocol::campaign::EXTERNAL;
 use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::run::RunStatus;
 
 use super::Site;
 use super::session::{END_GRACE, LOOK_EVERY, Worked, is_turn, patiently, work_on};
@@ -18,6 +19,9 @@ use crate::resolve::Target;
 const STRATEGY: &str = "agent";
 /// Requests that are read at once.
 const PER_CALL: u32 = 500;
+
+/// Pause before a session is tried again that another process of this machine works on.
+const ELSEWHERE_PAUSE: Duration = Duration::from_secs(10);
 
 /// What was found to do.
 enum Found {
@@ -33,9 +37,13 @@ enum Found {
 pub(crate) async fn work(site: &Site<'_>, of: Option<&Target>, model: Option<&str>) -> Result<()> {
     if let Some(target) = of {
         check(site, target).await?;
+        if is_over(site, target, &BTreeSet::new()).await? {
+            site.context.output.note(&format!("{target} is over: no session of it is open"));
+            return Ok(());
+        }
     }
     let mut working = FuturesUnordered::new();
-    let (mut taken, mut left) = (BTreeSet::new(), BTreeSet::new());
+    let (mut taken, mut left, mut told) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (mut over, mut failure): (bool, Option<Failure>) = (false, None);
     while !(over && working.is_empty()) {
         tokio::select! {
@@ -43,13 +51,22 @@ pub(crate) async fn work(site: &Site<'_>, of: Option<&Target>, model: Option<&st
                 Found::Over => over = true,
                 Found::Session(run) => {
                     taken.insert(run.clone());
-                    working.push(async move { (work_on(site, &run).await, run) });
+                    working.push(async move {
+                        let worked = work_on(site, &run).await;
+                        if matches!(worked, Ok(Worked::Elsewhere)) {
+                            tokio::time::sleep(ELSEWHERE_PAUSE).await;
+                        }
+                        (worked, run)
+                    });
                 }
             },
             Some((worked, run)) = working.next(), if !working.is_empty() => match worked {
-                Ok(Worked::Over) => {}
-                Ok(Worked::Elsewhere) => {
-                    site.context.output.note(&format!("{}  another process works on it", run.short()));
+                // A run that is retried or resumed may need its agent again.
+                Ok(worked) => {
+                    taken.remove(&run);
+                    if worked == Worked::Elsewhere && told.insert(run.clone()) {
+                        site.context.output.note(&format!("{}  another process works on it", run.short()));
+                    }
                 }
                 // Every other session would meet the same.
                 Err(error) if error.error.code == "agent.not_started" => return Err(error),
@@ -81,9 +98,13 @@ pub(crate) async fn work_during(
         }
     };
     if followed.until == Until::Ended {
-        // An agent that is told so ends by itself, and its workspace is removed.
-        if let Ok(worked) = tokio::time::timeout(END_GRACE + Duration::from_secs(5), working).await {
-            worked?;
+        // An agent that is told so ends by itself, and its workspace is removed. What goes wrong now changes no result.
+        let worked = tokio::select! {
+            worked = tokio::time::timeout(END_GRACE + Duration::from_secs(5), working) => worked.unwrap_or(Ok(())),
+            () = site.context.interrupt.cancelled() => Ok(()),
+        };
+        if let Err(error) = worked {
+            site.context.output.note(&format!("after the end of the session: {error}"));
         }
     }
     Ok(followed)
@@ -120,12 +141,19 @@ async fn find(
         let open = patiently(|| site.client.requests(campaign, run, false, Some(PER_CALL), None)).await?;
         let is_external = |name: &str| name.split('/').next() == Some(EXTERNAL);
         // The newest come first, and the oldest waits longest.
-        let waits = open.items.into_iter().rev().find(|request| {
+        let waiting = open.items.into_iter().rev().filter(|request| {
             let is_meant = model.map_or_else(|| is_external(&request.model), |model| request.model == model);
             is_meant && is_turn(request) && !taken.contains(&request.run)
         });
-        if let Some(request) = waits {
-            return Ok(Found::Session(request.run));
+        let mut paused = BTreeMap::new();
+        for request in waiting {
+            if !paused.contains_key(&request.run) {
+                let runs = patiently(|| site.client.campaign(&request.campaign)).await?.runs;
+                paused.extend(runs.into_iter().map(|run| (run.id, run.status == RunStatus::Paused)));
+            }
+            if paused.get(&request.run) != Some(&true) {
+                return Ok(Found::Session(request.run));
+            }
         }
         if let Some(target) = of
             && is_over(site, target, left).await?

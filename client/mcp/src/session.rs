@@ -101,14 +101,16 @@ impl Session {
     }
 
     /// Waits until the session needs a call, an answer or a person, or is over, up to a timeout. A service that is bound to
-    /// the run answers no questions to other roles: it waits for their answers, too.
+    /// the run answers no questions to other roles and resumes nothing: it waits for others to do so, too.
     pub(crate) async fn wait(client: &Client, run: &RunId, time: Duration, call: &Call<'_>) -> Result<Self, ToolError> {
         let until = Instant::now() + time;
         let mut said = Instant::now();
         let mut session = Self::load(client, run).await?;
         let mut polls = 0_u32;
         let is_bound = call.shared.bound.is_some();
-        let goes_on = |stage: &Stage| *stage == Stage::Working || (is_bound && matches!(stage, Stage::Question(_)));
+        let goes_on = |stage: &Stage| {
+            *stage == Stage::Working || (is_bound && matches!(stage, Stage::Question(_) | Stage::Paused))
+        };
         while goes_on(&session.stage) && Instant::now() < until {
             tokio::time::sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now()))).await;
             if said.elapsed() >= PROGRESS_INTERVAL {

@@ -202,6 +202,7 @@ fn next(session: &Session, drives: bool, is_bound: bool) -> String {
             "nothing carries out runs at the moment: ask the user to start `nightshift serve`".to_owned()
         }
         Stage::Working => "call get_turn again; it waits for the result".to_owned(),
+        Stage::Paused if is_bound => "the run is paused, and a person resumes it: call get_turn again".to_owned(),
         Stage::Paused => "the run is paused: ask the user before control_run with `resume`".to_owned(),
         Stage::Ended => "the session is over: get_best_program reads the best program".to_owned(),
     }
