@@ -34,13 +34,14 @@ struct Elsewhere {
     lines: &'static [&'static str],
 }
 
-const ELSEWHERE: [Elsewhere; 16] = [
+const ELSEWHERE: [Elsewhere; 17] = [
     Elsewhere {
         reason: "a key of a provider, or a local server of models",
         test: "tests/campaign.rs",
         lines: &[
             "nightshift run TASK --model PROVIDER/NAME --no-notes",
             "nightshift run TASK... --model PROVIDER/NAME",
+            "nightshift run TASK... --strategy agent --model openai/MODEL --coder-model external",
             "nightshift run TASK... --model PROVIDER/NAME --strategy group --candidates 8 --groups 4 --no-lessons",
             "nightshift run TASK... --model openai/SMALL --coder-model anthropic/LARGE,openai/LARGE --judge-model vllm/LOCAL",
             "nightshift run examples/row_softmax --model openai/MODEL_NAME",
@@ -59,6 +60,11 @@ const ELSEWHERE: [Elsewhere; 16] = [
             "nightshift optimize model.py --model openai/MODEL_NAME --max-cost 5",
             "nightshift optimize row_softmax --agent claude",
         ],
+    },
+    Elsewhere {
+        reason: "a coding agent of this machine",
+        test: "tests/coding_agents.rs",
+        lines: &["nightshift agent claude", "nightshift optimize model.py --agent claude --strategy agent"],
     },
     Elsewhere {
         reason: "a GPU with its toolkit",
