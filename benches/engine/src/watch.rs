@@ -16,7 +16,7 @@ use crate::trivial;
 
 /// How often everything is looked at, whatever was heard.
 const SWEEP: Duration = Duration::from_secs(2);
-/// How often several servers are asked which runs have ended: their notices arrive in bundles that cannot be counted.
+/// Time between two queries for runs that have ended, with several servers: their bundled notices cannot be counted.
 const QUERY: Duration = Duration::from_millis(50);
 
 /// A run that is waited for.
