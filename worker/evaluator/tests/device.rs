@@ -6,6 +6,9 @@
 #[expect(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod workshop;
 
+#[path = "support/drawn.rs"]
+mod drawn;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,35 +85,30 @@ fn passed_with_driver(loses_the_gpu: bool) -> bool {
 
 type Tests = &'static [(&'static str, fn())];
 
-const TESTS_THAT_LOSE_THE_GPU: Tests =
-    &[("a_gpu_that_is_lost_is_no_verdict_on_the_program", a_gpu_that_is_lost_is_no_verdict_on_the_program)];
+/// Tests with their names.
+macro_rules! tests {
+    ($($($test:ident)::+,)*) => { &[$((stringify!($($test)::+), $($test)::+)),*] };
+}
 
-const TESTS: Tests = &[
-    ("a_right_program_passes_and_is_timed", a_right_program_passes_and_is_timed),
-    ("wrong_programs_are_found_as_on_the_host", wrong_programs_are_found_as_on_the_host),
-    ("wrong_results_of_timed_calls_are_found", wrong_results_of_timed_calls_are_found),
-    (
-        "results_that_come_after_the_work_of_the_stream_are_found",
-        results_that_come_after_the_work_of_the_stream_are_found,
-    ),
-    ("an_operation_lies_between_calls_in_a_row", an_operation_lies_between_calls_in_a_row),
-    ("a_program_that_turns_wrong_late_is_found", a_program_that_turns_wrong_late_is_found),
-    ("processes_that_wait_serve_as_fresh_ones_do", processes_that_wait_serve_as_fresh_ones_do),
-    ("no_process_that_ran_a_candidate_is_kept", no_process_that_ran_a_candidate_is_kept),
-    (
-        "steps_on_one_device_take_turns_and_all_come_to_their_end",
-        steps_on_one_device_take_turns_and_all_come_to_their_end,
-    ),
-    (
-        "while_a_trusted_program_compiles_others_have_the_device_alone",
-        while_a_trusted_program_compiles_others_have_the_device_alone,
-    ),
-    ("a_driver_that_cannot_export_memory_lends_it_by_handles", a_driver_that_cannot_export_memory_lends_it_by_handles),
-    ("a_reference_is_prepared_on_a_device", a_reference_is_prepared_on_a_device),
-    (
-        "on_a_device_a_reference_may_differ_in_its_last_bits_and_not_by_more",
-        on_a_device_a_reference_may_differ_in_its_last_bits_and_not_by_more,
-    ),
+const TESTS_THAT_LOSE_THE_GPU: Tests = tests![a_gpu_that_is_lost_is_no_verdict_on_the_program,];
+
+const TESTS: Tests = tests![
+    a_right_program_passes_and_is_timed,
+    wrong_programs_are_found_as_on_the_host,
+    wrong_results_of_timed_calls_are_found,
+    results_that_come_after_the_work_of_the_stream_are_found,
+    an_operation_lies_between_calls_in_a_row,
+    a_program_that_turns_wrong_late_is_found,
+    processes_that_wait_serve_as_fresh_ones_do,
+    no_process_that_ran_a_candidate_is_kept,
+    steps_on_one_device_take_turns_and_all_come_to_their_end,
+    while_a_trusted_program_compiles_others_have_the_device_alone,
+    a_driver_that_cannot_export_memory_lends_it_by_handles,
+    a_reference_is_prepared_on_a_device,
+    on_a_device_a_reference_may_differ_in_its_last_bits_and_not_by_more,
+    drawn::values_drawn_on_a_device_follow_their_distribution_and_are_independent,
+    drawn::values_drawn_on_a_device_change_as_a_draw_says,
+    drawn::values_drawn_on_a_device_are_found_again,
 ];
 
 /// What all tests start from, built once.

@@ -139,8 +139,8 @@ DEVICE void put_bits(void *data, uint32_t size, uint64_t i, uint64_t bits) {
 
 struct Random { uint32_t word[4]; };
 
-/* Philox 4x32 with ten rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): the numbers of an element
- * follow from the seed and its index alone. */
+/* Philox 4x32 with ten rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): the numbers follow from the
+ * seed and an index alone. */
 DEVICE Random random_of(uint64_t seed, uint64_t index) {
     uint32_t c[4] = {(uint32_t)index, (uint32_t)(index >> 32), 0x6E696768u, 0x74736866u};
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -178,56 +178,86 @@ struct DrawArgs {
     uint32_t unused;
 };
 
-DEVICE double value_of(const DrawArgs &a, uint64_t i) {
-    Random random = random_of(a.seed, i);
-    float factor = a.factor;
-    bool flip = a.flip_signs && (random.word[2] & 1);
-    if (a.few_one_in) {
-        Random other = random_of(a.few_seed, i);
-        uint64_t wide = ((uint64_t)other.word[2] << 32) | other.word[3];
-        if (wide % a.few_one_in == 0) {
-            random = other;
+/* Neighbouring elements that share random numbers: a draw of gibibytes takes as long as the memory takes to be written. */
+enum { GROUP = 4 };
+
+/* 24 bits: every value of a float in [0, 1) that is a multiple of 2^-24. */
+DEVICE float unit_of(uint32_t word) { return (float)(word >> 8) * 5.9604644775390625e-8f; }
+
+/* Two values of the standard normal distribution (the method of Box and Muller). */
+DEVICE void normals_of(uint32_t first, uint32_t second, float *value) {
+    float length = sqrtf(product(-2.0f, logf(1.0f - unit_of(first)))), angle = product(6.2831853f, unit_of(second));
+    value[0] = product(length, cosf(angle));
+    value[1] = product(length, sinf(angle));
+}
+
+/* Floats of the declared distribution. */
+DEVICE void floats_of(const DrawArgs &a, const Random &random, float *value) {
+    if (a.distribution == UNIFORM) {
+        for (int k = 0; k < GROUP; k++) value[k] = sum((float)a.a, product((float)(a.b - a.a), unit_of(random.word[k])));
+        return;
+    }
+    normals_of(random.word[0], random.word[1], value);
+    normals_of(random.word[2], random.word[3], value + 2);
+    for (int k = 0; k < GROUP; k++) value[k] = sum((float)a.a, product((float)a.b, value[k]));
+}
+
+/* Numbers of one element alone where it is one of the few others, else nothing. */
+DEVICE bool is_one_of_few(const DrawArgs &a, uint64_t i, Random *random) {
+    if (!a.few_one_in) return false;
+    Random other = random_of(a.few_seed, i);
+    uint64_t wide = ((uint64_t)other.word[2] << 32) | other.word[3];
+    if (wide % a.few_one_in != 0) return false;
+    *random = other;
+    return true;
+}
+
+DEVICE float rounded(float value, uint32_t dropped_bits) {
+    if (!dropped_bits) return value;
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    bits = (bits + ((1u << dropped_bits) >> 1)) >> dropped_bits << dropped_bits;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+/* The elements of one group, where they are floats. */
+DEVICE void floats_of_group(const DrawArgs &a, uint64_t group, float *value) {
+    Random random = random_of(a.seed, group);
+    floats_of(a, random, value);
+    for (int k = 0; k < GROUP; k++) {
+        float factor = a.factor;
+        bool flip = a.flip_signs && (random.word[k] & 1); /* a bit that no value follows from */
+        Random other;
+        if (is_one_of_few(a, group * GROUP + k, &other)) {
+            float others[GROUP];
+            floats_of(a, other, others);
+            value[k] = others[0];
             factor = a.few_factor;
             flip = false;
         }
+        value[k] = sum(product(value[k], factor), 0.0f); /* zeros have no sign */
+        value[k] = rounded(flip ? -value[k] : value[k], a.dropped_bits);
     }
-    if (a.distribution == STEPS) {
-        uint64_t wide = ((uint64_t)random.word[0] << 32) | random.word[1];
-        return a.a + a.b * (double)(wide % (a.steps ? a.steps : 1));
-    }
-    /* 24 bits: every value of a float in [0, 1) that is a multiple of 2^-24. */
-    float first = (float)(random.word[0] >> 8) * 5.9604644775390625e-8f;
-    float second = (float)(random.word[1] >> 8) * 5.9604644775390625e-8f;
-    if (a.contract == I32) {
-        if (a.distribution == UNIFORM) {
-            double low = ceil(a.a), width = ceil(a.b) - low;
-            uint64_t wide = ((uint64_t)random.word[0] << 32) | random.word[1];
-            return width < 1.0 ? low : low + (double)(wide % (uint64_t)width);
-        }
-        float standard = sqrtf(-2.0f * logf(1.0f - first)) * cosf(6.2831853f * second);
-        return nearbyint(a.a + a.b * (double)standard);
-    }
-    float value;
+}
+
+/* An element whose value is a label, a count or an index. */
+DEVICE double whole_of(const DrawArgs &a, uint64_t i) {
+    Random random = random_of(a.seed, i);
+    is_one_of_few(a, i, &random);
+    uint64_t wide = ((uint64_t)random.word[0] << 32) | random.word[1];
+    if (a.distribution == STEPS) return a.a + a.b * (double)(wide % (a.steps ? a.steps : 1));
     if (a.distribution == UNIFORM) {
-        value = sum((float)a.a, product((float)(a.b - a.a), first));
-    } else {
-        float standard = product(sqrtf(product(-2.0f, logf(1.0f - first))), cosf(product(6.2831853f, second)));
-        value = sum((float)a.a, product((float)a.b, standard));
+        double low = ceil(a.a), width = ceil(a.b) - low;
+        return width < 1.0 ? low : low + (double)(wide % (uint64_t)width);
     }
-    value = sum(product(value, factor), 0.0f); /* zeros have no sign */
-    if (flip) value = -value;
-    if (a.dropped_bits) {
-        uint32_t bits;
-        memcpy(&bits, &value, 4);
-        bits = (bits + ((1u << a.dropped_bits) >> 1)) >> a.dropped_bits << a.dropped_bits;
-        memcpy(&value, &bits, 4);
-    }
-    return (double)value;
+    float value[2];
+    normals_of(random.word[0], random.word[1], value);
+    return nearbyint(a.a + a.b * (double)value[0]);
 }
 
 /* A value is rounded to the contract's element first: the truth works on what the program is given. */
-DEVICE uint64_t drawn_bits(const DrawArgs &a, uint64_t i) {
-    double value = value_of(a, i);
+DEVICE uint64_t contract_bits(const DrawArgs &a, double value) {
     if (a.contract != a.element) {
         uint64_t bits = written(value, a.contract);
         value = read_at(&bits, a.contract, 0);
@@ -235,15 +265,47 @@ DEVICE uint64_t drawn_bits(const DrawArgs &a, uint64_t i) {
     return written(value, a.element);
 }
 
+DEVICE void bits_of_group(const DrawArgs &a, uint64_t group, uint64_t *bits) {
+    if (a.distribution == STEPS || a.contract == I32) {
+        for (int k = 0; k < GROUP; k++) bits[k] = contract_bits(a, whole_of(a, group * GROUP + k));
+        return;
+    }
+    float value[GROUP];
+    floats_of_group(a, group, value);
+    for (int k = 0; k < GROUP; k++) {
+        uint32_t word;
+        memcpy(&word, &value[k], 4);
+        bits[k] = a.contract == F32 && a.element == F32 ? word : contract_bits(a, (double)value[k]);
+    }
+}
+
+struct alignas(16) Words { uint32_t word[GROUP]; };
+
 KERNEL(ns_draw, DrawArgs) {
     uint32_t size = size_of(a.element);
-    for (uint64_t i = FIRST; i < a.count; i += STRIDE) put_bits(a.data, size, i, drawn_bits(a, i));
+    for (uint64_t group = FIRST; group * GROUP < a.count; group += STRIDE) {
+        uint64_t bits[GROUP], first = group * GROUP;
+        bits_of_group(a, group, bits);
+        if (size == 4 && first + GROUP <= a.count) {
+            Words words;
+            for (int k = 0; k < GROUP; k++) words.word[k] = (uint32_t)bits[k];
+            ((Words *)a.data)[group] = words;
+        } else {
+            for (int k = 0; k < GROUP; k++)
+                if (first + k < a.count) put_bits(a.data, size, first + k, bits[k]);
+        }
+    }
 }
 
 KERNEL(ns_holds, DrawArgs) {
     uint32_t size = size_of(a.element);
     uint64_t differences = 0;
-    for (uint64_t i = FIRST; i < a.count; i += STRIDE) differences += bits_at(a.data, size, i) != drawn_bits(a, i);
+    for (uint64_t group = FIRST; group * GROUP < a.count; group += STRIDE) {
+        uint64_t bits[GROUP], first = group * GROUP;
+        bits_of_group(a, group, bits);
+        for (int k = 0; k < GROUP; k++)
+            if (first + k < a.count) differences += bits_at(a.data, size, first + k) != bits[k];
+    }
     add(a.differences, differences);
 }
 

@@ -173,7 +173,10 @@ pub(super) fn time_window<M: Memory>(
     if on_device {
         program.process.thaw()?;
         for draws in leads {
-            program.prepare(memory, 0, Given::Drawn(draws))?;
+            // Where no program is called, none sees inputs.
+            if kind != WindowKind::Empty {
+                program.prepare(memory, 0, Given::Drawn(draws))?;
+            }
             memory.null_operation()?;
             program.window(if kind == WindowKind::Empty { kind } else { WindowKind::Calls }, 1)?;
             // The outputs of the next call get a pattern that the program has not seen.
