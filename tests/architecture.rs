@@ -19,9 +19,6 @@ use sources::{SHIPPED, root, sources, sources_in};
 /// Maximum number of lines of a file of the worker, which is Rust or Python.
 const MOST_LINES: usize = 500;
 
-/// Files that are tables, and may be longer.
-const TABLES: [&str; 1] = ["worker/tests/torch/programs.rs"];
-
 #[expect(clippy::disallowed_methods, reason = "the test asks cargo about the workspace")]
 fn metadata() -> serde_json::Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
@@ -314,9 +311,8 @@ fn the_glossary_explains_every_strategy() {
 #[test]
 fn files_of_the_worker_can_be_read_in_one_sitting() {
     for (path, text) in sources_in(&root().join("worker"), &["rs", "py"]) {
-        let is_table = TABLES.iter().any(|table| path.ends_with(table));
         let lines = text.lines().count();
-        assert!(is_table || lines <= MOST_LINES, "{} has {lines} lines", path.display());
+        assert!(lines <= MOST_LINES, "{} has {lines} lines", path.display());
     }
 }
 

@@ -6,6 +6,8 @@
 #[path = "support/bench.rs"]
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod bench;
+#[path = "torch/draws.rs"]
+mod draws;
 #[path = "support/findings.rs"]
 mod findings;
 #[path = "torch/inspection.rs"]

@@ -2,6 +2,7 @@
 
 use nightshift_toolchain::inspect::FoundTensor;
 
+use crate::draws;
 use crate::passed;
 use crate::programs::{self, LINEAR, MODEL_NEW, task};
 use crate::torch::Bench;
@@ -31,9 +32,9 @@ pub(crate) fn a_file_says_what_it_needs(bench: &Bench) {
 }
 
 pub(crate) fn inputs_are_drawn_as_the_file_draws_them(bench: &Bench) {
-    let found = bench.inspect(&programs::drawn()).unwrap();
-    assert_eq!(found.inputs.len(), programs::DRAWN.len());
-    for ((input, draw), found) in programs::DRAWN.iter().zip(&found.inputs) {
+    let found = bench.inspect(&draws::drawn()).unwrap();
+    assert_eq!(found.inputs.len(), draws::DRAWN.len());
+    for ((input, draw), found) in draws::DRAWN.iter().zip(&found.inputs) {
         assert!(draw.is(&found.distribution), "{input}: {:?}, after {}", found.distribution, found.origin);
     }
     let looked_at =
@@ -49,10 +50,10 @@ pub(crate) fn what_is_too_large_to_be_made_is_drawn_as_a_smaller_one(bench: &Ben
         (found.inputs[0].distribution.clone(), found.notes)
     };
     let (drawn, notes) = large("torch.softmax(torch.rand(32768, 16384) / 1e6, -1) * 16384");
-    assert!(programs::Draw::AboutUniform(1.0, 1.0).is(&drawn), "{drawn:?}");
+    assert!(draws::Draw::AboutUniform(1.0, 1.0).is(&drawn), "{drawn:?}");
     assert!(notes.iter().any(|note| note.contains("from a range like theirs")), "{notes:?}");
     let (drawn, notes) = large("torch.rand(16384 * 32768).reshape(16384, 32768).abs()");
-    assert!(programs::Draw::Normal(0.0, 1.0).is(&drawn), "{drawn:?}");
+    assert!(draws::Draw::Normal(0.0, 1.0).is(&drawn), "{drawn:?}");
     assert!(notes.iter().any(|note| note.contains("nothing is known") && note.contains("task.toml")), "{notes:?}");
 
     // Of a model's weights it is known how they were to be drawn.
@@ -60,7 +61,7 @@ pub(crate) fn what_is_too_large_to_be_made_is_drawn_as_a_smaller_one(bench: &Ben
     let found = bench.inspect(&deep).unwrap();
     let weight = &found.params[0];
     assert_eq!((weight.origin.as_str(), weight.shape.len()), ("Tensor.uniform_", 2), "{weight:?}");
-    assert!(programs::Draw::Uniform(-1.0 / 128.0, 1.0 / 128.0).is(&weight.distribution), "{weight:?}");
+    assert!(draws::Draw::Uniform(-1.0 / 128.0, 1.0 / 128.0).is(&weight.distribution), "{weight:?}");
 }
 
 pub(crate) fn operators_say_from_which_others_they_read(bench: &Bench) {
