@@ -94,6 +94,31 @@ pub(crate) fn what_has_to_be_moved_and_computed_is_counted(bench: &Bench) {
     // Of a table only the rows of the indices are read.
     let rows = "torch.rand(32, 32), torch.randint(0, 32, (4,))";
     assert_eq!(found("torch.nn.functional.embedding(y, x)", rows), (4.0 * 32.0 * 4.0, Some(0.0)));
+    // Elements that are picked by masks, indices, labels or coordinates, also in place: results count, and no table.
+    let picked = |forward: &str, inputs: &str, results: f64| {
+        let (moved, flops) = found(forward, inputs);
+        assert_eq!(moved, 4.0 * results, "{forward}");
+        assert!(flops.is_none_or(|flops| flops <= 4.0 * results), "{forward}: {flops:?}");
+    };
+    let indices = "torch.rand(32, 32), torch.randint(0, 32, (4, 1))";
+    picked("torch.take(x, y)", indices, 4.0);
+    picked("x.index_select(0, y[:, 0])", indices, 128.0);
+    picked("torch.gather(x[:4], 1, y)", indices, 4.0);
+    picked("torch.nn.functional.embedding_bag(y, x)", indices, 128.0);
+    picked("x[y[:, 0]]", indices, 128.0);
+    picked("x.index_add(0, y[:, 0], x[:4])", indices, 1024.0);
+    picked("torch.zeros_like(x).index_copy_(0, y[:, 0], x[:4])", indices, 1024.0);
+    picked("torch.narrow_copy(x, 0, 0, 4)", indices, 128.0);
+    picked("torch.nn.functional.pad(x, (0, -31))", indices, 32.0);
+    picked("torch.trace(x).reshape(1)", indices, 1.0);
+    let labels = "torch.rand(32, 32), torch.randint(0, 32, (32,))";
+    picked("torch.nn.functional.nll_loss(x, y).reshape(1)", labels, 1.0);
+    let mask = "torch.rand(32, 32), torch.zeros(32, 32).bool()";
+    picked("torch.where(y, 0.0, x)", mask, 1024.0);
+    picked("torch.masked_fill(x, y, 0.0)", mask, 1024.0);
+    let coordinates = "torch.rand(1, 1, 32, 32), torch.rand(1, 2, 2, 2)";
+    picked("torch.nn.functional.grid_sample(x, y, align_corners=False)", coordinates, 4.0);
+    picked("torch.nn.functional.interpolate(x, scale_factor=0.25)", coordinates, 64.0);
     // A product with a diagonal matrix scales rows; half of a triangular one need not be computed.
     assert_eq!(found("torch.diag(x[0]) @ y", float).1, None);
     assert_eq!(found("torch.triu(x @ y)", float), (3.0 * square, None));

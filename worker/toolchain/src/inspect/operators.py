@@ -16,7 +16,13 @@ CLASSES = [
                    "var_mean", "norm", "linalg_vector_norm", "any", "all", "nll_loss_forward", "mse_loss", "l1_loss",
                    "smooth_l1_loss", "huber_loss")),
     ("scan", ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")),
-    ("indexing", ("index", "index_select", "gather", "scatter", "embedding", "index_put", "index_put_", "scatter_add")),
+    ("indexing", ("index", "index_select", "gather", "scatter", "embedding", "index_put", "scatter_add", "scatter_reduce",
+                  "take", "put", "masked_select", "masked_scatter", "index_add", "index_copy", "index_fill", "index_reduce",
+                  "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "embedding_renorm", "_unsafe_index",
+                  "_unsafe_index_put", "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_index_put_impl",
+                  "repeat_interleave", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter",
+                  "narrow_copy", "slice_copy", "select_copy", "diagonal_copy", "as_strided_copy", "unfold_copy",
+                  "_pack_padded_sequence", "_nested_from_padded", "_padded_dense_to_jagged_forward", "sparse_mask")),
     ("copy", ("cat", "stack", "clone", "copy_", "_to_copy", "constant_pad_nd", "repeat", "flip", "roll", "fill_", "zero_",
               "reflection_pad2d", "upsample_nearest2d", "tril", "triu", "diag_embed", "pixel_shuffle")),
     ("factory", ("zeros", "ones", "empty", "full", "arange", "eye", "zeros_like", "ones_like", "empty_like", "full_like",
@@ -27,8 +33,33 @@ CLASSES = [
 ]
 CLASS_OF = {name: class_name for class_name, names in CLASSES for name in names}
 
-# Operators that need not read all of their arguments, in addition to those of the class `indexing`.
-PARTIAL = ("tril", "triu", "take", "masked_select", "masked_scatter", "where", "masked_fill", "max_unpool2d", "max_unpool3d")
+
+def class_of(name):
+    """Returns the class of an operator, also of one that works in place."""
+    return CLASS_OF.get(name) or CLASS_OF.get(name.rstrip("_"), "elementwise")
+
+
+def picks_elements(name, class_name, tensors, leaves):
+    """Returns whether an operator need not read all of its arguments."""
+    if class_name == "attention":
+        # By a mask; and the keys behind the last query, by a causal one.
+        longer = len(tensors) > 1 and tensors[1].shape[-2:-1] > tensors[0].shape[-2:-1]
+        return len(tensors) > 3 or (longer and any(leaf is True for leaf in leaves))
+    return class_name == "indexing" or name.rstrip("_") in PARTIAL
+
+
+# Operators that need not read all of their arguments, in addition to those of the class `indexing`: by masks, by indices and labels, by a
+# search, by coordinates, one triangle or the diagonal of a matrix, and crops by negative padding.
+PARTIAL = ("where", "masked_fill", "_masked_softmax", "_masked_scale", "max_unpool2d", "max_unpool3d", "nll_loss_forward",
+           "nll_loss2d_forward", "_ctc_loss", "_cudnn_ctc_loss", "miopen_ctc_loss", "searchsorted", "bucketize",
+           "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback", "cudnn_grid_sampler",
+           "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
+           "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d",
+           "upsample_bicubic2d", "upsample_trilinear3d", "tril", "triu", "trace", "diag", "linalg_diagonal",
+           "linalg_solve_triangular", "triangular_solve", "linalg_cholesky_ex", "cholesky_solve",
+           "cholesky_inverse", "_linalg_eigh", "linalg_ldl_factor_ex", "linalg_ldl_solve", "lu_unpack",
+           "linalg_householder_product", "ormqr", "im2col", "sparse_sampled_addmm", "constant_pad_nd", "reflection_pad1d",
+           "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d")
 # Copies that leave all values in place, so that no product becomes cheaper with them.
 FAITHFUL = ("clone", "_to_copy")
 
@@ -52,10 +83,11 @@ class Operators(TorchDispatchMode):
         packet = func._overloadpacket
         name = packet.__name__
         is_view = getattr(func, "is_view", False) or name in ("detach", "_unsafe_view", "alias", "lift_fresh", "_reshape_alias")
-        class_name = CLASS_OF.get(name, "elementwise")
+        class_name = class_of(name)
         if class_name == "random" and not (name == "native_dropout" and len(args) > 1 and args[1] == 0.0):
             self.random.add(name)
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        leaves = pytree.tree_leaves((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         makers = frozenset().union(*(self.makers.get(tensor, ()) for tensor in tensors))
         counts = not is_view and class_name != "factory" and func.namespace != "prim"
@@ -64,11 +96,11 @@ class Operators(TorchDispatchMode):
         if is_view and any(made.numel() != tensors[0].numel() for made in results) or class_name == "factory":
             self.is_regular = False
         if counts:
-            picks = class_name == "indexing" or name in PARTIAL
+            picks = picks_elements(name, class_name, tensors, leaves)
             for tensor in tensors:
                 self.note_read(tensor, picks)
             self.seen.append({
-                "name": name, "class": class_name, "flops": flops_of(packet, args, kwargs, result, class_name),
+                "name": name, "class": class_name, "flops": flops_of(packet, args, kwargs, result, class_name, picks),
                 "bytes": float(sum(nbytes(tensor) for tensor in tensors + results)),
                 "inputs": [list(tensor.shape) for tensor in tensors],
                 "outputs": [list(tensor.shape) for tensor in results],
@@ -104,7 +136,7 @@ def least_item(tensor):
     return min(held(tensor), nbytes(tensor)) // max(tensor.numel(), 1)
 
 
-def flops_of(packet, args, kwargs, result, class_name):
+def flops_of(packet, args, kwargs, result, class_name, picks):
     try:
         from torch.utils.flop_counter import flop_registry
 
@@ -112,7 +144,9 @@ def flops_of(packet, args, kwargs, result, class_name):
             return float(flop_registry[packet](*args, **kwargs, out_val=result))
     except Exception:
         return None
-    leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
+    # What is not read is not computed with.
+    leaves = pytree.tree_leaves(result if picks else (args, kwargs, result))
+    leaves = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     largest = float(max((leaf.numel() for leaf in leaves), default=0))
     if class_name in ("copy", "indexing"):
         return 0.0
