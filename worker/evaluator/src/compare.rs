@@ -35,6 +35,25 @@ pub struct TensorComparison {
     pub histogram: Histogram,
 }
 
+/// The errors of one output.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct OutputErrors {
+    /// All elements.
+    pub elements: u64,
+    /// Elements outside the tolerance, or not finite.
+    pub wrong_elements: u64,
+    /// Largest normalized error; infinite when an element is not finite.
+    pub largest_error: f64,
+}
+
+impl OutputErrors {
+    /// Returns the errors that a comparison found.
+    pub(crate) fn of(found: &TensorComparison) -> Self {
+        let TensorComparison { wrong_elements, largest_error, histogram, .. } = found;
+        Self { elements: histogram.iter().sum(), wrong_elements: *wrong_elements, largest_error: *largest_error }
+    }
+}
+
 /// The result of comparing all outputs of a call.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Comparison {
@@ -48,6 +67,8 @@ pub struct Comparison {
     pub worst: Option<WorstElement>,
     /// Elements by normalized error.
     pub histogram: Histogram,
+    /// The errors of each output, in the order of outputs.
+    pub outputs: Vec<OutputErrors>,
 }
 
 impl Comparison {
@@ -55,6 +76,7 @@ impl Comparison {
     pub(crate) fn add(&mut self, tensor: &ConcreteTensor, found: &TensorComparison) {
         self.elements += tensor.elements();
         self.wrong_elements += found.wrong_elements;
+        self.outputs.push(OutputErrors::of(found));
         for (total, count) in self.histogram.iter_mut().zip(found.histogram) {
             *total += count;
         }

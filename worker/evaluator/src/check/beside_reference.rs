@@ -41,7 +41,7 @@ impl<M: Memory> Check<'_, M> {
         }
         let pair = (&mut *candidate, &oracle.reference);
         let (found, _) = self.beside_reference(shapes, pair, &draws, &limits, Program::call_in_order)?;
-        let passed = passes(&limits, &found);
+        let passed = limits.pass_beside_reference(&found.outputs);
         self.push(TestCase::InStreamOrder, shapes, passed, found, (seen.reference_error.normalized, None));
         if passed {
             return Ok(());
@@ -49,7 +49,7 @@ impl<M: Memory> Check<'_, M> {
         // A program that is wrong for these inputs in any case is not late.
         let pair = (candidate, &oracle.reference);
         let (found, _) = self.beside_reference(shapes, pair, &draws, &limits, Program::call_once)?;
-        if passes(&limits, &found) {
+        if limits.pass_beside_reference(&found.outputs) {
             let message = "the results are complete after the work of the call's stream: the program computes on a stream, or in a \
                            kernel, that the call's stream does not wait for";
             note(&mut self.report.findings, violation("output_late", message.to_owned()));
@@ -119,7 +119,7 @@ impl<M: Memory> Check<'_, M> {
         let found = compare_outputs(self.memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
         drop(outputs);
         candidate.process.thaw()?;
-        let passed = passes(&limits, &found);
+        let passed = limits.pass_beside_reference(&found.outputs);
         self.push(TestCase::OtherAddresses, shapes, passed, found, (seen.reference_error.normalized, None));
         Ok(())
     }
@@ -143,10 +143,6 @@ impl<M: Memory> Check<'_, M> {
                        training, or keeps something from one call for the next";
         Err(StepFailure::fatal("task.reference_not_deterministic", message).into())
     }
-}
-
-fn passes(limits: &Limits, found: &Comparison) -> bool {
-    limits.pass_beside_reference(found.largest_error, found.wrong_elements, found.elements)
 }
 
 /// Calls a reference. Returns whether its outputs are finite.

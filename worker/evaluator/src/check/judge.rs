@@ -3,7 +3,7 @@
 use nightshift_protocol::task::{ConcreteTensor, Tolerance};
 use nightshift_protocol::verdict::WorstElement;
 
-use crate::compare::Comparison;
+use crate::compare::{Comparison, OutputErrors};
 use crate::memory::{Memory, MemoryError, Operand};
 
 /// An error of the reference below this counts as this: a lucky reference may not tighten the limit for everything else.
@@ -16,8 +16,8 @@ const ROOM_BESIDE_REFERENCE: f64 = 4.0;
 /// The relative part of a tolerance is widened up to this, and no further.
 const MAX_WIDENED_RTOL: f64 = 0.01;
 
-/// Where the reference has wrong elements under the widest tolerance, a program may have so many times as many, and no more than one in
-/// so many.
+/// Where the reference has wrong elements in an output under the widest tolerance, a program may have so many times as many there, and no
+/// more than one in so many.
 const MOST_LIKE_REFERENCE: u64 = 4;
 const FEW: u64 = 10_000;
 
@@ -40,6 +40,8 @@ pub(crate) struct ReferenceError {
     pub(crate) normalized: f64,
     /// In tolerances after they were widened for it; 0 where none was.
     pub(crate) under_widened: f64,
+    /// In tolerances after their relative part was widened beyond its cap; 0 where none was.
+    pub(crate) under_widest: f64,
     /// As a share of what the element should be; 0 where that is not known.
     pub(crate) relative: f64,
 }
@@ -47,7 +49,7 @@ pub(crate) struct ReferenceError {
 impl ReferenceError {
     /// An error that is known in tolerances alone.
     pub(crate) fn of(normalized: f64) -> Self {
-        Self { normalized, under_widened: 0.0, relative: 0.0 }
+        Self { normalized, ..Self::default() }
     }
 
     /// The larger one of both.
@@ -56,6 +58,7 @@ impl ReferenceError {
         Self {
             normalized: self.normalized.max(other.normalized),
             under_widened: self.under_widened.max(other.under_widened),
+            under_widest: self.under_widest.max(other.under_widest),
             relative: self.relative.max(other.relative),
         }
     }
@@ -89,7 +92,13 @@ impl ReferenceError {
             return Ok(error);
         }
         let under_widened = compare_outputs(memory, outputs, expected, tensors, &limits.tolerance)?.largest_error;
-        Ok(Self { under_widened: under_widened.min(f64::MAX), ..error })
+        let error = Self { under_widened: under_widened.min(f64::MAX), ..error };
+        if !error.is_beyond_cap() {
+            return Ok(error);
+        }
+        let widest = Limits::against_truth(tolerance, error).tolerance;
+        let under_widest = compare_outputs(memory, outputs, expected, tensors, &widest)?.largest_error;
+        Ok(Self { under_widest: under_widest.min(f64::MAX), ..error })
     }
 }
 
@@ -104,6 +113,8 @@ pub(crate) struct Limits {
     own: f64,
     /// Whether the relative part was widened beyond its cap.
     is_beyond_cap: bool,
+    /// The reference's largest error under that tolerance; 0 where it was not widened beyond its cap.
+    worst_of_reference: f64,
     /// The largest normalized error that passes.
     pub(crate) allowed: f64,
 }
@@ -119,7 +130,7 @@ impl Limits {
         let tolerance = Tolerance { atol: tolerance.atol * widened, rtol: rtol * further, ..*tolerance };
         let own = if is_beyond_cap { 1.0 / ROOM_OVER_CAP } else { reference.normalized / widened };
         let allowed = allowed_error(own, tolerance.reference_error_factor);
-        Self { tolerance, widened, own, is_beyond_cap, allowed }
+        Self { tolerance, widened, own, is_beyond_cap, worst_of_reference: reference.under_widest, allowed }
     }
 
     /// Returns the limits for outputs that are compared with the reference's, which has an error of its own.
@@ -135,10 +146,14 @@ impl Limits {
         found.largest_error <= self.allowed
     }
 
-    /// Returns whether outputs pass that are compared with the reference's. Where the reference itself may have wrong elements, few may
-    /// differ.
-    pub(crate) fn pass_beside_reference(&self, largest_error: f64, wrong_elements: u64, elements: u64) -> bool {
-        largest_error <= self.allowed || (self.is_beyond_cap && are_few(wrong_elements, elements))
+    /// Returns whether outputs pass that are compared with the reference's. Where the reference itself may have wrong elements, few of
+    /// each output may differ, and none by more than both programs may be off there.
+    pub(crate) fn pass_beside_reference(&self, outputs: &[OutputErrors]) -> bool {
+        let farthest = self.worst_of_reference * (ROOM_BESIDE_REFERENCE + 1.0) * SLACK;
+        outputs.iter().all(|output| {
+            output.largest_error <= self.allowed
+                || (self.is_beyond_cap && are_few(output) && output.largest_error <= farthest)
+        })
     }
 
     /// Returns whether the relative part was widened beyond its cap, as far as that goes: the reference itself may have wrong elements then.
@@ -147,16 +162,21 @@ impl Limits {
     }
 }
 
-/// Returns whether so few elements are wrong that a program may be right which has them where the reference has some, too.
-fn are_few(wrong_elements: u64, elements: u64) -> bool {
-    wrong_elements.saturating_mul(FEW) <= elements
+/// Returns whether so few elements of an output are wrong that a program may be right which has them where the reference has some, too.
+fn are_few(output: &OutputErrors) -> bool {
+    output.wrong_elements.saturating_mul(FEW) <= output.elements
 }
 
-/// Returns whether a program has few wrong elements, hardly more than the reference has for the same inputs, and none that is much farther off.
+/// Returns whether a program has few wrong elements in each output, hardly more than the reference has there for the same inputs, and none
+/// that is much farther off.
 pub(crate) fn is_like_reference(found: &Comparison, reference: &Comparison) -> bool {
-    are_few(found.wrong_elements, found.elements)
-        && found.wrong_elements <= reference.wrong_elements.saturating_mul(MOST_LIKE_REFERENCE)
-        && found.largest_error <= reference.largest_error * ROOM_BESIDE_REFERENCE
+    found.outputs.len() == reference.outputs.len()
+        && found.outputs.iter().zip(&reference.outputs).all(|(found, reference)| {
+            found.wrong_elements == 0
+                || (are_few(found)
+                    && found.wrong_elements <= reference.wrong_elements.saturating_mul(MOST_LIKE_REFERENCE)
+                    && found.largest_error <= reference.largest_error * ROOM_BESIDE_REFERENCE)
+        })
 }
 
 /// Returns the relative part of a tolerance that is widened for a reference. The reference's error is the largest near zero, where sums
@@ -217,6 +237,10 @@ mod tests {
         Limits::against_truth(&TOLERANCE, ReferenceError::of(reference_error)).allowed
     }
 
+    fn output(elements: u64, wrong_elements: u64, largest_error: f64) -> OutputErrors {
+        OutputErrors { elements, wrong_elements, largest_error }
+    }
+
     fn close(left: f64, right: f64) -> bool {
         (left - right).abs() < 1e-12
     }
@@ -248,12 +272,31 @@ mod tests {
 
     #[test]
     fn few_elements_may_differ_from_a_reference_that_has_wrong_ones() {
-        let error = ReferenceError { normalized: 20.0, under_widened: 3.0, relative: 0.03 };
+        let error = ReferenceError { normalized: 20.0, under_widened: 3.0, under_widest: 2.0, relative: 0.03 };
         let limits = Limits::against_reference(&TOLERANCE, error);
-        assert!(limits.is_beyond_cap() && limits.pass_beside_reference(50.0, 1, 10_000));
-        assert!(!limits.pass_beside_reference(50.0, 2, 10_000), "more than few");
-        let precise = Limits::against_reference(&TOLERANCE, ReferenceError::of(0.01));
-        assert!(!precise.pass_beside_reference(50.0, 1, 10_000), "its reference has none");
+        let (few, precise) = (output(10_000, 1, 19.0), output(100, 0, 0.5));
+        assert!(limits.is_beyond_cap() && limits.pass_beside_reference(&[few, precise]));
+        assert!(!limits.pass_beside_reference(&[output(10_000, 2, 19.0)]), "more than few");
+        let exact = Limits::against_reference(&TOLERANCE, ReferenceError::of(0.01));
+        assert!(!exact.pass_beside_reference(&[few]), "its reference has none");
+    }
+
+    #[test]
+    fn wrong_elements_beside_the_reference_s_are_counted_by_output_and_not_far_off() {
+        let error = ReferenceError { normalized: 20.0, under_widened: 3.0, under_widest: 2.0, relative: 0.03 };
+        let limits = Limits::against_reference(&TOLERANCE, error);
+        let large = output(1_000_000, 0, 0.5);
+        assert!(!limits.pass_beside_reference(&[large, output(1, 1, 19.0)]), "all of a small output is wrong");
+        assert!(
+            !limits.pass_beside_reference(&[output(1_000_000, 1, 21.0)]),
+            "ten times the reference's own worst error"
+        );
+        assert!(!limits.pass_beside_reference(&[output(1_000_000, 1, f64::INFINITY)]), "not a number");
+        let of = |outputs: &[OutputErrors]| Comparison { outputs: outputs.to_vec(), ..Comparison::default() };
+        let reference = of(&[output(1_000_000, 2, 1.5), output(20_000, 0, 0.9)]);
+        assert!(is_like_reference(&of(&[output(1_000_000, 8, 6.0), large]), &reference));
+        assert!(!is_like_reference(&of(&[large, output(20_000, 1, 1.2)]), &reference), "the reference has none there");
+        assert!(!is_like_reference(&of(&[large]), &reference), "an output is missing");
     }
 
     #[test]
@@ -265,7 +308,7 @@ mod tests {
                 let normalized = off / rtol;
                 let under_widened =
                     off / Limits::against_truth(&tolerance, ReferenceError::of(normalized)).tolerance.rtol;
-                let error = ReferenceError { normalized, under_widened, relative: off };
+                let error = ReferenceError { normalized, under_widened, relative: off, ..ReferenceError::default() };
                 assert!(!error.is_meaningless(&tolerance), "{error:?}");
                 let both = [
                     (Limits::against_truth(&tolerance, error), off),
@@ -285,9 +328,7 @@ mod tests {
     #[test]
     fn a_program_may_have_wrong_elements_where_the_reference_has_and_hardly_more() {
         let of = |elements, wrong_elements, largest_error| Comparison {
-            elements,
-            wrong_elements,
-            largest_error,
+            outputs: vec![output(elements, wrong_elements, largest_error)],
             ..Comparison::default()
         };
         let compared = |wrong_elements, largest_error| of(1_000_000, wrong_elements, largest_error);
@@ -304,13 +345,13 @@ mod tests {
     fn no_error_of_a_reference_widens_a_tolerance_without_end() {
         for rtol in [1e-4, 0.05, 0.5] {
             let tolerance = Tolerance { atol: 1e-4, rtol, reference_error_factor: 64.0 };
-            let error = ReferenceError { normalized: 1e4, under_widened: 1e3, relative: 0.9 };
+            let error = ReferenceError { normalized: 1e4, under_widened: 1e3, under_widest: 50.0, relative: 0.9 };
             let limits = Limits::against_truth(&tolerance, error);
             assert!(limits.tolerance.rtol <= MAX_RTOL && close(limits.tolerance.atol, 4.0), "{limits:?}");
             assert!(error.is_meaningless(&tolerance));
         }
         let is_meaningless = |normalized: f64, under_widened: f64, relative: f64| {
-            ReferenceError { normalized, under_widened, relative }
+            ReferenceError { normalized, under_widened, relative, ..ReferenceError::default() }
                 .is_meaningless(&Tolerance { rtol: 1e-4, ..TOLERANCE })
         };
         assert!(is_meaningless(3_000.0, 30.0, 0.3) && is_meaningless(3_000.0, 0.2, 900.0));

@@ -5,6 +5,7 @@ use nightshift_protocol::verdict::Finding;
 use super::Side;
 use crate::breach::{note, violation};
 use crate::check::Limits;
+use crate::compare::OutputErrors;
 use crate::memory::{Memory, Operand};
 use crate::program::Program;
 
@@ -53,31 +54,31 @@ impl OutputVerifier {
         for call in 0..calls {
             self.made += 1;
             let (outputs, expected) = (candidate.outputs(call), expected(call));
-            let (mut elements, mut wrong_elements, mut largest, mut comparable) = (0, 0, 0.0_f64, true);
+            let (mut errors, mut comparable) = (Vec::new(), true);
             for (output, expected) in outputs.iter().zip(&expected) {
                 let found = memory.compare(*output, *expected, &self.limits.tolerance)?;
                 if found.largest_error > self.limits.allowed && !memory.is_finite(*expected)? {
                     comparable = false;
                 }
-                elements += found.histogram.iter().sum::<u64>();
-                wrong_elements += found.wrong_elements;
-                largest = largest.max(found.largest_error);
+                errors.push(OutputErrors::of(&found));
             }
             // Where the baseline itself has no finite answer, nothing can be verified.
             if !comparable {
                 continue;
             }
             self.verified += 1;
-            if !self.limits.pass_beside_reference(largest, wrong_elements, elements) {
+            if !self.limits.pass_beside_reference(&errors) {
                 self.wrong.push(self.made);
-                note(findings, self.finding(wrong_elements, largest));
+                note(findings, self.finding(&errors));
             }
         }
         Ok(())
     }
 
-    fn finding(&self, wrong_elements: u64, largest: f64) -> Finding {
+    fn finding(&self, errors: &[OutputErrors]) -> Finding {
         let number = self.made;
+        let wrong_elements: u64 = errors.iter().map(|output| output.wrong_elements).sum();
+        let largest = errors.iter().map(|output| output.largest_error).fold(0.0, f64::max);
         if wrong_elements > 0 {
             let message = format!(
                 "call {number} of the measurement gave {wrong_elements} wrong elements, the worst of them {largest:.3} times the tolerance \
