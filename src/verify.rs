@@ -92,7 +92,7 @@ pub(crate) fn judge_programs(
     let at_once = at_once(&bundle, builds);
     let demand = demand(&bundle, &submissions, against.as_ref().map(|(_, against)| against), at_once);
     let only = Some((bundle.spec.target, demand));
-    let bench = Workbench::open_for(config, Box::new(MemoryArtifacts::default()), only)
+    let bench = Workbench::open_for(config, Box::new(MemoryArtifacts::default()), only, cancel)
         .map_err(|error| Failure::new(error.code(), error.to_string()))?;
     let options = VerifyOptions { profile: args.profile, require_sandbox: !args.allow_unsandboxed };
     let mut verifier = Verifier::new(&bench, bundle.clone(), options, cancel).map_err(|failure| step(&failure))?;

@@ -145,6 +145,29 @@ fn a_signal_ends_the_judgement_of_a_program_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_signal_ends_a_command_that_waits_while_another_one_times_a_program() {
+    let folder = folder_with(&[("right.cpp", &right(2))]);
+    let devices = folder.path().join("cache/devices");
+    std::fs::create_dir_all(&devices).unwrap();
+    std::fs::create_dir(folder.path().join("tmp")).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let path = devices.join(format!("quiet-{}", boot.trim()));
+    let quiet = std::fs::File::create(&path).unwrap();
+    // As a confirmation of another command does: compilers and programs of this one stop, and others do not start.
+    quiet.lock_shared().unwrap();
+    let mut command = Endless::command(&folder, &["gaussian", "right.cpp"]);
+    let child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let has_started = || !processes::descendants(child.id()).is_empty();
+    let is_running = holds_within(MAX_START, has_started);
+    // It notices the lock within milliseconds once a process of it runs.
+    std::thread::sleep(Duration::from_secs(1));
+    let tree = processes::descendants(child.id());
+    let (_, output) = Endless { folder, child, tree, is_running }.end_by("-INT");
+    drop(quiet);
+    assert_eq!(output.status.code(), Some(130), "{}\n{}", stdout(&output), stderr(&output));
+}
+
+#[test]
 fn a_signal_ends_the_check_of_the_program_to_compare_with() {
     interrupt("against", &["gaussian", "right.cpp", "--against", "endless.cpp"]);
 }

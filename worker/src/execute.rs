@@ -75,15 +75,16 @@ pub struct Workbench {
 impl Workbench {
     /// Examines the machine and opens the folders. Blocks, and starts processes.
     pub fn open(config: &WorkerConfig, store: Box<dyn ArtifactStore>) -> Result<Self, WorkbenchError> {
-        Self::open_for(config, store, None)
+        Self::open_for(config, store, None, &CancelFlag::default())
     }
 
     /// Opens a workbench for one target only, for programs that need this many processes. It does not search for tools of
-    /// other targets.
+    /// other targets. The search ends when the work is cancelled.
     pub fn open_for(
         config: &WorkerConfig,
         store: Box<dyn ArtifactStore>,
         only: Option<(Target, ProcessDemand)>,
+        cancel: &CancelFlag,
     ) -> Result<Self, WorkbenchError> {
         let unusable = |folder: &Path| {
             let folder = folder.to_path_buf();
@@ -117,7 +118,7 @@ impl Workbench {
         // Processes start while the search for compilers runs.
         let gpus = SharedGpus::new(&host, &config.gpus, contexts, &config.cache_dir.join("devices"), demand);
         let only = only.map(|(target, _)| target);
-        let Found { toolchain, sandbox, cuda } = find_all(jail, config, only, &hardware, scratch.folder())?;
+        let Found { toolchain, sandbox, cuda } = find_all(jail, config, only, &hardware, scratch.folder(), cancel)?;
         tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers and sandbox were found");
         let cuda = cuda.map(|cuda| cuda.with_gpus(gpus));
         let cuda = if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) };
@@ -294,7 +295,7 @@ impl Work for Workbench {
         if let (Err(failure), Ok(cuda)) = (&result, &self.cuda)
             && failure.code.starts_with("gpu.")
         {
-            cuda.doubt();
+            cuda.doubt(cancel);
         }
         step_span.end(&result);
         result

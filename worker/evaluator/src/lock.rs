@@ -9,9 +9,15 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nightshift_sandbox::process::{CancelFlag, ProcessError};
 
 use self::between_processes::{LockFiles, Locked};
 pub use self::between_processes::{open_lock_file, try_lock_file};
+
+/// Interval at which a waiting thread looks whether its work was cancelled.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// Guards that this thread holds.
@@ -95,24 +101,34 @@ impl DeviceLock {
     }
 
     /// Waits until the device may be used in this mode. A thread that holds a guard must not ask for another one.
-    #[must_use]
-    pub fn lock(&self, mode: DeviceMode) -> DeviceGuard<'_> {
+    ///
+    /// # Errors
+    /// When the work is cancelled before that.
+    pub fn lock(&self, mode: DeviceMode, cancel: &CancelFlag) -> Result<DeviceGuard<'_>, ProcessError> {
         let mut state = self.state();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.waiting.push_back((ticket, mode));
-        let mut state = self
-            .changed
-            .wait_while(state, |state| !state.may_enter(ticket, mode))
-            .unwrap_or_else(PoisonError::into_inner);
+        while !state.may_enter(ticket, mode) && !cancel.is_cancelled() {
+            state = self.changed.wait_timeout(state, CANCEL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        }
         state.waiting.retain(|(other, _)| *other != ticket);
-        state.active.push(mode);
+        let is_cancelled = cancel.is_cancelled();
+        if !is_cancelled {
+            state.active.push(mode);
+        }
         drop(state);
         // One that leaves the queue may let others pass.
         self.changed.notify_all();
+        if is_cancelled {
+            return Err(ProcessError::Cancelled);
+        }
         HELD.set(HELD.get() + 1);
-        let locked = self.files.as_ref().map_or_else(Locked::default, |files| files.lock(mode));
-        DeviceGuard { lock: self, mode, between_processes: locked }
+        let mut guard = DeviceGuard { lock: self, mode, between_processes: Locked::default() };
+        if let Some(files) = &self.files {
+            guard.between_processes = files.lock(mode, cancel)?;
+        }
+        Ok(guard)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -154,7 +170,7 @@ mod tests {
         let (leave, left) = channel::<()>();
         let before = lock.state().next_ticket;
         scope.spawn(move || {
-            let _guard = lock.lock(mode);
+            let _guard = lock.lock(mode, &CancelFlag::default());
             entered.send(()).ok();
             left.recv().ok();
         });
@@ -191,7 +207,7 @@ mod tests {
     fn one_that_is_alone_waits_for_others_and_later_ones_wait_for_it() {
         let lock = DeviceLock::default();
         std::thread::scope(|scope| {
-            let first = lock.lock(DeviceMode::Work);
+            let first = lock.lock(DeviceMode::Work, &CancelFlag::default());
             let (alone, leave) = locks(scope, &lock, DeviceMode::Exclusive);
             let (late, late_leaves) = locks(scope, &lock, DeviceMode::Work);
             assert_eq!(waiting(&lock), 2);
@@ -208,8 +224,8 @@ mod tests {
     fn processes_start_next_to_a_first_measurement_and_not_next_to_a_confirmation() {
         let lock = DeviceLock::default();
         std::thread::scope(|scope| {
-            let exclusive = lock.lock(DeviceMode::Exclusive);
-            let driver = lock.lock(DeviceMode::Driver);
+            let exclusive = lock.lock(DeviceMode::Exclusive, &CancelFlag::default());
+            let driver = lock.lock(DeviceMode::Driver, &CancelFlag::default());
             drop(exclusive);
             let (quiet, leave) = locks(scope, &lock, DeviceMode::Isolated);
             let (late, late_leaves) = locks(scope, &lock, DeviceMode::Driver);
@@ -227,9 +243,9 @@ mod tests {
     fn short_work_passes_those_that_wait_for_a_tool() {
         let lock = DeviceLock::default();
         std::thread::scope(|scope| {
-            let tool = lock.lock(DeviceMode::Tool);
+            let tool = lock.lock(DeviceMode::Tool, &CancelFlag::default());
             let (alone, leave) = locks(scope, &lock, DeviceMode::Exclusive);
-            drop(lock.lock(DeviceMode::Work));
+            drop(lock.lock(DeviceMode::Work, &CancelFlag::default()));
             let (second_tool, second_leaves) = locks(scope, &lock, DeviceMode::Tool);
             assert_eq!(waiting(&lock), 2);
             drop(tool);
@@ -238,5 +254,24 @@ mod tests {
             assert!(second_tool.recv_timeout(LIMIT).is_ok());
             drop(second_leaves);
         });
+    }
+
+    #[test]
+    fn a_cancelled_thread_leaves_the_queue_and_lets_others_pass() {
+        let (lock, cancel) = (DeviceLock::default(), CancelFlag::default());
+        std::thread::scope(|scope| {
+            let held = lock.lock(DeviceMode::Work, &CancelFlag::default());
+            let cancelled = scope.spawn(|| lock.lock(DeviceMode::Exclusive, &cancel).map(|_| ()));
+            while waiting(&lock) == 0 {
+                std::thread::yield_now();
+            }
+            let (late, late_leaves) = locks(scope, &lock, DeviceMode::Work);
+            cancel.cancel();
+            let ended = cancelled.join().unwrap_or_else(|_| panic!("the thread panicked"));
+            assert!(matches!(ended, Err(ProcessError::Cancelled)), "{ended:?}");
+            assert!(late.recv_timeout(LIMIT).is_ok(), "one that waited behind it passes");
+            drop((late_leaves, held));
+        });
+        assert!(!holds_guard() && lock.state().active.is_empty() && waiting(&lock) == 0);
     }
 }

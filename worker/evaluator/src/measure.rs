@@ -24,6 +24,7 @@ use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::Finding;
 use nightshift_sandbox::cores::OneCore;
+use nightshift_sandbox::process::ProcessError;
 
 pub use self::floor::{add_floor, floor_ns};
 use self::later::later_calls;
@@ -160,6 +161,12 @@ pub(crate) enum Side {
 impl From<MemoryError> for Side {
     fn from(error: MemoryError) -> Self {
         Self::Baseline(error.into())
+    }
+}
+
+impl From<ProcessError> for Side {
+    fn from(error: ProcessError) -> Self {
+        Self::Machine(error.into())
     }
 }
 
@@ -342,7 +349,7 @@ fn time_alone<M: Memory>(
     findings: &mut Vec<Finding>,
     timer: &mut PhaseTimer,
 ) -> Result<PairTimes, Side> {
-    let guard = setup.context.lock(mode);
+    let guard = setup.context.lock(mode)?;
     timer.end("waiting");
     let started = Instant::now();
     let quiet = setup.begin_timing(mode);

@@ -117,7 +117,7 @@ fn prepare_with<M: Memory>(
         if let Some(pool) = context.pool() {
             pool.expect_programs();
         }
-        let guard = context.lock(DeviceMode::Work);
+        let guard = context.lock(DeviceMode::Work)?;
         let mut outcome = Ok(());
         for (number, shapes) in together.iter().enumerate() {
             let is_default = shapes.name == default.name;
@@ -134,7 +134,7 @@ fn prepare_with<M: Memory>(
             && let Some(number) = together.iter().position(|shapes| shapes.name == default.name)
         {
             // Other steps may be at work on the device: nothing else computes while times are taken.
-            let guard = context.lock(DeviceMode::Exclusive);
+            let guard = context.lock(DeviceMode::Exclusive)?;
             outcome = time_reference(memory, &mut oracle, (number, &default), seeds, on_device).map(|median_ns| {
                 facts.baseline_median_ns = median_ns;
             });
@@ -163,7 +163,7 @@ fn start<M: Memory>(
     for process in launched.processes() {
         process.load_runtime()?;
     }
-    let guard = context.lock(DeviceMode::Driver);
+    let guard = context.lock(DeviceMode::Driver)?;
     for process in launched.processes() {
         process.make_ready()?;
     }

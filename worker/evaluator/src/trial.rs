@@ -5,6 +5,8 @@ use std::path::Path;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::TaskSpec;
 
+use nightshift_sandbox::process::ProcessError;
+
 use crate::check::{launch, open};
 use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
@@ -50,7 +52,7 @@ fn try_in<M: Memory>(
     let started = (|| -> Result<_, ProgramError> {
         let mut launched = launch(context, &file, &options)?;
         launched.load_runtime()?;
-        let _guard = context.lock(DeviceMode::Driver);
+        let _guard = context.lock(DeviceMode::Driver)?;
         launched.make_ready()?;
         open(context, memory, launched, &file, &options)
     })();
@@ -59,7 +61,7 @@ fn try_in<M: Memory>(
         Err(error) => return Ok(Some(error.into_end()?.describe())),
     };
     let mut call = || -> Result<(), ProgramError> {
-        let guard = context.lock(DeviceMode::Work);
+        let guard = context.lock(DeviceMode::Work)?;
         let weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
         let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
         program.init(memory, Given::Drawn(&weights))?;
@@ -70,5 +72,9 @@ fn try_in<M: Memory>(
     let failed = call().is_err();
     let printed = program.printed();
     program.finish(context);
+    // Whatever the program did then is no message of its own.
+    if context.cancel.is_cancelled() {
+        return Err(ProcessError::Cancelled.into());
+    }
     Ok(failed.then_some(printed))
 }

@@ -355,7 +355,7 @@ fn processes_that_wait_serve_as_fresh_ones_do() {
         let (_, findings) = raced(Some(&shared), candidate, false);
         assert_eq!(codes(&findings).is_empty(), passes, "{findings:?}");
     }
-    shared.pool.clear();
+    shared.pool.clear(&CancelFlag::default());
     assert!(codes(&raced(Some(&shared), &honest, true).1).is_empty());
 }
 
@@ -423,7 +423,7 @@ fn while_a_trusted_program_compiles_others_have_the_device_alone() {
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
-            let _alone = lock.lock(DeviceMode::Exclusive);
+            let _alone = lock.lock(DeviceMode::Exclusive, &CancelFlag::default()).unwrap();
             std::fs::write(&go, "").unwrap();
         });
         measure(&context, &spec, &programs, &machine(), false, &options)

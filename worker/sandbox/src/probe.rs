@@ -11,7 +11,7 @@ use crate::access::temporary_folder;
 use crate::break_out::ProbeOutcome;
 use crate::limits::Limits;
 use crate::plan::{JailPlan, ProbePlan, Work};
-use crate::process::{Jail, JailHost, ProcessError, WATCH_INTERVAL};
+use crate::process::{CancelFlag, Jail, JailHost, ProcessError, WATCH_INTERVAL};
 use crate::report::{in_force, is_in_force, not_in_force};
 
 /// Limits of the probe.
@@ -43,7 +43,7 @@ struct Attempts {
 ///
 /// `scratch` is an existing folder, in which the probe gets a folder of its own. Two jails are probed: one of a compiler, and
 /// one of a tool, which contains `/proc`. Blocks: call it from a dedicated thread.
-pub fn probe(host: &JailHost, scratch: &Path) -> Result<SandboxReport, ProcessError> {
+pub fn probe(host: &JailHost, scratch: &Path, cancel: &CancelFlag) -> Result<SandboxReport, ProcessError> {
     let failed = |what: &'static str| move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source };
     let folder = temporary_folder(scratch, "probe-").map_err(failed("creating a folder for the probe"))?;
     let root = folder.path().canonicalize().map_err(failed("finding the folder of the probe"))?;
@@ -72,7 +72,7 @@ pub fn probe(host: &JailHost, scratch: &Path) -> Result<SandboxReport, ProcessEr
             device: None,
             as_tool,
         };
-        let (found, outcome) = run(host, &plan)?;
+        let (found, outcome) = run(host, &plan, cancel)?;
         attempts.add(outcome);
         attempts.wrote_outside |= outside.exists();
         attempts.is_root_outside |= own_file.metadata().is_ok_and(|data| data.uid() == 0);
@@ -144,11 +144,14 @@ fn merged(mut report: SandboxReport, of_tool: SandboxReport) -> SandboxReport {
 }
 
 /// Runs one probe to its end. Freezes it once, to find out whether that works.
-fn run(host: &JailHost, plan: &JailPlan) -> Result<(SandboxReport, ProbeOutcome), ProcessError> {
+fn run(host: &JailHost, plan: &JailPlan, cancel: &CancelFlag) -> Result<(SandboxReport, ProbeOutcome), ProcessError> {
     let deadline = Instant::now() + Duration::from_millis(LIMITS.wall_ms);
-    let mut jail = Jail::start(host, plan, &[])?;
+    let mut jail = Jail::start(host, plan, &[], cancel)?;
     let mut frozen = None;
     while !jail.has_ended() && Instant::now() < deadline {
+        if cancel.is_cancelled() {
+            return Err(ProcessError::Cancelled);
+        }
         jail.pump(WATCH_INTERVAL, None)?;
         if jail.report.is_some() && frozen.is_none() && !jail.has_ended() {
             frozen = Some(jail.freeze().and_then(|()| jail.thaw()));

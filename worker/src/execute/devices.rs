@@ -121,9 +121,9 @@ pub(super) fn find(
     host_compiler: Option<&Path>,
     os: &str,
     (scratch, proofs): (&Path, &Path),
+    cancel: &CancelFlag,
 ) -> Result<CudaBench, String> {
-    let never = CancelFlag::default();
-    let run = |command: &JailedCommand| run_jailed(jail, command, &never);
+    let run = |command: &JailedCommand| run_jailed(jail, command, cancel);
     let device = gpus.usable().first().map(|gpu| gpu.facts.compute_capability);
     let search = Search {
         configured: choice.nvcc.as_deref(),
@@ -269,7 +269,7 @@ impl CudaBench {
             || compile_module(&self.nvcc, KERNELS_SOURCE, capability, kernels.jail, kernels.scratch, kernels.cancel);
         let image = kernels.get(&self.nvcc.toolchain().fingerprint, capability, compile)?;
         // A context that begins delays what other processes measure.
-        let _guard = shared.lock.lock(DeviceMode::Driver);
+        let _guard = shared.lock.lock(DeviceMode::Driver, kernels.cancel)?;
         let context = DeviceContext::open(Some(&gpu.facts.uuid), &image).map_err(|error| unusable(&error))?;
         let context = Arc::new(context);
         *opened = Some(Arc::clone(&context));
@@ -287,15 +287,15 @@ impl CudaBench {
     ) -> Result<DeviceMemoryShare, StepFailure> {
         let (_, shared) = self.gpu(number)?;
         let beside = if all { u64::MAX } else { 0 };
-        let memory = shared.memory.take(demand.on_gpu(), beside, &|| shared.pool.clear(), cancel)?;
+        let memory = shared.memory.take(demand.on_gpu(), beside, &|| shared.pool.clear(cancel), cancel)?;
         let pause = all.then(|| shared.pool.pause(cancel));
         Ok(DeviceMemoryShare { _pause: pause, _memory: memory })
     }
 
     /// Ends processes that are only kept until a step has so many bytes of the machine's memory.
-    pub(super) fn release_memory(&self, bytes: u64) {
+    pub(super) fn release_memory(&self, bytes: u64, cancel: &CancelFlag) {
         for shared in &self.shared {
-            shared.pool.release_memory(bytes, PYTHON_PROCESS_BYTES);
+            shared.pool.release_memory(bytes, PYTHON_PROCESS_BYTES, cancel);
         }
     }
 
@@ -308,9 +308,9 @@ impl CudaBench {
 
     /// Something is wrong with a GPU, or may be: no process that was started before is used again, and a context that does not
     /// work is opened anew.
-    pub(super) fn doubt(&self) {
+    pub(super) fn doubt(&self, cancel: &CancelFlag) {
         for shared in &self.shared {
-            shared.pool.clear();
+            shared.pool.clear(cancel);
             let mut opened = shared.context.lock().unwrap_or_else(PoisonError::into_inner);
             if opened.as_ref().is_some_and(|context| !context.is_usable()) {
                 *opened = None;

@@ -58,7 +58,8 @@ pub fn examine(executable: &Path, cpp_compiler: Option<&str>, scratch: &Path) ->
         SandboxReport::default()
     });
     let toolchain = Scratch::open(scratch).ok().and_then(|scratch| {
-        let found = find_toolchain(&jail, cpp_compiler, &hardware, (scratch.folder(), None));
+        let never = CancelFlag::default();
+        let found = find_toolchain(&jail, cpp_compiler, &hardware, (scratch.folder(), None), &never);
         found.map_err(|error| tracing::warn!(error = %error, "there is no C++ compiler to work with")).ok()
     });
     machine::facts(hardware, toolchain, sandbox)
@@ -68,7 +69,7 @@ pub fn examine(executable: &Path, cpp_compiler: Option<&str>, scratch: &Path) ->
 pub fn probe_sandbox(executable: &Path, scratch: &Path) -> Result<SandboxReport, WorkbenchError> {
     let folder = |source| WorkbenchError::Folder { folder: scratch.to_path_buf(), source };
     let life = Scratch::open(scratch).map_err(folder)?;
-    Ok(nightshift_sandbox::probe(&jail_host(executable), life.folder())?)
+    Ok(nightshift_sandbox::probe(&jail_host(executable), life.folder(), &CancelFlag::default())?)
 }
 
 /// Finds the C++ compiler of this machine. Blocks, as [`examine`] does.
@@ -78,8 +79,8 @@ pub fn find_cpp_toolchain(
     scratch: &Path,
 ) -> Result<Toolchain, WorkbenchError> {
     let folder = |source| WorkbenchError::Folder { folder: scratch.to_path_buf(), source };
-    let life = Scratch::open(scratch).map_err(folder)?;
-    Ok(find_toolchain(&jail_host(executable), cpp_compiler, &machine::this_hardware(), (life.folder(), None))?)
+    let (life, never) = (Scratch::open(scratch).map_err(folder)?, CancelFlag::default());
+    Ok(find_toolchain(&jail_host(executable), cpp_compiler, &machine::this_hardware(), (life.folder(), None), &never)?)
 }
 
 /// What steps need of a machine.
@@ -98,6 +99,7 @@ pub(super) fn find_all(
     only: Option<Target>,
     hardware: &Hardware,
     scratch: &Path,
+    cancel: &CancelFlag,
 ) -> Result<Found, WorkbenchError> {
     let proofs = config.cache_dir.join("compilers");
     let find_cuda = |host_compiler: Option<&Path>| {
@@ -105,13 +107,14 @@ pub(super) fn find_all(
             return Err("the `cuda` target was not asked for".to_owned());
         }
         let gpus = (&config.gpus, &config.nvcc);
-        devices::find(jail, gpus, &config.search_path, host_compiler, &hardware.os, (scratch, &proofs))
+        devices::find(jail, gpus, &config.search_path, host_compiler, &hardware.os, (scratch, &proofs), cancel)
     };
     std::thread::scope(|scope| {
-        let sandbox = scope.spawn(|| nightshift_sandbox::probe(jail, scratch));
+        let sandbox = scope.spawn(|| nightshift_sandbox::probe(jail, scratch, cancel));
         // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
         let by_system = config.cpp_compiler.is_none().then(|| scope.spawn(|| find_cuda(None)));
-        let toolchain = find_toolchain(jail, config.cpp_compiler.as_deref(), hardware, (scratch, Some(&proofs)));
+        let places = (scratch, Some(&*proofs));
+        let toolchain = find_toolchain(jail, config.cpp_compiler.as_deref(), hardware, places, cancel);
         let cuda = match by_system {
             Some(finding) => joined(finding),
             None => find_cuda(toolchain.as_ref().ok().map(|toolchain| Path::new(&toolchain.path))),
@@ -129,9 +132,9 @@ fn find_toolchain(
     cpp_compiler: Option<&str>,
     hardware: &Hardware,
     places: (&Path, Option<&Path>),
+    cancel: &CancelFlag,
 ) -> Result<Toolchain, ToolchainError> {
-    let never = CancelFlag::default();
-    let run = |command: &JailedCommand| run_jailed(jail, command, &never);
+    let run = |command: &JailedCommand| run_jailed(jail, command, cancel);
     toolchain::find(cpp_compiler, &toolchain::system_folders(), hardware, places, &run)
 }
 

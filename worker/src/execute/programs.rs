@@ -195,8 +195,8 @@ impl Step<'_> {
         let run = |command: &JailedCommand| {
             write()?;
             // For each tool by itself: a step that wants to measure does not have to wait for all of them.
-            let _slot = device.pool().slot(request.in_python());
-            let _guard = device.lock().lock(mode);
+            let _slot = device.pool().slot(request.in_python(), self.cancel);
+            let _guard = device.lock().lock(mode, self.cancel)?;
             run_jailed_on_device(&self.bench.host.jail, command, &device.access, self.cancel)
         };
         let plan = request.plan_path(folder.path());

@@ -109,7 +109,7 @@ impl Step<'_> {
         // In this order, so that no step that waits here holds what another one waits for.
         let give_back = || {
             if let Ok(cuda) = &self.bench.cuda {
-                cuda.release_memory(demand.on_host().saturating_add(processes));
+                cuda.release_memory(demand.on_host().saturating_add(processes), self.cancel);
             }
         };
         let of_host = self.bench.memory.take(demand.on_host(), processes, &give_back, self.cancel)?;

@@ -32,7 +32,7 @@ impl<M: Memory> Check<'_, M> {
         if self.context.device().is_none() || candidate.process.kind.python || output_bytes > MAX_COPIED_BYTES {
             return Ok(());
         }
-        let _guard = self.context.lock(DeviceMode::Work);
+        let _guard = self.context.lock(DeviceMode::Work)?;
         self.init_both(candidate, oracle, weights)?;
         let draws = Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared);
         let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
@@ -103,7 +103,7 @@ impl<M: Memory> Check<'_, M> {
         if self.calls < 2 {
             return Ok(());
         }
-        let _guard = self.context.lock(DeviceMode::Work);
+        let _guard = self.context.lock(DeviceMode::Work)?;
         self.init_both(candidate, oracle, weights)?;
         let mut draw = || Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared);
         let (first, second) = (draw(), draw());

@@ -110,7 +110,7 @@ impl<M: Memory> Check<'_, M> {
             process.load_runtime().map_err(OracleError::from)?;
         }
         candidate.load_runtime()?;
-        let guard = context.lock(DeviceMode::Driver);
+        let guard = context.lock(DeviceMode::Driver)?;
         for process in trusted {
             process.make_ready().map_err(OracleError::from)?;
         }
@@ -134,7 +134,7 @@ impl<M: Memory> Check<'_, M> {
         let on_host = record.is_some() || matches!(expected, Expected::Recorded(_));
         let first_case = self.report.cases.len();
         {
-            let _guard = self.context.lock(DeviceMode::Work);
+            let _guard = self.context.lock(DeviceMode::Work)?;
             candidate.select(number)?;
             if let Expected::Live(oracle) = expected {
                 oracle.select(number)?;
@@ -210,7 +210,7 @@ impl<M: Memory> Check<'_, M> {
 
     /// Hands everything its weights.
     fn init(&self, candidate: &mut Program<M>, expected: &mut Expected<'_, M>, weights: &Material) -> Result<(), Stop> {
-        let _guard = self.context.lock(DeviceMode::Work);
+        let _guard = self.context.lock(DeviceMode::Work)?;
         if let Expected::Live(oracle) = expected {
             oracle.init(self.memory, weights.given())?;
         }
@@ -259,7 +259,7 @@ impl<M: Memory> Check<'_, M> {
         record: Option<&mut Vec<Option<Recorded>>>,
     ) -> Result<(), Stop> {
         let (memory, tolerance) = (self.memory, &case.tolerance(&self.spec.effective_tolerance()));
-        let _guard = self.context.lock(DeviceMode::Work);
+        let _guard = self.context.lock(DeviceMode::Work)?;
         let (answer, copied) = match expected {
             // The outputs of reference and truth for these inputs are still there.
             Expected::Live(_) if case == TestCase::Repeat => (seen.answer, None),

@@ -107,7 +107,7 @@ impl<M: Memory> Check<'_, M> {
         if numbers.is_empty() {
             return Ok(());
         }
-        let _guard = self.context.lock(DeviceMode::Work);
+        let _guard = self.context.lock(DeviceMode::Work)?;
         let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
         self.init_both(candidate, oracle, weights)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
@@ -146,7 +146,7 @@ impl<M: Memory> Check<'_, M> {
         if numbers.is_empty() {
             return Ok(());
         }
-        let _guard = self.context.lock(DeviceMode::Work);
+        let _guard = self.context.lock(DeviceMode::Work)?;
         let tolerance = self.spec.effective_tolerance();
         oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
@@ -191,7 +191,7 @@ impl<M: Memory> Check<'_, M> {
         weights: &Material,
         (zero, nearly): (&[Draw], &[Draw]),
     ) -> Result<bool, Stop> {
-        let _guard = self.context.lock(DeviceMode::Work);
+        let _guard = self.context.lock(DeviceMode::Work)?;
         let limits = Limits::against_reference(&self.spec.effective_tolerance(), ReferenceError::default());
         oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
         let Some(outputs) = self.usual_outputs(&mut oracle.reference, zero)? else { return Ok(false) };

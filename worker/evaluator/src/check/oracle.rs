@@ -6,6 +6,7 @@ use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, PrecisionPolicy, Tolerance};
 use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_sandbox::process::ProcessError;
 
 use super::judge::{ReferenceError, all_finite};
 use super::{launch, open};
@@ -38,6 +39,12 @@ impl From<ProgramError> for OracleError {
 
 impl From<MemoryError> for OracleError {
     fn from(error: MemoryError) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+impl From<ProcessError> for OracleError {
+    fn from(error: ProcessError) -> Self {
         Self::Failure(error.into())
     }
 }

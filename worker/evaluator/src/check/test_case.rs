@@ -2,6 +2,7 @@
 
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, Tolerance};
+use nightshift_sandbox::process::ProcessError;
 
 use super::judge::ReferenceError;
 use super::oracle::OracleError;
@@ -35,6 +36,12 @@ impl From<ProgramError> for Stop {
 
 impl From<MemoryError> for Stop {
     fn from(error: MemoryError) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+impl From<ProcessError> for Stop {
+    fn from(error: ProcessError) -> Self {
         Self::Failure(error.into())
     }
 }

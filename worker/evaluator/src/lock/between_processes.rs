@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nightshift_sandbox::process::{CancelFlag, ProcessError};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -31,6 +32,20 @@ struct Turnstile {
     second: PathBuf,
 }
 
+/// Why a file is not locked.
+enum NotLocked {
+    /// The work was cancelled.
+    Cancelled,
+    /// The file system cannot lock it.
+    Failed(std::io::Error),
+}
+
+impl From<std::io::Error> for NotLocked {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// A waiting process tries a file again after the first time, and logs a warning after the second one.
 const POLL: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,11 +58,11 @@ impl Turnstile {
         Ok(turnstile)
     }
 
-    fn pass(&self, alone: bool) -> std::io::Result<File> {
+    fn pass(&self, alone: bool, cancel: &CancelFlag) -> Result<File, NotLocked> {
         let (first, second) = (open_lock_file(&self.first)?, open_lock_file(&self.second)?);
-        wait_for(&first, &self.first, FlockOperation::NonBlockingLockExclusive)?;
+        wait_for(&first, &self.first, FlockOperation::NonBlockingLockExclusive, cancel)?;
         let shared = FlockOperation::NonBlockingLockShared;
-        wait_for(&second, &self.second, if alone { FlockOperation::NonBlockingLockExclusive } else { shared })?;
+        wait_for(&second, &self.second, if alone { FlockOperation::NonBlockingLockExclusive } else { shared }, cancel)?;
         Ok(second)
     }
 }
@@ -59,29 +74,35 @@ impl LockFiles {
     }
 
     /// Waits until no other process uses the device in a mode that conflicts with this one. Those of this process that do so have
-    /// ended.
-    pub(super) fn lock(&self, mode: DeviceMode) -> Locked {
+    /// ended. Fails only when the work is cancelled.
+    pub(super) fn lock(&self, mode: DeviceMode, cancel: &CancelFlag) -> Result<Locked, ProcessError> {
         let locked = match mode {
-            DeviceMode::Work | DeviceMode::Tool => self.computing.pass(false).map(|file| vec![file]),
-            DeviceMode::Driver => self.driver.pass(false).map(|file| vec![file]),
-            DeviceMode::Exclusive => self.computing.pass(true).map(|file| vec![file]),
-            DeviceMode::Isolated => self.computing.pass(true).and_then(|file| Ok(vec![file, self.driver.pass(true)?])),
+            DeviceMode::Work | DeviceMode::Tool => self.computing.pass(false, cancel).map(|file| vec![file]),
+            DeviceMode::Driver => self.driver.pass(false, cancel).map(|file| vec![file]),
+            DeviceMode::Exclusive => self.computing.pass(true, cancel).map(|file| vec![file]),
+            DeviceMode::Isolated => {
+                self.computing.pass(true, cancel).and_then(|file| Ok(vec![file, self.driver.pass(true, cancel)?]))
+            }
         };
         match locked {
-            Ok(files) => Locked { _files: files },
-            Err(error) => {
+            Ok(files) => Ok(Locked { _files: files }),
+            Err(NotLocked::Cancelled) => Err(ProcessError::Cancelled),
+            Err(NotLocked::Failed(error)) => {
                 tracing::warn!(%error, "the device cannot be kept from other processes of this kind");
-                Locked::default()
+                Ok(Locked::default())
             }
         }
     }
 }
 
-fn wait_for(file: &File, path: &Path, operation: FlockOperation) -> std::io::Result<()> {
+fn wait_for(file: &File, path: &Path, operation: FlockOperation, cancel: &CancelFlag) -> Result<(), NotLocked> {
     let (started, mut told) = (Instant::now(), false);
     loop {
         if try_lock(file, operation)? {
             return Ok(());
+        }
+        if cancel.is_cancelled() {
+            return Err(NotLocked::Cancelled);
         }
         std::thread::sleep(POLL);
         if !told && started.elapsed() > PATIENCE {
@@ -116,7 +137,9 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    use crate::lock::{DeviceLock, DeviceMode};
+    use nightshift_sandbox::process::{CancelFlag, ProcessError};
+
+    use crate::lock::{DeviceLock, DeviceMode, holds_guard};
 
     /// Locks of two processes, as far as files are concerned.
     fn two() -> (tempfile::TempDir, DeviceLock, DeviceLock) {
@@ -138,11 +161,11 @@ mod tests {
             (Isolated, Isolated),
         ] {
             let (_folder, one, other) = two();
-            let held = one.lock(first);
+            let held = one.lock(first, &CancelFlag::default());
             let (entered, has_entered) = channel();
             std::thread::scope(|scope| {
                 scope.spawn(move || {
-                    let _guard = other.lock(second);
+                    let _guard = other.lock(second, &CancelFlag::default());
                     entered.send(()).ok();
                 });
                 assert!(has_entered.recv_timeout(Duration::from_millis(50)).is_err(), "{first:?} {second:?}");
@@ -157,8 +180,32 @@ mod tests {
         use DeviceMode::{Driver, Exclusive, Work};
         for (first, second) in [(Work, Work), (Work, Driver), (Exclusive, Driver), (Driver, Exclusive)] {
             let (_folder, one, other) = two();
-            let _held = one.lock(first);
-            drop(other.lock(second));
+            let _held = one.lock(first, &CancelFlag::default());
+            drop(other.lock(second, &CancelFlag::default()));
+        }
+    }
+
+    #[test]
+    fn a_cancelled_process_waits_for_no_other_process_and_holds_nothing() {
+        for mode in [DeviceMode::Work, DeviceMode::Isolated] {
+            let (_folder, one, other) = two();
+            let held = one.lock(DeviceMode::Isolated, &CancelFlag::default());
+            let cancel = CancelFlag::default();
+            let ended = std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| {
+                    let ended = other.lock(mode, &cancel).map(|_| ());
+                    (ended, holds_guard())
+                });
+                // It may wait at either file, or not yet.
+                std::thread::sleep(Duration::from_millis(20));
+                cancel.cancel();
+                waiting.join().unwrap()
+            });
+            assert!(matches!(ended, (Err(ProcessError::Cancelled), false)), "{mode:?}: {ended:?}");
+            drop(held);
+            // What it held at the turnstile is free again.
+            drop(other.lock(DeviceMode::Isolated, &CancelFlag::default()).unwrap());
+            drop(one.lock(DeviceMode::Isolated, &CancelFlag::default()).unwrap());
         }
     }
 }

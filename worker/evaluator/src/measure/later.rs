@@ -34,7 +34,7 @@ pub(super) fn later_calls<M: Memory>(
     }
     let kept_bytes = setup.output_bytes().saturating_mul(2).max(1);
     let calls = calls.min(usize::try_from(KEPT_BYTES / kept_bytes).unwrap_or(calls)).max(1);
-    let _guard = setup.context.lock(DeviceMode::Work);
+    let _guard = setup.context.lock(DeviceMode::Work)?;
     let on_device = setup.on_device();
     let Setup { memory, shapes, seeds, candidate, baseline, .. } = &mut *setup;
     let memory = *memory;

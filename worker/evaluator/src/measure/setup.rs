@@ -163,7 +163,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             process.load_runtime().map_err(Side::Baseline)?;
         }
         candidate.load_runtime().map_err(Side::Candidate)?;
-        let guard = context.lock(DeviceMode::Driver);
+        let guard = context.lock(DeviceMode::Driver)?;
         for process in [&mut baseline].into_iter().chain(&mut truth).chain(&mut control) {
             process.make_ready().map_err(Side::Baseline)?;
         }
@@ -182,7 +182,7 @@ impl<'a, M: Memory> Setup<'a, M> {
         }
         drop(guard);
         timer.end("programs");
-        let guard = context.lock(DeviceMode::Work);
+        let guard = context.lock(DeviceMode::Work)?;
         let basis = match (basis, &mut truth) {
             (Some(basis), _) => {
                 baseline.init(memory, Given::Drawn(&basis.weights)).map_err(Side::Baseline)?;
@@ -278,7 +278,7 @@ impl<'a, M: Memory> Setup<'a, M> {
     pub(super) fn load_candidate(&mut self, findings: &mut Vec<Finding>, timer: &mut PhaseTimer) -> Result<(), Side> {
         let (memory, inputs) = (self.memory, self.shapes.inputs.len());
         let options = ProgramOptions { calls: self.calls.most, ..self.options };
-        let mut guard = self.context.lock(DeviceMode::Work);
+        let mut guard = self.context.lock(DeviceMode::Work)?;
         let candidate = &mut self.candidate;
         candidate.load(self.context, &self.candidate_file, self.spec.torch.as_ref()).map_err(Side::Candidate)?;
         candidate.resize(memory, &self.candidate_file, &options).map_err(Side::Candidate)?;
@@ -288,7 +288,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             candidate.make_call_ready(memory, Given::Drawn(&draws[0])).map_err(Side::Candidate)?;
             drop(guard);
             candidate.call_in_turns(self.context).map_err(Side::Candidate)?;
-            guard = self.context.lock(DeviceMode::Work);
+            guard = self.context.lock(DeviceMode::Work)?;
         }
         for number in 0..FIRST_CALLS {
             let draws = draws_of(1, inputs, &mut self.seeds);

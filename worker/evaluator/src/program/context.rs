@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nightshift_protocol::measurement::DeviceConditions;
 use nightshift_sandbox::DeviceAccess;
-use nightshift_sandbox::process::CancelFlag;
+use nightshift_sandbox::process::{CancelFlag, ProcessError};
 use nightshift_toolchain::Host;
 
 use super::pool::ProcessPool;
@@ -118,10 +118,11 @@ impl<'a> ExecutionContext<'a> {
         }
     }
 
-    /// Waits until the device may be used in this mode. Returns nothing where evaluations need not be kept apart.
-    pub(crate) fn lock(&self, mode: DeviceMode) -> Option<DeviceGuard<'a>> {
+    /// Waits until the device may be used in this mode. Returns nothing where evaluations need not be kept apart. Fails when the work is
+    /// cancelled; processes are ended then without a guard.
+    pub(crate) fn lock(&self, mode: DeviceMode) -> Result<Option<DeviceGuard<'a>>, ProcessError> {
         debug_assert!(!holds_guard(), "a thread that holds a guard may wait for itself");
-        self.device().and_then(|device| device.lock).map(|lock| lock.lock(mode))
+        self.device().and_then(|device| device.lock).map(|lock| lock.lock(mode, self.cancel)).transpose()
     }
 
     /// Cores of the host for what is timed.

@@ -200,10 +200,10 @@ impl Shared {
         state
     }
 
-    /// Ends processes; on a device that keeps the driver busy.
-    fn end(&self, processes: Vec<Process>) {
+    /// Ends processes; on a device that keeps the driver busy. Cancelled work does not wait for its turn.
+    fn end(&self, processes: Vec<Process>, cancel: &CancelFlag) {
         if !processes.is_empty() {
-            let _guard = self.lock.lock(DeviceMode::Driver);
+            let _guard = self.lock.lock(DeviceMode::Driver, cancel);
             Process::end_all(processes);
         }
     }
@@ -232,7 +232,7 @@ impl Shared {
                     Ok(process) => {
                         drop(state);
                         // It counts as starting until it is gone: the step that waits for that wants its memory.
-                        shared.end(vec![process]);
+                        shared.end(vec![process], &shared.cancel);
                         state = shared.state();
                     }
                     // The step that needs one starts its own, and says what is wrong.
@@ -258,10 +258,10 @@ impl Shared {
             // A Python process loads for seconds before it opens the device.
             let mut process = Process::launch(&self.host, kind.clone(), limits, cancel)?;
             process.load_runtime()?;
-            let _guard = self.lock.lock(DeviceMode::Driver);
+            let _guard = self.lock.lock(DeviceMode::Driver, cancel)?;
             open(process)
         } else {
-            let _guard = self.lock.lock(DeviceMode::Driver);
+            let _guard = self.lock.lock(DeviceMode::Driver, cancel)?;
             open(Process::launch(&self.host, kind.clone(), limits, cancel)?)
         }
     }
@@ -289,7 +289,7 @@ impl ProcessPool {
                     over.extend(unused.map(|resident| resident.process));
                     over
                 };
-                shared.end(over);
+                shared.end(over, &shared.cancel);
             }
         };
         if let Err(error) = std::thread::Builder::new().name("process pool".to_owned()).spawn(look) {
@@ -300,7 +300,7 @@ impl ProcessPool {
 
     /// Takes a part of the capacity for a process of a step or of a tool. Processes that are only kept make room for it.
     #[must_use]
-    pub fn slot(&self, python: bool) -> Slot {
+    pub fn slot(&self, python: bool, cancel: &CancelFlag) -> Slot {
         let weight = if python { 2 } else { 1 };
         let evicted = {
             let mut state = self.shared.state();
@@ -308,7 +308,7 @@ impl ProcessPool {
             state.in_use += weight;
             evicted
         };
-        self.shared.end(evicted);
+        self.shared.end(evicted, cancel);
         Slot { shared: Arc::downgrade(&self.shared), weight }
     }
 
@@ -335,7 +335,7 @@ impl ProcessPool {
             let found = state.spare.iter().position(|(process, _)| process.kind == *kind);
             found.map(|position| state.spare.remove(position).0)
         };
-        let slot = self.slot(kind.python);
+        let slot = self.slot(kind.python, cancel);
         let process = match taken {
             Some(process) if !process.is_over() => process,
             _ => {
@@ -348,19 +348,19 @@ impl ProcessPool {
     }
 
     /// Returns the process in which a trusted program is loaded.
-    pub(crate) fn checkout_resident(&self, program: &TrustedProgram) -> Option<(Process, Slot)> {
+    pub(crate) fn checkout_resident(&self, program: &TrustedProgram, cancel: &CancelFlag) -> Option<(Process, Slot)> {
         let process = {
             let mut state = self.shared.state();
             let found = state.resident.iter().rposition(|resident| resident.program == *program)?;
             let resident = state.resident.remove(found);
             (!resident.process.is_over()).then_some(resident.process)
         }?;
-        let slot = self.slot(process.kind.python);
+        let slot = self.slot(process.kind.python, cancel);
         Some((process, slot))
     }
 
     /// Keeps the process of a trusted program loaded, where there is room.
-    pub(crate) fn keep_resident(&self, process: Process, program: TrustedProgram, slot: Slot) {
+    pub(crate) fn keep_resident(&self, process: Process, program: TrustedProgram, slot: Slot, cancel: &CancelFlag) {
         drop(slot);
         let mut state = self.shared.state();
         let has_room = state.in_use + state.kept() + weight(&process.kind) <= self.shared.capacity;
@@ -368,20 +368,20 @@ impl ProcessPool {
         // Steps of a task that run at the same time have a process each; more than two of them are not worth their memory.
         if !state.keeps_any() || !has_room || same >= 2 {
             drop(state);
-            return self.shared.end(vec![process]);
+            return self.shared.end(vec![process], cancel);
         }
         state.resident.push(Resident { process, program, used: Instant::now() });
     }
 
     /// Ends every process that is only kept: the device is in doubt.
-    pub fn clear(&self) {
+    pub fn clear(&self, cancel: &CancelFlag) {
         let over = {
             let mut state = self.shared.state();
             let spare: Vec<Process> = state.spare.drain(..).map(|(process, _)| process).collect();
             let resident: Vec<Process> = state.resident.drain(..).map(|resident| resident.process).collect();
             spare.into_iter().chain(resident).collect()
         };
-        self.shared.end(over);
+        self.shared.end(over, cancel);
     }
 
     /// Ends every process that is only kept, also those that are starting, and keeps none until the guard is dropped. Returns early if the work
@@ -390,20 +390,20 @@ impl ProcessPool {
     pub fn pause(&self, cancel: &CancelFlag) -> PoolPause {
         self.shared.state().pauses += 1;
         let pause = PoolPause(Arc::downgrade(&self.shared));
-        self.clear();
+        self.clear(cancel);
         drop(self.shared.wait_while(self.shared.state(), cancel, |state| !state.starting.is_empty()));
         pause
     }
 
     /// Ends processes that are only kept until a step has so many more bytes of the host's memory, by what a process takes.
-    pub fn release_memory(&self, bytes: u64, bytes_per_process: u64) {
+    pub fn release_memory(&self, bytes: u64, bytes_per_process: u64, cancel: &CancelFlag) {
         let count = usize::try_from(bytes.div_ceil(bytes_per_process.max(1))).unwrap_or(usize::MAX);
         let over = {
             let mut state = self.shared.state();
             let (kept, in_use) = (state.kept(), state.in_use);
             state.evict(in_use + kept.saturating_sub(count), 0)
         };
-        self.shared.end(over);
+        self.shared.end(over, cancel);
     }
 
     /// Starts the first processes of a known demand on a device.

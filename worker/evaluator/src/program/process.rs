@@ -148,7 +148,7 @@ impl Process {
             // Python looks at the processor and at itself, and its address space says nothing about its memory.
             as_tool: kind.python,
         };
-        let jail = Jail::start(&host.jail, &jail_plan, &[theirs.as_fd(), theirs_page.as_fd()])?;
+        let jail = Jail::start(&host.jail, &jail_plan, &[theirs.as_fd(), theirs_page.as_fd()], cancel)?;
         Ok(Self {
             jail,
             channel,

@@ -125,7 +125,9 @@ impl Launched {
         } else {
             None
         };
-        if let Some((mut process, slot)) = trusted.as_ref().and_then(|program| pool.checkout_resident(program)) {
+        if let Some((mut process, slot)) =
+            trusted.as_ref().and_then(|program| pool.checkout_resident(program, context.cancel))
+        {
             process.adopt(limits, context.cancel);
             return Ok(Self { process, slot: Some(slot), is_loaded: true, resident: trusted });
         }
@@ -458,7 +460,7 @@ impl<M: Memory> Program<M> {
             && !self.process.is_over()
             && self.release().is_ok()
         {
-            pool.keep_resident(self.process, program, slot);
+            pool.keep_resident(self.process, program, slot, context.cancel);
             return;
         }
         let _guard = context.lock(DeviceMode::Driver);

@@ -85,7 +85,7 @@ impl Process {
     ) -> Result<Reply, ProgramError> {
         let nonce = self.nonces.draw();
         let mut left = Duration::from_millis(limit_ms);
-        let mut guard = context.lock(DeviceMode::Work);
+        let mut guard = context.lock(DeviceMode::Work)?;
         self.send(&Message { nonce, request }, None)?;
         loop {
             let began = self.jail.ran_for();
@@ -100,7 +100,7 @@ impl Process {
             if self.freeze().is_ok() {
                 std::thread::sleep(DRAIN);
                 drop(guard);
-                guard = context.lock(DeviceMode::Work);
+                guard = context.lock(DeviceMode::Work)?;
                 self.thaw()?;
             }
         }

@@ -84,7 +84,7 @@ pub fn run_jailed_on_device(
 
 fn run(host: &JailHost, plan: &JailPlan, cancel: &CancelFlag) -> Result<ProcessResult, ProcessError> {
     let limits = &plan.limits;
-    let mut jail = Jail::start(host, plan, &[])?;
+    let mut jail = Jail::start(host, plan, &[], cancel)?;
     let killed = loop {
         if jail.has_ended() {
             break None;

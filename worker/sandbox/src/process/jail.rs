@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::capture::Capture;
 use super::freeze::Freezer;
 use super::running::RunningJails;
-use super::{JailHost, ProcessError, os, survivors};
+use super::{CancelFlag, JailHost, ProcessError, os, survivors};
 use crate::access::give_to;
 use crate::cgroup::{self, CgroupLimits, FullMemory, JailCgroup};
 use crate::cores::{move_process, waited_ns_of};
@@ -76,9 +76,14 @@ pub struct Jail {
 }
 
 impl Jail {
-    /// Starts a jail. The descriptors go to the hosted process of the plan.
-    pub fn start(host: &JailHost, plan: &JailPlan, descriptors: &[BorrowedFd<'_>]) -> Result<Self, ProcessError> {
-        host.running.wait_while_paused();
+    /// Starts a jail, as soon as nothing is timed for which other jails are paused. The descriptors go to the hosted process of the plan.
+    pub fn start(
+        host: &JailHost,
+        plan: &JailPlan,
+        descriptors: &[BorrowedFd<'_>],
+        cancel: &CancelFlag,
+    ) -> Result<Self, ProcessError> {
+        host.running.wait_while_paused(cancel)?;
         let user = ProgramUser::of_this_process(host.user);
         if let (Some(user), Some(scratch)) = (user.mapped(), &plan.scratch)
             && plan.means != SandboxChoice::None

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use nightshift_sandbox::process::{JAIL_ARGUMENT, Jail, SandboxChoice, pair};
+use nightshift_sandbox::process::{CancelFlag, JAIL_ARGUMENT, Jail, SandboxChoice, pair};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::freezing::freeze;
@@ -54,14 +54,14 @@ pub(crate) fn worker_main(args: &[OsString]) -> ExitCode {
             std::thread::park();
         }
         "after-plan" => {
-            let _jail = Jail::start(&host(means), &plan, &[]).unwrap();
+            let _jail = Jail::start(&host(means), &plan, &[], &CancelFlag::default()).unwrap();
             reached();
             std::thread::park();
         }
         "probing" => {
             reached();
             loop {
-                nightshift_sandbox::probe(&host(means), &scratch).unwrap();
+                nightshift_sandbox::probe(&host(means), &scratch, &CancelFlag::default()).unwrap();
             }
         }
         _ => {

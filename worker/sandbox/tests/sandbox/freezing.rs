@@ -39,6 +39,7 @@ pub(crate) fn tests() -> Vec<Test> {
         nothing => only_timed_jails_run_while_it_is_quiet,
         no_cgroups => quiet_without_cgroups_stops_by_signals,
         nothing => a_jail_that_starts_waits_for_the_end_of_the_quiet,
+        nothing => a_cancelled_jail_does_not_wait_for_the_end_of_the_quiet,
         nothing => time_for_which_a_jail_is_stopped_does_not_count,
         nothing => jails_of_other_processes_stop_too,
     ]
@@ -263,6 +264,28 @@ fn a_jail_that_starts_waits_for_the_end_of_the_quiet() {
         drop(quiet);
         let (_jail, memory) = has_started.recv_timeout(Duration::from_secs(30)).unwrap();
         assert!(counts(&memory));
+    });
+}
+
+fn a_cancelled_jail_does_not_wait_for_the_end_of_the_quiet() {
+    let (host, scratch, cancel) = (host(SandboxChoice::Best), tempfile::tempdir().unwrap(), CancelFlag::default());
+    let command = JailedCommand {
+        program: "/bin/true".into(),
+        args: Vec::new(),
+        read_only: Vec::new(),
+        scratch: scratch.path().canonicalize().unwrap(),
+        env: Vec::new(),
+        limits: limits(),
+    };
+    let quiet = host.running.pause_others();
+    let (ends, has_ended) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| ends.send(run_jailed(&host, &command, &cancel).map(|_| ())).ok());
+        assert!(has_ended.recv_timeout(LOOK).is_err());
+        cancel.cancel();
+        let ended = has_ended.recv_timeout(Duration::from_secs(60));
+        drop(quiet);
+        assert!(matches!(ended, Ok(Err(ProcessError::Cancelled))), "{ended:?}");
     });
 }
 

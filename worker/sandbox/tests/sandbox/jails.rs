@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
-use nightshift_sandbox::process::{Jail, JailHost, Limits, RawEnd, SandboxChoice};
+use nightshift_sandbox::process::{CancelFlag, Jail, JailHost, Limits, RawEnd, SandboxChoice};
 use nightshift_sandbox::{DeviceAccess, HostedKind, HostedProcess, JailPlan, Work};
 use tempfile::TempDir;
 
@@ -83,7 +83,7 @@ pub(crate) fn start(plan: &JailPlan, descriptors: &[BorrowedFd<'_>]) -> Jail {
 
 /// Starts an attacker of this host and waits until it is restricted.
 pub(crate) fn start_on(host: &JailHost, plan: &JailPlan, descriptors: &[BorrowedFd<'_>]) -> Jail {
-    let mut jail = Jail::start(host, plan, descriptors).unwrap();
+    let mut jail = Jail::start(host, plan, descriptors, &CancelFlag::default()).unwrap();
     let deadline = Instant::now() + LIMIT;
     while jail.report.is_none() {
         assert!(Instant::now() < deadline && !jail.has_ended(), "it did not start: {:?}", jail.setup_error);

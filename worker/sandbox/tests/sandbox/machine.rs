@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_sandbox::probe;
-use nightshift_sandbox::process::{JailHost, SandboxChoice};
+use nightshift_sandbox::process::{CancelFlag, JailHost, SandboxChoice};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::{all, cleanup};
@@ -35,7 +35,7 @@ pub(crate) fn choices() -> Vec<SandboxChoice> {
 /// What the probe reports about this machine.
 pub(crate) static REPORT: LazyLock<SandboxReport> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
-    probe(&host(SandboxChoice::Best), folder.path()).unwrap()
+    probe(&host(SandboxChoice::Best), folder.path(), &CancelFlag::default()).unwrap()
 });
 
 /// This binary as the sandboxed process.

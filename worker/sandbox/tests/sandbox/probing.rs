@@ -1,7 +1,7 @@
 //! What the probe reports.
 
 use nightshift_sandbox::probe;
-use nightshift_sandbox::process::SandboxChoice;
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
 
 use crate::machine::{REPORT, choices, detail, host, in_force, namespaces, nothing};
 use crate::{Test, tests};
@@ -53,14 +53,14 @@ fn with_everything_in_force_no_attempt_succeeds() {
     }
     let folder = tempfile::tempdir().unwrap();
     for means in choices() {
-        let report = probe(&host(means), folder.path()).unwrap();
+        let report = probe(&host(means), folder.path(), &CancelFlag::default()).unwrap();
         assert!(report.is_sufficient(), "{means:?}: {report:?}");
     }
 }
 
 fn without_isolation_the_attempts_succeed() {
     let folder = tempfile::tempdir().unwrap();
-    let report = probe(&host(SandboxChoice::None), folder.path()).unwrap();
+    let report = probe(&host(SandboxChoice::None), folder.path(), &CancelFlag::default()).unwrap();
     assert!(!report.isolates_files && !report.isolates_network, "{report:?}");
     for name in
         ["probe_write_outside", "probe_read_outside", "probe_connect", "probe_signal_worker", "probe_see_processes"]
@@ -75,6 +75,6 @@ fn without_isolation_the_attempts_succeed() {
 
 fn a_probe_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    probe(&host(SandboxChoice::Best), folder.path()).unwrap();
+    probe(&host(SandboxChoice::Best), folder.path(), &CancelFlag::default()).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use nightshift_sandbox::probe;
-use nightshift_sandbox::process::{Jail, ProcessError, SandboxChoice, UnprivilegedUser};
+use nightshift_sandbox::process::{CancelFlag, Jail, ProcessError, SandboxChoice, UnprivilegedUser};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::jails::{HOSTED, Kind, attack, plan, run, start};
@@ -105,7 +105,7 @@ fn a_path_that_the_user_cannot_reach_is_an_error_that_says_so() {
 }
 
 fn setup_error(plan: &nightshift_sandbox::JailPlan) -> String {
-    let mut jail = Jail::start(&host(plan.means), plan, &[]).unwrap();
+    let mut jail = Jail::start(&host(plan.means), plan, &[], &CancelFlag::default()).unwrap();
     assert!(within(Duration::from_secs(30), || {
         jail.pump(Duration::from_millis(5), None).unwrap();
         jail.has_ended()
@@ -146,7 +146,7 @@ fn a_worker_of_root_that_cannot_map_programs_is_not_sufficient() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let report = probe(&host(SandboxChoice::Best), folder.path()).unwrap();
+    let report = probe(&host(SandboxChoice::Best), folder.path(), &CancelFlag::default()).unwrap();
     assert!(report.isolates_files && report.isolates_network, "{report:?}");
     assert!(!in_force(&report, "unprivileged_user") && !in_force(&report, "probe_root_outside"));
     assert!(!report.is_sufficient(), "{report:?}");
@@ -159,7 +159,7 @@ fn another_user_can_be_chosen() {
     let plan = plan(Kind::Command, SandboxChoice::Best, "echo > created", Some(scratch.path()));
     let user = UnprivilegedUser { uid: 4711, gid: 4712 };
     let host = nightshift_sandbox::process::JailHost { user, ..host(SandboxChoice::Best) };
-    let mut jail = Jail::start(&host, &plan, &[]).unwrap();
+    let mut jail = Jail::start(&host, &plan, &[], &CancelFlag::default()).unwrap();
     assert!(within(Duration::from_secs(30), || {
         jail.pump(Duration::from_millis(5), None).unwrap();
         jail.has_ended()

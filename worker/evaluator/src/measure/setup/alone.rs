@@ -27,7 +27,7 @@ impl<M: Memory> Setup<'_, M> {
         let options = ProgramOptions { calls: self.calls.most, require_sandbox: false, ..self.options };
         let (memory, inputs) = (self.memory, self.shapes.inputs.len());
         {
-            let _guard = self.context.lock(DeviceMode::Work);
+            let _guard = self.context.lock(DeviceMode::Work)?;
             if self.calls.most > 1 {
                 self.baseline.resize(memory, &self.baseline_file, &options).map_err(Side::Baseline)?;
                 self.baseline.init(memory, Given::Drawn(&self.weights)).map_err(Side::Baseline)?;
@@ -41,7 +41,7 @@ impl<M: Memory> Setup<'_, M> {
             memory.null_operation()?;
             self.baseline.call(1).map_err(Side::Baseline)?;
         }
-        let _guard = self.context.lock(mode);
+        let _guard = self.context.lock(mode)?;
         timer.end("waiting");
         if on_device {
             self.baseline.enter_windows().map_err(Side::Baseline)?;
@@ -110,11 +110,11 @@ impl<M: Memory> Setup<'_, M> {
 
     /// Ends the candidate, times the baseline by itself once more, and returns its times of one call in windows of so many.
     pub(in crate::measure) fn alone_again(&mut self, mode: DeviceMode, calls: usize) -> Result<Vec<f64>, Side> {
-        let guard = self.context.lock(DeviceMode::Driver);
+        let guard = self.context.lock(DeviceMode::Driver)?;
         self.candidate.process.end();
         drop(guard);
         let (memory, inputs, call_ns) = (self.memory, self.shapes.inputs.len(), self.baseline_ns);
-        let _guard = self.context.lock(mode);
+        let _guard = self.context.lock(mode)?;
         let quiet = self.begin_timing(mode);
         let mut draw = || Inputs::draw(calls, inputs, call_ns, &mut self.seeds);
         let usual = usual_times(memory, &mut self.baseline, &mut draw, true)?;
