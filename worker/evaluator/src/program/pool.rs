@@ -29,6 +29,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// How often a wait for a process that is starting looks whether the work was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How long the end of the pool waits for processes that are starting. They are cancelled, and end within a few seconds.
+const DROP_LIMIT: Duration = Duration::from_secs(30);
+
 /// Parts of the capacity that a process takes: a Python process with `PyTorch` takes twice the memory of others.
 fn weight(kind: &ProcessKind) -> usize {
     if kind.python { 2 } else { 1 }
@@ -429,6 +432,7 @@ impl ProcessPool {
     }
 }
 
+/// Ends all processes, also those that are starting, so that none is left running.
 impl Drop for ProcessPool {
     fn drop(&mut self) {
         self.shared.cancel.cancel();
@@ -438,6 +442,12 @@ impl Drop for ProcessPool {
         let resident: Vec<Process> = state.resident.drain(..).map(|resident| resident.process).collect();
         drop(state);
         Process::end_all(spare.into_iter().chain(resident));
+        // A process that has started meanwhile is ended by the thread that started it.
+        let are_starting = |state: &mut State| !state.starting.is_empty();
+        let waited = self.shared.changed.wait_timeout_while(self.shared.state(), DROP_LIMIT, are_starting);
+        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
+            tracing::warn!("processes of a pool were still starting when it ended");
+        }
     }
 }
 

@@ -54,6 +54,26 @@ fn a_cancelled_step_does_not_wait_for_a_process_that_starts() {
             checked_out.is_err_and(|error| error.into_end().is_err_and(|failure| failure.code == "step.cancelled"))
         );
     });
+    pool.shared.state().starting.clear();
+}
+
+#[test]
+fn the_end_of_a_pool_waits_for_processes_that_start_and_cancels_them() {
+    let kind = ProcessKind { python: false, device: None };
+    let pool = pool(vec![kind.clone()]);
+    let shared = Arc::clone(&pool.shared);
+    std::thread::scope(|scope| {
+        let ends = scope.spawn(move || drop(pool));
+        while !shared.state().closed {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!ends.is_finished(), "a process is starting");
+        assert!(shared.cancel.is_cancelled() && !shared.state().keeps_any());
+        shared.state().no_longer_starts(&kind);
+        shared.changed.notify_all();
+        ends.join().unwrap_or_else(|_| panic!("the thread panicked"));
+    });
 }
 
 #[test]
