@@ -83,6 +83,28 @@ impl Bench {
 }
 
 #[test]
+fn a_program_that_differs_from_an_imprecise_reference_is_compared_with_the_truth() {
+    // In single precision it is off by one in a hundred wherever the weights are not those of its first call.
+    let rough = REFERENCE.replace(
+        "return 0;",
+        "static const ns_real first = w[0] + b[0]; \
+         if (sizeof(ns_real) == 4 && w[0] + b[0] != first) for (int64_t i = 0; i < rows * columns; i++) y[i] *= ns_real(1.01); \
+         return 0;",
+    );
+    let bench = Bench::new(&rough);
+    let honest = bench.workshop.library("honest", &program("", "HONEST"), &[]);
+    let (passed, timed) = bench.judge_program(PrecisionPolicy::Reference, &honest);
+    assert!(passed && timed.is_empty(), "{timed:?}");
+    // A tenth off is much more than the reference is.
+    let wrong = bench.workshop.library("wrong", &program("", "HONEST EVERY(y[i] *= 0.9f)"), &[]);
+    assert!(!bench.judge_program(PrecisionPolicy::Reference, &wrong).0);
+    let preamble = "#include <vector>\nstatic std::vector<float> kept;";
+    let body = "if (kept.empty()) kept.assign(w, w + columns); EVERY(y[i] = x[i] * kept[c] + b[c])";
+    let keeps = bench.workshop.library("keeps", &program(preamble, body), &[]);
+    assert!(!bench.judge_program(PrecisionPolicy::Reference, &keeps).0);
+}
+
+#[test]
 fn a_policy_allows_what_rounding_does_and_no_more() {
     use PrecisionPolicy::{Bf16, Fp16, Reference, Strict, Tf32};
     let bench = Bench::new(REFERENCE);

@@ -1,4 +1,4 @@
-//! Comparison with the reference alone, and the case that asks whether results are complete in the order of the stream.
+//! Comparison with the reference, and the case that asks whether results are complete in the order of the stream.
 
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor};
@@ -39,17 +39,15 @@ impl<M: Memory> Check<'_, M> {
         if !call_reference(self.memory, &mut oracle.reference, &draws)? {
             return Ok(());
         }
-        let pair = (&mut *candidate, &oracle.reference);
-        let (found, _) = self.beside_reference(shapes, pair, &draws, &limits, Program::call_in_order)?;
-        let passed = limits.pass_beside_reference(&found.outputs);
+        let (pair, given) = ((&mut *candidate, &mut *oracle), (weights, &draws[..]));
+        let (found, passed) = self.beside_reference(shapes, pair, given, &limits, Program::call_in_order)?;
         self.push(TestCase::InStreamOrder, shapes, passed, found, (seen.reference_error.normalized, None));
         if passed {
             return Ok(());
         }
         // A program that is wrong for these inputs in any case is not late.
-        let pair = (candidate, &oracle.reference);
-        let (found, _) = self.beside_reference(shapes, pair, &draws, &limits, Program::call_once)?;
-        if limits.pass_beside_reference(&found.outputs) {
+        let (_, passed) = self.beside_reference(shapes, (candidate, oracle), given, &limits, Program::call_once)?;
+        if passed {
             let message = "the results are complete after the work of the call's stream: the program computes on a stream, or in a \
                            kernel, that the call's stream does not wait for";
             note(&mut self.report.findings, violation("output_late", message.to_owned()));
@@ -67,25 +65,57 @@ impl<M: Memory> Check<'_, M> {
         Ok(candidate.init(self.memory, weights.given())?)
     }
 
-    /// Calls the candidate, and compares its outputs with those that the reference has for the same inputs. Returns the comparison,
-    /// and the fingerprint of the outputs.
-    pub(super) fn beside_reference(
+    /// Calls the candidate, and compares its outputs with those that the reference has for the same weights and inputs. Returns the
+    /// comparison, and whether the outputs pass.
+    fn beside_reference(
         &mut self,
         shapes: &ConcreteShapes,
-        (candidate, reference): (&mut Program<M>, &Program<M>),
-        draws: &[Draw],
+        (candidate, oracle): (&mut Program<M>, &mut Oracle<M>),
+        (weights, inputs): (&Material, &[Draw]),
         limits: &Limits,
         call: impl FnOnce(&mut Program<M>) -> Result<(), ProgramError>,
-    ) -> Result<(Comparison, u64), Stop> {
+    ) -> Result<(Comparison, bool), Stop> {
         candidate.renew_poison(self.memory)?;
-        candidate.prepare(self.memory, 0, Given::Drawn(draws))?;
+        candidate.prepare(self.memory, 0, Given::Drawn(inputs))?;
         self.call_by(candidate, call)?;
-        let (outputs, expected) = (candidate.outputs(0), reference.outputs(0));
-        let found = compare_outputs(self.memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
-        let print = fingerprint(self.memory, &outputs)?;
-        drop(outputs);
+        let judged =
+            self.beside_reference_or_truth(shapes, &candidate.outputs(0), oracle, (weights, inputs), limits)?;
         candidate.process.thaw()?;
-        Ok((found, print))
+        Ok(judged)
+    }
+
+    /// Compares outputs with the reference's for the same weights and inputs. Where they differ, either may be the imprecise one: the truth
+    /// decides, as for the inputs of other cases. Returns the deciding comparison, and whether the outputs pass.
+    fn beside_reference_or_truth(
+        &self,
+        shapes: &ConcreteShapes,
+        outputs: &[Operand<'_, M>],
+        oracle: &mut Oracle<M>,
+        (weights, inputs): (&Material, &[Draw]),
+        limits: &Limits,
+    ) -> Result<(Comparison, bool), Stop> {
+        let (memory, tolerance) = (self.memory, self.spec.effective_tolerance());
+        let print = fingerprint(memory, outputs)?;
+        let expected = oracle.reference.outputs(0);
+        let found = compare_outputs(memory, outputs, &expected, &shapes.outputs, &limits.tolerance)?;
+        drop(expected);
+        if limits.pass_beside_reference(&found.outputs) {
+            return Ok((found, true));
+        }
+        self.blame_reference(&mut oracle.reference, shapes, inputs)?;
+        oracle.init(memory, weights.given())?;
+        // Without a finite truth, only the reference is left.
+        let Some(answer) = oracle.ask(memory, shapes, Given::Drawn(inputs), &tolerance, false)? else {
+            return Ok((found, false));
+        };
+        let limits = Limits::against_truth(&tolerance, answer.reference_error);
+        let truth = oracle.truth_outputs();
+        let found = compare_outputs(memory, outputs, &truth, &shapes.outputs, &limits.tolerance)?;
+        let own = oracle.reference.outputs(0);
+        let passed = limits
+            .pass_beside_truth(&found, || compare_outputs(memory, &own, &truth, &shapes.outputs, &limits.tolerance))?;
+        // Kernels that the program left on the device may have completed them meanwhile.
+        Ok((found, passed && fingerprint(memory, outputs)? == print))
     }
 }
 
@@ -115,11 +145,9 @@ impl<M: Memory> Check<'_, M> {
         candidate.prepare(self.memory, 0, Given::Drawn(&first))?;
         candidate.prepare(self.memory, 1, Given::Drawn(&second))?;
         self.call_by(candidate, |program| program.call(2).map(|_| ()))?;
-        let (outputs, expected) = (candidate.outputs(1), oracle.reference.outputs(0));
-        let found = compare_outputs(self.memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
-        drop(outputs);
+        let given = (weights, &second[..]);
+        let (found, passed) = self.beside_reference_or_truth(shapes, &candidate.outputs(1), oracle, given, &limits)?;
         candidate.process.thaw()?;
-        let passed = limits.pass_beside_reference(&found.outputs);
         self.push(TestCase::OtherAddresses, shapes, passed, found, (seen.reference_error.normalized, None));
         Ok(())
     }
