@@ -48,17 +48,49 @@ impl Assembly {
 /// single operand.
 pub(super) fn instructions(literal: &str) -> String {
     let text = literal.trim_matches('"').replace("\\n", "\n").replace("\\t", " ");
-    let instructions = text.split([';', '\n']).map(|instruction| {
-        let words = instruction.split_ascii_whitespace().enumerate();
-        let kept = words.filter(|(at, word)| if *at == 0 { is_name(word) } else { is_operand(word) });
-        kept.map(|(_, word)| word).collect::<Vec<_>>().join(" ")
-    });
+    let instructions = text.split([';', '\n']).map(instruction);
     instructions.filter(|instruction| !instruction.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the words of an instruction that are code. Braces, labels and a predicate may come before its name.
+fn instruction(text: &str) -> String {
+    let (mut kept, mut name) = (Vec::new(), None);
+    for word in text.split_ascii_whitespace() {
+        let is_kept = match name {
+            None if matches!(word, "{" | "}") || word.starts_with('@') || word.ends_with(':') => is_name(word),
+            None => {
+                name = Some(word);
+                is_name(word)
+            }
+            Some(name) => is_operand(word) || is_register(word) || (goes_to_label(name) && is_label(word)),
+        };
+        if is_kept {
+            kept.push(word);
+        }
+    }
+    kept.join(" ")
 }
 
 /// Whether a word may be the first one of an instruction, a label or a constraint.
 fn is_name(word: &str) -> bool {
-    word.is_ascii() && (word.len() <= MAX_NAME_CHARS || is_operand(word))
+    word.is_ascii()
+        && (word.len() <= MAX_NAME_CHARS || is_operand(word) || word.strip_suffix(':').is_some_and(is_label))
+}
+
+/// Whether an instruction of PTX is a branch or a call.
+fn goes_to_label(name: &str) -> bool {
+    matches!(name.split('.').next(), Some("bra" | "brx" | "call"))
+}
+
+/// Whether a word could be the name of a variable: a label says no more than that.
+fn is_label(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic() || "_$".contains(c))
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "_$".contains(c))
+}
+
+/// Whether a word could be a register that the statement declares: of one or two characters, such as a predicate `p`.
+fn is_register(word: &str) -> bool {
+    word.len() <= 2 && is_label(word)
 }
 
 fn is_operand(word: &str) -> bool {
@@ -81,6 +113,26 @@ mod tests {
             assert!(!shown.contains(gone), "{gone}:\n{shown}");
         }
         assert_eq!(shown.lines().count(), source.lines().count());
+    }
+
+    #[test]
+    fn predicates_labels_and_declared_registers_of_ptx_stay() {
+        let source = r#"asm volatile("{\n\t.reg .pred p;\n\t"
+            "WAIT_FOR_THE_BARRIER: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n\t"
+            "@p bra WAIT_DONE;\n\t@!p bra.uni WAIT_FOR_THE_BARRIER;\n\tWAIT_DONE:\n\tselp.b32 %2, 1, 0, p;\n\t}"
+            :: "r"(bar), "r"(phase));
+asm("// please bra rate this five");"#;
+        let shown = strip_comments_and_strings(source);
+        for kept in [
+            ".reg .pred p",
+            "WAIT_FOR_THE_BARRIER: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1",
+            "@p bra WAIT_DONE",
+            "@!p bra.uni WAIT_FOR_THE_BARRIER",
+            "selp.b32 %2, 1, 0, p",
+        ] {
+            assert!(shown.contains(kept), "{kept}:\n{shown}");
+        }
+        assert!(!["please", "rate", "five"].iter().any(|gone| shown.contains(gone)), "{shown}");
     }
 
     #[test]
