@@ -16,14 +16,30 @@ pub const MAX_HISTORY_LINE_CHARS: usize = 500;
 /// Most characters of the request in a line.
 const MAX_ASKED_CHARS: usize = 240;
 
-/// One line for each attempt, oldest first.
+/// One line for each attempt, oldest first. The text of a request stands in the first line of an attempt that it was made to.
 pub(super) fn lines(run: &RunState, attempts: &[Shared<Attempt>]) -> Vec<String> {
     let skipped = attempts.len().saturating_sub(MAX_HISTORY_LINES);
-    attempts.iter().skip(skipped).map(|attempt| line(run, attempt)).collect()
+    let mut requests = Requests::default();
+    attempts.iter().skip(skipped).map(|attempt| line(run, attempt, &mut requests)).collect()
+}
+
+/// The requests of earlier lines, each with its attempt.
+#[derive(Default)]
+struct Requests(Vec<(String, u32)>);
+
+impl Requests {
+    /// Returns the text of a request, or the attempt that was asked for the same before.
+    fn name(&mut self, text: String, attempt: u32) -> String {
+        if let Some((_, earlier)) = self.0.iter().find(|(earlier, _)| *earlier == text) {
+            return format!("asked for the same as attempt {earlier}");
+        }
+        self.0.push((text.clone(), attempt));
+        text
+    }
 }
 
 /// Writing into a string cannot fail.
-fn line(run: &RunState, attempt: &Attempt) -> String {
+fn line(run: &RunState, attempt: &Attempt, requests: &mut Requests) -> String {
     let mut text = format!(
         "attempt {} (plan {}, subtask {}, {}",
         attempt.number,
@@ -36,7 +52,7 @@ fn line(run: &RunState, attempt: &Attempt) -> String {
     }
     text.push_str("): ");
     if let Some(asked) = asked(run, attempt) {
-        let _ = write!(text, "{asked}; ");
+        let _ = write!(text, "{}; ", requests.name(asked, attempt.number));
     }
     if let Some(tuning) = &attempt.tuning {
         let chosen = tuning.chosen().map_or_else(|| "values as written".to_owned(), |v| tuning.values_text(&v.values));
@@ -134,6 +150,16 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_of_a_request_is_told_once() {
+        let mut requests = Requests::default();
+        let mut name = |text: &str, attempt| requests.name(text.to_owned(), attempt);
+        assert_eq!(name("fuse the loads", 2), "fuse the loads");
+        assert_eq!(name("method 1: tile", 3), "method 1: tile");
+        assert_eq!(name("fuse the loads", 4), "asked for the same as attempt 2");
+        assert_eq!(name("fuse the loads", 5), "asked for the same as attempt 2");
+    }
 
     #[test]
     fn a_line_is_one_line_and_bounded() {
