@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::conversation::{Conversation, Unusable};
 use super::diagnose::Diagnose;
+use super::target::AttemptsOfRun;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema, subtask};
 use crate::prompt::{AttemptView, MachineView, MemoryView, Prompt, SubtaskView, TaskView, contract};
 use crate::reply::extract_json;
@@ -24,6 +25,8 @@ struct Values<'a> {
     history: &'a [String],
     memory: MemoryView,
     hints: &'a [String],
+    /// How many attempts are left after this one.
+    attempts: Option<AttemptsOfRun>,
 }
 
 pub(super) async fn correct(
@@ -47,6 +50,7 @@ pub(super) async fn correct(
         history: given.history,
         memory: MemoryView::new(given.memory),
         hints: given.hints,
+        attempts: AttemptsOfRun::of(&step.run_input.goal, Some(given.attempt.number)),
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Correct).with_schema(schema::correction());
     let (correction, unavailable) = match conversation.ask(&values, parse).await {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::conversation::{Conversation, Unusable};
 use super::evidence::Evidence;
 use super::knowledge::retrieve;
-use super::target::RunTarget;
+use super::target::{AttemptsOfRun, RunTarget};
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema, subtask};
 use crate::change_text::same_modification;
 use crate::knowledge::{Question, Retrieved};
@@ -54,6 +54,8 @@ struct Values<'a> {
     hints: &'a [String],
     /// The speedup at which the run is done.
     target_of_run: Option<RunTarget>,
+    /// How many attempts are left after this one.
+    attempts: Option<AttemptsOfRun>,
     knowledge: Retrieved,
 }
 
@@ -92,6 +94,7 @@ pub(super) async fn diagnose(
         memory: MemoryView::new(given.memory),
         hints: given.hints,
         target_of_run: RunTarget::of(&step.run_input.goal, given.prepared),
+        attempts: AttemptsOfRun::of(&step.run_input.goal, Some(given.attempt.number)),
         knowledge,
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Diagnose).with_schema(schema::diagnosis());

@@ -10,14 +10,14 @@ use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::plan::{Plan, PlanVersion};
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
-use nightshift_protocol::task::{OperatorSpec, TaskBundle, TaskSpec};
+use nightshift_protocol::task::{OperatorSpec, TaskBundle, TaskGoal, TaskSpec};
 use serde::Serialize;
 
 use self::limits::Grounds;
 pub use self::problem::PlanProblem;
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::knowledge::retrieve;
-use super::target::RunTarget;
+use super::target::{AttemptsOfRun, RunTarget};
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema};
 use crate::knowledge::{Question, Retrieved};
 use crate::prompt::{AttemptView, GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView, contract};
@@ -135,6 +135,8 @@ struct PlanValues<'a> {
     hints: &'a [String],
     /// The speedup at which the run is done.
     target_of_run: Option<RunTarget>,
+    /// How many attempts the run may make.
+    attempts: Option<AttemptsOfRun>,
     /// The highest speedup over the reference that the roofline allows, where the target of the run lies above it.
     most_speedup: Option<String>,
     /// What the profilers saw of the reference; none on the `cpu` target.
@@ -174,8 +176,7 @@ pub(super) async fn plan(
     let bundle = load_task(ports, task).await?;
     let grounds = Grounds::of(&bundle.spec, prepared, None);
     let knowledge = retrieve(ports, &step, about(&bundle, prepared, "")).await?;
-    let target = RunTarget::of(&step.run_input.goal, prepared);
-    let values = common(&bundle, prepared, (hints, target), &grounds, knowledge)?;
+    let values = common(&bundle, prepared, (hints, &step.run_input.goal), &grounds, knowledge)?;
     finish(agents, ports, step, Prompt::Plan, (&bundle, &grounds), &values).await
 }
 
@@ -203,9 +204,8 @@ pub(super) async fn replan(
         Some(source) => Some(load_text(ports, source).await?),
         None => None,
     };
-    let target = RunTarget::of(&step.run_input.goal, given.prepared);
     let values = ReplanValues {
-        common: common(&bundle, given.prepared, (given.hints, target), &grounds, knowledge)?,
+        common: common(&bundle, given.prepared, (given.hints, &step.run_input.goal), &grounds, knowledge)?,
         plan: PlanView::new(given.previous),
         reason: given.reason,
         attempt: given.best.map(|best| AttemptView::new(best, source)),
@@ -218,11 +218,12 @@ pub(super) async fn replan(
 fn common<'a>(
     bundle: &TaskBundle,
     prepared: &PreparedTask,
-    (hints, target_of_run): (&'a [String], Option<RunTarget>),
+    (hints, goal): (&'a [String], &TaskGoal),
     grounds: &Grounds,
     knowledge: Retrieved,
 ) -> Result<PlanValues<'a>, StepFailure> {
     let limit = grounds.roofline.limit();
+    let target_of_run = RunTarget::of(goal, prepared);
     let is_beyond =
         |floor: &&Floor| target_of_run.as_ref().is_some_and(|of| floor.is_passed_by(of.value_over_reference));
     let most_speedup = limit.filter(is_beyond).map(|floor| significant(floor.speedup));
@@ -233,6 +234,7 @@ fn common<'a>(
         contract: contract(&bundle.spec),
         hints,
         target_of_run,
+        attempts: AttemptsOfRun::of(goal, None),
         most_speedup,
         reference_profile: prepared.profile.as_deref().map(GpuProfileView::new),
         operator_shares: grounds.shares.lines(),

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::knowledge::retrieve;
+use super::target::AttemptsOfRun;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
 use crate::knowledge::{Question, Retrieved};
 use crate::model::ModelError;
@@ -44,6 +45,8 @@ struct Values<'a> {
     history: &'a [String],
     memory: MemoryView,
     hints: &'a [String],
+    /// How many attempts are left after this one. All members of a group get one prompt.
+    attempts: Option<AttemptsOfRun>,
     /// Notes and lessons; only a correct program is worth them.
     knowledge: Retrieved,
 }
@@ -139,6 +142,10 @@ pub(super) async fn write_code(
         history: &request.history,
         memory: if chooses { memory } else { memory.without_untried() },
         hints: &request.hints,
+        attempts: match group {
+            None => AttemptsOfRun::of_step(&step.run_input.goal, step.step_key),
+            Some(_) => AttemptsOfRun::of(&step.run_input.goal, None),
+        },
         knowledge,
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Code(stage, form));
