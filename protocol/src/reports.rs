@@ -55,15 +55,24 @@ impl CheckReport {
     pub fn precision(&self) -> Option<String> {
         let (case, used) = self.closest_to_limit()?;
         let (worst, allowed) = (case.worst.as_ref()?.normalized_error?, case.allowed_error?);
+        let of_reference = significant(case.reference_normalized_error);
+        // The smaller one of the tolerance and a multiple of the reference's error counts.
+        let why = match case.widened() {
+            Some(factor) => format!(
+                "the whole tolerance, which is widened {} times here, as the reference is off by {of_reference} times the task's own",
+                significant(factor)
+            ),
+            None if allowed < 1.0 => format!("as the reference's own is {of_reference} times it"),
+            None => format!("the whole tolerance; the reference's own is {of_reference} times it"),
+        };
         Some(format!(
             "It uses {} % of the allowed error: its largest is {} times the tolerance (shape `{}`, inputs `{}`), {} times is allowed, \
-             the reference's own is {}",
+             {why}",
             significant(used * 100.0),
             significant(worst),
             case.shape,
             case.inputs,
             significant(allowed),
-            significant(case.reference_normalized_error)
         ))
     }
 

@@ -246,7 +246,18 @@ impl CheckCase {
         let error = self.worst.as_ref()?.normalized_error?;
         self.allowed_error.filter(|allowed| *allowed > 0.0).map(|allowed| error / allowed)
     }
+
+    /// Factor by which the task's tolerance was widened for this case, as the reference itself comes close to it or misses it. Errors
+    /// of the program count in the widened tolerance, that of the reference in the task's. None where it was not widened.
+    #[must_use]
+    pub fn widened(&self) -> Option<f64> {
+        Some(self.reference_normalized_error * ROOM_BESIDE_REFERENCE).filter(|factor| *factor > 1.0)
+    }
 }
+
+/// A program may be so many times as far from the truth as the reference is, whatever the tolerance says: sums that cancel leave
+/// little of the digits that both had.
+pub const ROOM_BESIDE_REFERENCE: f64 = 4.0;
 
 /// Bounds of the error histogram, as powers of ten of the normalized error: below 1e-6, ..., below 1, below 10, above.
 pub const ERROR_HISTOGRAM_BOUNDS: [f64; 8] = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];

@@ -98,9 +98,10 @@ impl Evidence {
     fn precision(&mut self, attempt: &Attempt) {
         let Some((case, used)) = attempt.check.as_ref().and_then(CheckReport::closest_to_limit) else { return };
         self.share("error.used_share", Some(used));
-        self.number("error.largest", case.worst.as_ref().and_then(|worst| worst.normalized_error), "");
-        self.number("error.allowed", case.allowed_error, "");
-        self.number("error.reference", Some(case.reference_normalized_error), "");
+        let unit = if case.widened().is_some() { "times the widened tolerance" } else { "times the tolerance" };
+        self.number("error.largest", case.worst.as_ref().and_then(|worst| worst.normalized_error), unit);
+        self.number("error.allowed", case.allowed_error, unit);
+        self.number("error.reference", Some(case.reference_normalized_error), "times the task's tolerance");
     }
 
     /// The variants of a search, the fastest first.

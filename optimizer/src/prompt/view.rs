@@ -310,11 +310,14 @@ fn compile_errors(attempt: &Attempt, source: Option<&str>) -> Vec<CompileErrorVi
 }
 
 fn failed_case(case: &CheckCase) -> String {
+    let widened = case.widened().map_or_else(String::new, |factor| {
+        format!(", which is widened {} times for the reference's own error", significant(factor))
+    });
     let worst = case.worst.as_ref().map_or_else(String::new, |worst| {
         let got = worst.candidate.map_or_else(|| "a value that is not finite".to_owned(), |value| value.to_string());
         let error = worst
             .normalized_error
-            .map_or_else(String::new, |error| format!(" (error {} times the tolerance)", significant(error)));
+            .map_or_else(String::new, |error| format!(" (error {} times the tolerance{widened})", significant(error)));
         format!("; worst: `{}`{:?} is {got}, right is {}{error}", worst.tensor, worst.index, worst.truth)
     });
     format!(

@@ -1,17 +1,13 @@
 //! When outputs count as right.
 
 use nightshift_protocol::task::{ConcreteTensor, Tolerance};
-use nightshift_protocol::verdict::WorstElement;
+use nightshift_protocol::verdict::{ROOM_BESIDE_REFERENCE, WorstElement};
 
 use crate::compare::{Comparison, OutputErrors};
 use crate::memory::{Memory, MemoryError, Operand};
 
 /// An error of the reference below this counts as this: a lucky reference may not tighten the limit for everything else.
 pub(crate) const SMALLEST_REFERENCE_ERROR: f64 = 1e-4;
-
-/// A program may be so many times as far from the truth as the reference is, whatever the tolerance says: sums that cancel leave
-/// little of the digits that both had.
-const ROOM_BESIDE_REFERENCE: f64 = 4.0;
 
 /// The relative part of a tolerance is widened up to this, and no further.
 const MAX_WIDENED_RTOL: f64 = 0.01;
