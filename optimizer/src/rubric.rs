@@ -12,13 +12,15 @@ mod gpu;
 mod operators;
 mod request;
 
+use std::borrow::Cow;
+
 pub use anchors::{Anchors, Dimension, anchors};
 
 use nightshift_protocol::attempt::{Attempt, Stage};
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::rubric::{RubricScores, Skill};
-use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::task::{CandidateForm, TaskSpec};
 use nightshift_protocol::verdict::shows_deception;
 
 /// Version of the rules: they change, and scores of different versions are not compared.
@@ -63,6 +65,7 @@ pub struct Before<'a> {
 /// Scores the evidence of an attempt.
 #[must_use]
 pub fn rules(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, skill: Skill, before: Before<'_>) -> RulePart {
+    let attempt = &*scored(spec, attempt);
     let (anti_hacking, honesty) = anti_hacking::score(spec, attempt);
     let (cuda_engineering, engineering) = engineering::score(attempt, skill, before.parent_speedup);
     let (operator_coverage, coverage) = operators::coverage(spec, plan, attempt, skill);
@@ -75,6 +78,18 @@ pub fn rules(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, skill: Skil
         reasons: vec![honesty, engineering, coverage, compliance],
         major_hacking: shows_deception(&attempt.findings),
     }
+}
+
+/// Returns an attempt as the rules read it. What a compiler tells of extensions of `PyTorch` is no part of it: other kernels of such a
+/// program are in no report of its build.
+fn scored<'a>(spec: &TaskSpec, attempt: &'a Attempt) -> Cow<'a, Attempt> {
+    let mut attempt = Cow::Borrowed(attempt);
+    if spec.form == CandidateForm::Torch && attempt.build.as_ref().is_some_and(|build| build.cuda.is_some()) {
+        if let Some(build) = &mut attempt.to_mut().build {
+            build.cuda = None;
+        }
+    }
+    attempt
 }
 
 /// The class of the heaviest operator of a scope; the class that the first name of a scope without known operators

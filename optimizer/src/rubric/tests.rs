@@ -385,3 +385,16 @@ fn a_request_about_a_kernel_is_compared_with_its_machine_code() {
     assert_eq!(asked("Scale the softmax by gamma", 0, Some(none)), 3);
     assert_eq!(asked("Load float4", 0, None), 3, "no counts");
 }
+
+#[test]
+fn extensions_of_a_pytorch_program_change_no_score() {
+    let mut with_extensions = on_gpu(draft(4.0, Some(0.6)), 40, None);
+    with_extensions.verdict.custom_kernel_time_share = Some(0.05);
+    let spec = TaskSpec { form: CandidateForm::Torch, ..spec() };
+    let of = |attempt: &Attempt| rules(&spec, &plan(&[ALL]), attempt, Skill::FromScratch, Before::default());
+    let scored = of(&with_extensions);
+    if let Some(build) = &mut with_extensions.build {
+        assert!(build.cuda.take().is_some());
+    }
+    assert_eq!(scored, of(&with_extensions));
+}

@@ -66,6 +66,7 @@ if "cpp_extension" not in source and "load_inline" not in source:
     end(0, built=[])
 
 import importlib.util
+import subprocess
 import traceback
 
 import torch
@@ -88,6 +89,29 @@ class StandIn:
         raise Found
 
 
+USAGE_CHARS = 100_000
+
+
+def listening(printed):
+    """Returns `subprocess.run`, which also keeps what a process printed."""
+    original = subprocess.run
+
+    def run(*given, **named):
+        result = original(*given, **named)
+        if isinstance(result.stdout, bytes):
+            printed.append(result.stdout.decode(errors="replace"))
+        return result
+
+    return run
+
+
+def usage_in(printed):
+    """Returns the lines in which ptxas says what each kernel uses."""
+    lines = [line for text in printed for line in text.splitlines()]
+    kept = [line for line in lines if line.startswith("ptxas info") or "bytes stack frame" in line]
+    return "\n".join(kept)[:USAGE_CHARS]
+
+
 def building(original):
     def build(*given, **named):
         name = named.get("name", given[0] if given else None)
@@ -97,15 +121,19 @@ def building(original):
         os.makedirs(folder, exist_ok=True)
         named["build_directory"] = folder
         named["verbose"] = False
+        printed, run = [], subprocess.run
+        subprocess.run = listening(printed)
         try:
             made = original(*given, **named)
         except Exception as error:
             failures.append(error)
             raise
+        finally:
+            subprocess.run = run
         libraries = [file for file in os.listdir(folder) if file.endswith(".so")]
         if len(libraries) != 1:
             raise RuntimeError(f"the extension `{name}` left {len(libraries)} libraries")
-        built.append({"name": name, "path": os.path.join(folder, libraries[0])})
+        built.append({"name": name, "path": os.path.join(folder, libraries[0]), "usage": usage_in(printed)})
         if not is_looking:
             return made
         # At once, as the process may crash later.

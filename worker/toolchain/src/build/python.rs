@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild};
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{DType, PYTHON_EXTENSION, TaskSpec};
@@ -23,7 +24,7 @@ use super::{ArtifactSink, Delivery, MAX_LIBRARY_BYTES, Role, disk_failure, limit
 use crate::Host;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output;
-use crate::nvcc::Nvcc;
+use crate::nvcc::{Arch, Nvcc, occupancy, ptxas, readable};
 use crate::python::Python;
 use crate::python::environment;
 use nightshift_sandbox::access::temporary_folder;
@@ -78,6 +79,9 @@ enum Said {
 struct Extension {
     name: String,
     path: PathBuf,
+    /// The lines in which ptxas says what each of its kernels uses.
+    #[serde(default)]
+    usage: String,
 }
 
 /// Builds a file, or answers from the cache. What can be run lies at the given path in `scratch`.
@@ -99,7 +103,7 @@ pub fn build_python(
         let result = folder.run(builder, python, role, true, timeout_ms)?;
         let text = match said(&result) {
             Some(Said::Stripped(text)) if result.end == ProcessEnd::Finished => text,
-            _ => return Ok(build_of(python, result, &folder, source, &key)),
+            _ => return Ok(build_of(builder.nvcc, python, result, &folder, source, &key)),
         };
         // Extensions take most of a minute: those of the same program in other words serve again.
         let same = build_key(builder, python, &format!("without comments\n{text}"), role);
@@ -169,11 +173,22 @@ fn compile(
 ) -> Result<CachedBuild, StepFailure> {
     let folder = Folder::new(builder, source, role)?;
     let result = folder.run(builder, python, role, false, timeout_ms)?;
-    Ok(build_of(python, result, &folder, source, key))
+    Ok(build_of(builder.nvcc, python, result, &folder, source, key))
 }
 
 /// Returns the result of a run of the script.
-fn build_of(python: &Python, result: ProcessResult, folder: &Folder, source: &str, key: &str) -> CachedBuild {
+fn build_of(
+    nvcc: Option<&Nvcc>,
+    python: &Python,
+    result: ProcessResult,
+    folder: &Folder,
+    source: &str,
+    key: &str,
+) -> CachedBuild {
+    let cuda = match (said(&result), nvcc) {
+        (Some(Said::Built(extensions)), Some(nvcc)) => kernels_of(&extensions, nvcc.arch()),
+        _ => None,
+    };
     let (library, messages, log) = match outcome(&result, source, folder.path()) {
         Ok(library) => (Some(library), Vec::new(), Vec::new()),
         Err((messages, log)) => (None, messages_of(messages, &folder.file), log.into_bytes()),
@@ -193,12 +208,26 @@ fn build_of(python: &Python, result: ProcessResult, folder: &Folder, source: &st
             cached: false,
             duration_ms: result.wall_ms,
             report: CompilerReport::default(),
-            cuda: None,
+            cuda: cuda.filter(|_| library.is_some()),
             sandbox: result.sandbox,
         },
         library,
         log,
     }
+}
+
+/// Returns what the compiler tells of the kernels in extensions; none where it tells of none.
+fn kernels_of(extensions: &[Extension], arch: Arch) -> Option<CudaBuild> {
+    let mut kernels: Vec<KernelBuild> =
+        extensions.iter().flat_map(|extension| ptxas::kernels(&extension.usage)).take(ptxas::MAX_KERNELS).collect();
+    let multiprocessor = arch.multiprocessor();
+    for kernel in &mut kernels {
+        kernel.name = readable(&kernel.symbol);
+        kernel.occupancy = multiprocessor.as_ref().map(|multiprocessor| occupancy::limits(kernel, multiprocessor));
+    }
+    kernels.sort_by(|one, other| (&one.name, &one.symbol).cmp(&(&other.name, &other.symbol)));
+    let uncounted = Some("the instructions of extensions of PyTorch are not counted".to_owned());
+    (!kernels.is_empty()).then(|| CudaBuild { arch: arch.to_string(), kernels, libraries: Vec::new(), uncounted })
 }
 
 /// A folder with a program and the script that reads it.
@@ -275,6 +304,8 @@ fn compiling(builder: &PythonBuilder<'_>, python: &Python, folder: &Path) -> Vec
         path.push(nvcc.program_folder().display().to_string());
         let home = nvcc.program_folder().parent().unwrap_or(nvcc.program_folder());
         env.push(("CUDA_HOME".to_owned(), home.display().to_string()));
+        // Whatever flags a program gives: registers and spills of its kernels are told to its author.
+        env.push(("NVCC_APPEND_FLAGS".to_owned(), "-Xptxas=-v".to_owned()));
         env.push(("TORCH_CUDA_ARCH_LIST".to_owned(), capability(&nvcc.arch().to_string())));
     }
     path.push(SEARCH_PATH.to_owned());
@@ -333,7 +364,7 @@ fn with_extensions(source: &str, extensions: &[Extension], folder: &Path) -> Res
     }
     let mut text = source.trim_end().to_owned();
     text.push('\n');
-    for Extension { name, path } in extensions {
+    for Extension { name, path, .. } in extensions {
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let data = std::fs::symlink_metadata(path);
         let data = data.map_err(|error| format!("the extension `{name}` was not written: {error}"))?;
@@ -361,6 +392,27 @@ fn with_extensions(source: &str, extensions: &[Extension], folder: &Path) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nvcc::DEFAULT_ARCH;
+
+    #[test]
+    fn registers_and_spills_of_extensions_are_told() {
+        let usage = "ptxas info    : 0 bytes gmem\n\
+                     ptxas info    : Compiling entry function '_Z5scalePfi' for 'sm_90a'\n\
+                     ptxas info    : Function properties for _Z5scalePfi\n    \
+                     16 bytes stack frame, 12 bytes spill stores, 20 bytes spill loads\n\
+                     ptxas info    : Used 255 registers, used 1 barriers, 2176 bytes smem";
+        let built = |usage: &str| {
+            let text = json!({"built": [{"name": "own", "path": "/own.so", "usage": usage}, {"name": "cpp", "path": "/c.so"}]});
+            let Ok(Said::Built(extensions)) = serde_json::from_value(text) else { panic!("not read") };
+            kernels_of(&extensions, DEFAULT_ARCH)
+        };
+        let cuda = built(usage).unwrap_or_default();
+        let [kernel] = &cuda.kernels[..] else { panic!("{cuda:?}") };
+        assert_eq!((kernel.symbol.as_str(), kernel.registers, kernel.shared_bytes), ("_Z5scalePfi", 255, 2176));
+        assert_eq!((kernel.spill_store_bytes, kernel.spill_load_bytes, kernel.stack_bytes), (12, 20, 16));
+        assert!(kernel.name.starts_with("scale(") && kernel.occupancy.is_some(), "{kernel:?}");
+        assert_eq!(built(""), None, "without kernels nothing is known");
+    }
 
     #[test]
     fn an_architecture_is_named_as_pytorch_names_it() {
