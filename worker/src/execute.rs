@@ -12,6 +12,7 @@ mod programs;
 mod step;
 mod tune;
 mod verify;
+mod wrong_access;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -30,7 +30,11 @@ impl Step<'_> {
     ) -> Result<StepOutput, StepFailure> {
         let device = self.device(task, &[&libraries.candidate, &libraries.reference, &libraries.truth])?;
         let place = self.place(device.as_ref());
-        let report = check(&self.context(&place), &task.spec, libraries, sandbox_required, &mut secret_seeds()?)?;
+        let mut report = check(&self.context(&place), &task.spec, libraries, sandbox_required, &mut secret_seeds()?)?;
+        if let Some(device) = &device {
+            let found = self.wrong_access(task, &libraries.candidate, device, &report);
+            report.findings.extend(found);
+        }
         Ok(StepOutput::Checked { report: Box::new(report) })
     }
 
@@ -165,7 +169,7 @@ impl Step<'_> {
     }
 
     /// Writes one call of a program down, and lets tools repeat it in the sandbox, on the device.
-    fn replayed<T>(
+    pub(super) fn replayed<T>(
         &self,
         task: &TaskBundle,
         library: &Path,
