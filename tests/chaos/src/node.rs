@@ -5,15 +5,17 @@ mod racer;
 mod server;
 mod worker;
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 
 use clap::Subcommand;
+use nightshift_engine::clock::Clock as _;
+use nightshift_server::SystemClock;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use control::Control;
 pub(crate) use racer::{Contest, Order, Prize};
-pub(crate) use server::{TOKEN, WORKER_TOKEN, open};
+pub(crate) use server::{BUCKET, OBJECT_KEY, OBJECT_SECRET, PREFIX, TOKEN, WORKER_TOKEN, open};
 
 /// What a process is.
 #[derive(Subcommand)]
@@ -24,6 +26,8 @@ pub(crate) enum Role {
     Worker(worker::Options),
     /// A process that competes for a prize with another one.
     Racer(racer::Options),
+    /// Prints its wall clock, in milliseconds since 1970.
+    Clock,
 }
 
 /// Runs until it is told to end.
@@ -34,6 +38,7 @@ pub(crate) fn run(role: Role) -> anyhow::Result<()> {
         Role::Server(options) => runtime.block_on(async { server::run(options, told_to_end()?).await }),
         Role::Worker(options) => runtime.block_on(async { worker::run(options, told_to_end()?).await }),
         Role::Racer(options) => runtime.block_on(racer::run(options)),
+        Role::Clock => writeln!(std::io::stdout(), "{}", SystemClock.now().0).map_err(Into::into),
     };
     runtime.shutdown_background();
     outcome

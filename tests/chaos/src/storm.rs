@@ -1,11 +1,14 @@
 //! The storm: everything runs, one thing after the other breaks, everything is healed, and the books are checked.
 
+mod artifacts;
 pub(crate) mod check;
+mod clock;
 pub(crate) mod database;
 mod fault;
 pub(crate) mod fleet;
 mod inject;
 pub(crate) mod load;
+mod objects;
 pub(crate) mod process;
 mod proxy;
 
@@ -22,6 +25,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use self::artifacts::Artifacts;
 use self::fault::Plan;
 use self::fleet::Fleet;
 use self::inject::Injector;
@@ -38,7 +42,7 @@ const PATIENCE_PER_FAULT: Duration = Duration::from_secs(6);
 pub(crate) enum Kind {
     /// A file, with one server.
     Sqlite,
-    /// A cluster of its own, with two servers.
+    /// A cluster of its own, with several servers.
     Postgres,
 }
 
@@ -109,11 +113,13 @@ async fn storm(options: &Options, seed: u64) -> anyhow::Result<Summary> {
 
 async fn in_folder(options: &Options, seed: u64, folder: &std::path::Path, began: Instant) -> anyhow::Result<Summary> {
     let fleet = Arc::new(
-        Fleet::start(options.database, folder, fleet::WORKERS, &[]).await.context("the fleet does not start")?,
+        Fleet::start(options.database, folder, fleet::OF_STORM, &[]).await.context("the fleet does not start")?,
     );
     let supervisor = tokio::spawn(fleet.clone().supervise());
     let load = Arc::new(Load::prepare(&fleet, seed).await.context("the load cannot be prepared")?);
     let loading = tokio::spawn(load.clone().run());
+    let artifacts = Arc::new(Artifacts::new(fleet.client()?, seed));
+    let storing = tokio::spawn(artifacts.clone().run());
 
     let plan = Plan::new(seed, options.database, fleet.servers.len(), fleet.workers.len());
     let injector = Injector::new(fleet.clone());
@@ -126,10 +132,12 @@ async fn in_folder(options: &Options, seed: u64, folder: &std::path::Path, began
     injector.heal().await;
     let storm = began.elapsed();
     load.stop();
+    artifacts.stop();
     loading.await?;
+    storing.await?;
     let settled = settle::settle(&fleet, &load, &mut violations).await;
     supervisor.abort();
     violations.extend(fleet.stop().await);
-    let facts = check::check(&fleet, &load, &mut violations).await.context("the books cannot be read")?;
+    let facts = check::check(&fleet, &load, &artifacts, &mut violations).await.context("the books cannot be read")?;
     Ok(Summary::new(options.database, seed, injector.done(), facts, storm, settled, fleet.restarts(), violations))
 }

@@ -12,7 +12,7 @@ mod workflow;
 
 pub(crate) use agents::{CALL_TOKENS, RESERVED_TOKENS, ToyAgents};
 pub(crate) use log::{Line, Log, What, now_us, read_folder};
-pub(crate) use values::{Name, expected_sum, keys, output};
+pub(crate) use values::{Name, expected_reply, expected_sum, keys, output};
 pub(crate) use work::{ToyWork, offers};
 pub(crate) use workflow::{ToyWorkflow, view};
 

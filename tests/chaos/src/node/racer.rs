@@ -70,7 +70,7 @@ pub(super) async fn run(options: Options) -> anyhow::Result<()> {
     let operator = client(options.server.as_deref(), TOKEN)?;
     let worker = client(options.server.as_deref(), WORKER_TOKEN)?;
     let store = match &options.database {
-        Some(database) => Some(open(database, None).await?),
+        Some(database) => Some(open(database, None, None).await?),
         None => None,
     };
     let racer = Racer { operator, worker, store };
@@ -140,7 +140,7 @@ impl Racer {
                 let reservation = store?.reserve(&step, epoch, &[amount], at).await?;
                 Prize { won: reservation == Reservation::Granted, told: format!("{reservation:?}") }
             }
-            Contest::Open { database } => match open(&database, None).await {
+            Contest::Open { database } => match open(&database, None, None).await {
                 Ok(store) => {
                     // Long enough for the other one to find it taken.
                     tokio::time::sleep(std::time::Duration::from_millis(500)).await;

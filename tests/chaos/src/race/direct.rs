@@ -29,7 +29,7 @@ pub(super) async fn on_sqlite(rounds: u32, folder: &Path, score: &mut Score) -> 
     let data = folder.join("raced");
     std::fs::create_dir_all(&data)?;
     let database = format!("sqlite:{}", data.display());
-    open(&database, None).await?.close().await?;
+    open(&database, None, None).await?.close().await?;
     let mut racers = Racers::start(folder, |_| Vec::new())?;
     for _ in 0..rounds {
         let prizes = racers.race_for(&Contest::Open { database: database.clone() })?;
@@ -41,7 +41,7 @@ pub(super) async fn on_sqlite(rounds: u32, folder: &Path, score: &mut Score) -> 
 /// Two processes on one Postgres want the same run, the same step, the same budget.
 pub(super) async fn on_postgres(rounds: u32, folder: &Path, score: &mut Score) -> anyhow::Result<()> {
     let database = Database::start(Kind::Postgres, folder).await?;
-    let field = Field { store: open(&database.address(), None).await? };
+    let field = Field { store: open(&database.address(), None, None).await? };
     let mut racers = Racers::start(folder, |_| vec!["--database".to_owned(), database.address()])?;
     let servers = [field.server().await?, field.server().await?];
     let workers = [field.worker(&servers[0]).await?, field.worker(&servers[1]).await?];

@@ -32,7 +32,7 @@ impl Racers {
         let racer = |n: usize| {
             let mut all = vec!["node".to_owned(), "racer".to_owned()];
             all.extend(arguments(n));
-            let mut process = Process::start(&all, &folder.join(format!("racer-{n}.txt")))?;
+            let mut process = Process::start(&all, &folder.join(format!("racer-{n}.txt")), None)?;
             let (orders, prizes) = process.pipes().context("a racer without pipes")?;
             Ok::<_, anyhow::Error>(Racer { _process: process, orders, prizes: BufReader::new(prizes) })
         };

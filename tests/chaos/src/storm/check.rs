@@ -1,5 +1,6 @@
 //! Afterwards: do database, logs and acknowledgements agree, and was every promise kept?
 
+mod artifact;
 mod budget;
 mod execution;
 mod run;
@@ -16,6 +17,7 @@ use nightshift_protocol::signal::Signal;
 use nightshift_store::SqlStore;
 use serde::Serialize;
 
+use super::artifacts::Artifacts;
 use super::fleet::Fleet;
 use super::load::{Book, Load};
 use super::violation::Violation;
@@ -55,6 +57,8 @@ pub(super) struct Facts {
     events: usize,
     /// Acknowledged requests of people.
     acknowledged: BTreeMap<&'static str, u64>,
+    #[serde(flatten)]
+    artifacts: artifact::Facts,
     /// Longest time in which no execution ended, in milliseconds.
     longest_pause_ms: i64,
 }
@@ -68,18 +72,25 @@ impl fmt::Display for Facts {
             self.steps_completed, self.executions, self.retries, self.events
         )?;
         writeln!(f, "acknowledged requests: {:?}", self.acknowledged)?;
+        writeln!(f, "{}", self.artifacts)?;
         write!(f, "longest time without the end of an execution: {} ms", self.longest_pause_ms)
     }
 }
 
 /// Checks everything.
-pub(super) async fn check(fleet: &Fleet, load: &Load, violations: &mut Vec<Violation>) -> anyhow::Result<Facts> {
-    let store = open(&fleet.database.address(), None).await?;
+pub(super) async fn check(
+    fleet: &Fleet,
+    load: &Load,
+    artifacts: &Artifacts,
+    violations: &mut Vec<Violation>,
+) -> anyhow::Result<Facts> {
+    let store = open(&fleet.database.address(), Some(fleet.objects.direct()), None).await?;
     for told in store.find_violations().await? {
         violations.push(Violation::new("the store's own invariants", told));
     }
     let book = load.book().clone();
     let books = read(&store, read_folder(&fleet.logs)?, book).await?;
+    let stored = artifact::check(&store, fleet, &books, artifacts, violations).await?;
     store.close().await?;
     campaigns(&books, violations);
     for run in books.runs.values() {
@@ -96,7 +107,7 @@ pub(super) async fn check(fleet: &Fleet, load: &Load, violations: &mut Vec<Viola
             std::fs::write(fleet.logs.join(format!("{id}.txt")), told)?;
         }
     }
-    Ok(facts(&books))
+    Ok(Facts { artifacts: stored, ..facts(&books) })
 }
 
 async fn read(store: &SqlStore, lines: Vec<Line>, book: Book) -> anyhow::Result<Books> {

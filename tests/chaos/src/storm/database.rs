@@ -9,7 +9,7 @@ use nightshift_testbed::postgres::{Cluster, Database as TestDatabase, PostgresEr
 use super::Kind;
 
 /// Connections that Postgres serves: few, so that they can be taken away.
-const MAX_CONNECTIONS: u32 = 60;
+const MAX_CONNECTIONS: u32 = 100;
 
 /// A database of the storm's own.
 pub(crate) enum Database {

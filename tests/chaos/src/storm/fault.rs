@@ -30,8 +30,8 @@ pub(super) enum Fault {
     LockTables { locked_ms: u64 },
     /// One server's clock is wrong for a while.
     SkewClock { server: usize, offset_ms: i64, skewed_ms: u64 },
-    /// All servers' clocks are set, and stay so.
-    SetClocks { offset_ms: i64 },
+    /// Each server's clock is set to a time of its own, and stays so. Offsets are in milliseconds.
+    SetClocks { offsets_ms: Vec<i64> },
     /// Every write into the store fails as on a full disk.
     FullDisk { server: usize, full_ms: u64 },
     /// The file system refuses to let files grow, whatever the process writes.
@@ -42,6 +42,10 @@ pub(super) enum Fault {
     Flood { server: usize, requests: u32 },
     /// Something happens to one message.
     Message { server: usize, of: Message, effect: Effect },
+    /// Something happens to one message between a server and the object store.
+    Objects { effect: Effect },
+    /// The object store answers every request with an error.
+    ObjectsDown { down_ms: u64 },
 }
 
 /// Which message.
@@ -74,6 +78,10 @@ pub(super) enum Effect {
     CutRequest,
     /// The connection breaks in the middle of its answer.
     CutAnswer,
+    /// It never arrives, and is answered with this status.
+    Refuse { status: u16 },
+    /// Its answer has half of its bytes, and says that these are all.
+    ShortenAnswer,
 }
 
 impl Fault {
@@ -104,20 +112,38 @@ impl Fault {
                 Effect::Reorder => "reorder_requests",
                 Effect::CutRequest => "cut_request",
                 Effect::CutAnswer => "cut_answer",
+                Effect::Refuse { .. } => "refuse_request",
+                Effect::ShortenAnswer => "shorten_answer",
             },
+            Self::Objects { effect } => match effect {
+                Effect::DropRequest => "objects_drop_request",
+                Effect::DropAnswer => "objects_drop_answer",
+                Effect::DelayRequest { .. } => "objects_delay_request",
+                Effect::DelayAnswer { .. } => "objects_delay_answer",
+                Effect::Duplicate { .. } => "objects_duplicate_request",
+                Effect::Reorder => "objects_reorder_requests",
+                Effect::CutRequest => "objects_cut_request",
+                Effect::CutAnswer => "objects_cut_answer",
+                Effect::Refuse { .. } => "objects_refuse_request",
+                Effect::ShortenAnswer => "objects_shorten_answer",
+            },
+            Self::ObjectsDown { .. } => "objects_down",
         }
     }
 }
 
+/// Maximum offset of a clock, in milliseconds, in both directions.
+pub(super) const MAX_CLOCK_MS: i64 = 120_000;
+
 /// A fault's name before its numbers are drawn, and its share.
 type Weighted = (&'static str, u32);
 
-const EVERYWHERE: [Weighted; 16] = [
+const EVERYWHERE: [Weighted; 25] = [
     ("kill_server", 6),
     ("kill_worker", 9),
     ("stall_server", 3),
     ("stall_worker", 5),
-    ("skew_clock", 5),
+    ("skew_clock", 7),
     ("set_clocks", 4),
     ("full_disk", 4),
     ("flood", 2),
@@ -129,6 +155,15 @@ const EVERYWHERE: [Weighted; 16] = [
     ("reorder", 6),
     ("cut_request", 4),
     ("cut_answer", 5),
+    ("objects_drop_request", 2),
+    ("objects_drop_answer", 3),
+    ("objects_delay_request", 3),
+    ("objects_duplicate", 3),
+    ("objects_cut_request", 2),
+    ("objects_cut_answer", 3),
+    ("objects_refuse", 5),
+    ("objects_shorten_answer", 3),
+    ("objects_down", 4),
 ];
 const ON_SQLITE: [Weighted; 2] = [("write_limit", 4), ("full_database", 2)];
 const ON_POSTGRES: [Weighted; 5] =
@@ -186,10 +221,13 @@ impl Plan {
             "lock_tables" => Fault::LockTables { locked_ms: random.random_range(300..2_500) },
             "skew_clock" => Fault::SkewClock {
                 server,
-                offset_ms: random.random_range(-120_000..120_000),
-                skewed_ms: random.random_range(200..1_500),
+                offset_ms: random.random_range(-MAX_CLOCK_MS..MAX_CLOCK_MS),
+                skewed_ms: random.random_range(200..4_000),
             },
-            "set_clocks" => Fault::SetClocks { offset_ms: random.random_range(-120_000..120_000) },
+            "set_clocks" => {
+                let offsets_ms = (0..self.servers).map(|_| random.random_range(-MAX_CLOCK_MS..MAX_CLOCK_MS)).collect();
+                Fault::SetClocks { offsets_ms }
+            }
             "full_disk" => Fault::FullDisk { server, full_ms: random.random_range(200..2_000) },
             "write_limit" => Fault::WriteLimit { server, limited_ms: random.random_range(200..2_000) },
             "full_database" => Fault::FullDatabase { server, full_ms: random.random_range(500..2_000) },
@@ -201,6 +239,21 @@ impl Plan {
             "reorder" => message(Effect::Reorder),
             "cut_request" => message(Effect::CutRequest),
             "cut_answer" => message(Effect::CutAnswer),
+            "objects_drop_request" => Fault::Objects { effect: Effect::DropRequest },
+            "objects_drop_answer" => Fault::Objects { effect: Effect::DropAnswer },
+            "objects_delay_request" => {
+                Fault::Objects { effect: Effect::DelayRequest { delay_ms: random.random_range(20..2_500) } }
+            }
+            "objects_duplicate" => {
+                Fault::Objects { effect: Effect::Duplicate { answer_of_second: random.random_bool(0.5) } }
+            }
+            "objects_cut_request" => Fault::Objects { effect: Effect::CutRequest },
+            "objects_cut_answer" => Fault::Objects { effect: Effect::CutAnswer },
+            "objects_refuse" => {
+                Fault::Objects { effect: Effect::Refuse { status: [500, 503][random.random_range(0..2)] } }
+            }
+            "objects_shorten_answer" => Fault::Objects { effect: Effect::ShortenAnswer },
+            "objects_down" => Fault::ObjectsDown { down_ms: random.random_range(200..3_000) },
             _ => message(Effect::Duplicate { answer_of_second: random.random_bool(0.5) }),
         }
     }
@@ -213,7 +266,7 @@ mod tests {
     use super::*;
 
     fn faults(seed: u64, kind: Kind) -> Vec<(u64, Fault)> {
-        let mut plan = Plan::new(seed, kind, 2, 3);
+        let mut plan = Plan::new(seed, kind, 5, 3);
         (0..1_000).map(|_| plan.next()).collect()
     }
 
@@ -225,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_thousand_faults_hold_every_kind() {
-        for (kind, expected) in [(Kind::Sqlite, 18), (Kind::Postgres, 21)] {
+        for (kind, expected) in [(Kind::Sqlite, 27), (Kind::Postgres, 30)] {
             let kinds: BTreeSet<&str> = faults(1, kind).iter().map(|(_, fault)| fault.kind()).collect();
             assert_eq!(kinds.len(), expected, "{kinds:?}");
         }

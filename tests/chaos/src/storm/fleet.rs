@@ -11,14 +11,24 @@ use nightshift_client::Client;
 use rustix::process::Signal;
 
 use super::Kind;
+use super::clock::{ClockLibrary, ShiftedClock};
 use super::database::Database;
+use super::objects::ObjectStorage;
 use super::process::Process;
 use super::proxy::Proxy;
 use super::violation::Violation;
 use crate::node::{Control, TOKEN};
 
-/// Workers.
-pub(super) const WORKERS: usize = 3;
+/// Numbers of processes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    /// Servers on one Postgres. `SQLite` has one.
+    pub(crate) replicas: usize,
+    pub(crate) workers: usize,
+}
+
+/// The fleet of a storm.
+pub(super) const OF_STORM: Size = Size { replicas: 5, workers: 3 };
 /// How long the first start may take.
 const MAX_START: Duration = Duration::from_secs(30);
 /// How long a process may take to end after it was told to.
@@ -36,14 +46,15 @@ pub(crate) struct Fleet {
     pub(crate) database: Database,
     /// Held while the database is broken.
     pub(super) database_busy: Arc<tokio::sync::Mutex<()>>,
+    pub(super) objects: ObjectStorage,
+    /// Held while the object store is down.
+    pub(super) objects_busy: Arc<tokio::sync::Mutex<()>>,
     pub(crate) servers: Vec<Arc<Seat>>,
     pub(super) workers: Vec<Arc<Seat>>,
     pub(super) proxies: Vec<Proxy>,
     pub(super) logs: PathBuf,
     restarts: AtomicU32,
     violations: Mutex<Vec<Violation>>,
-    /// How far the servers' clocks are ahead of the machine's, when nothing else is said.
-    pub(super) clock_offset_ms: std::sync::atomic::AtomicI64,
 }
 
 /// The place of one process: killed and started again, it stays the same seat.
@@ -52,6 +63,8 @@ pub(crate) struct Seat {
     arguments: Vec<String>,
     said: PathBuf,
     pub(super) control_file: Option<PathBuf>,
+    /// The wall clock of its process; none for the machine's.
+    pub(super) clock: Option<ShiftedClock>,
     pub(crate) direct: Option<SocketAddr>,
     /// Held while a fault is injected or repaired.
     pub(super) busy: Arc<tokio::sync::Mutex<()>>,
@@ -62,7 +75,7 @@ impl Seat {
     /// Starts its process; the one before is gone.
     pub(super) fn start(&self, further: &[String]) -> anyhow::Result<()> {
         let arguments: Vec<String> = self.arguments.iter().chain(further).cloned().collect();
-        *self.process() = Some(Process::start(&arguments, &self.said)?);
+        *self.process() = Some(Process::start(&arguments, &self.said, self.clock.as_ref())?);
         Ok(())
     }
 
@@ -74,6 +87,14 @@ impl Seat {
     /// Tells it something.
     pub(super) fn tell(&self, control: Control) -> std::io::Result<()> {
         self.control_file.as_ref().map_or(Ok(()), |path| control.write(path))
+    }
+
+    /// Sets its wall clock so far ahead of the machine's, in milliseconds. Returns how far it was ahead before.
+    pub(super) fn set_clock(&self, offset_ms: i64) -> std::io::Result<i64> {
+        let Some(clock) = &self.clock else { return Ok(0) };
+        let before_ms = clock.offset_ms()?;
+        clock.set(offset_ms)?;
+        Ok(before_ms)
     }
 
     fn process(&self) -> std::sync::MutexGuard<'_, Option<Process>> {
@@ -90,38 +111,54 @@ impl Seat {
 
 impl Fleet {
     /// Starts everything; servers get these further arguments.
-    pub(crate) async fn start(kind: Kind, folder: &Path, workers: usize, further: &[String]) -> anyhow::Result<Self> {
+    pub(crate) async fn start(kind: Kind, folder: &Path, size: Size, further: &[String]) -> anyhow::Result<Self> {
         let logs = folder.join("logs");
         std::fs::create_dir_all(&logs)?;
+        let clocks = ClockLibrary::build(folder)?;
         let database = Database::start(kind, folder).await?;
+        let objects = ObjectStorage::start(folder.join("objects")).await?;
         let (mut servers, mut proxies) = (Vec::new(), Vec::new());
-        let number = if kind == Kind::Sqlite { 1 } else { 2 };
+        let number = if kind == Kind::Sqlite { 1 } else { size.replicas };
         for n in 1..=number {
             let addr = free_address()?;
             proxies.push(Proxy::start(addr).await?);
-            servers.push(Arc::new(server(n, addr, &database, folder, &logs)?));
+            let name = format!("server-{n}");
+            let control_file = folder.join(format!("{name}.json"));
+            Control::default().write(&control_file)?;
+            let [bind, database, objects, control] =
+                [addr.to_string(), database.address(), objects.endpoint(), control_file.display().to_string()];
+            let mut arguments = vec!["node", "server", "--bind", &bind, "--database", &database, "--objects", &objects];
+            arguments.extend(["--control-file", &control, "--name", &name]);
+            let server = Seat {
+                control_file: Some(control_file),
+                clock: Some(clocks.clock(folder.join(format!("{name}.clock")))?),
+                direct: Some(addr),
+                ..seat(name.clone(), &arguments, &logs)
+            };
+            servers.push(Arc::new(server));
         }
         let urls: Vec<String> = proxies.iter().map(|proxy| format!("http://{}", proxy.addr)).collect();
-        let workers = (1..=workers)
+        let workers = (1..=size.workers)
             .map(|n| {
                 // Each begins with another server.
                 let mut urls = urls.clone();
                 let first = n % urls.len();
                 urls.rotate_left(first);
                 let arguments = ["node", "worker", "--servers", &urls.join(","), "--name", &format!("worker-{n}")];
-                Arc::new(seat(format!("worker-{n}"), &arguments, None, &logs, None))
+                Arc::new(seat(format!("worker-{n}"), &arguments, &logs))
             })
             .collect();
         let fleet = Self {
             database,
             database_busy: Arc::default(),
+            objects,
+            objects_busy: Arc::default(),
             servers,
             workers,
             proxies,
             logs,
             restarts: AtomicU32::new(0),
             violations: Mutex::default(),
-            clock_offset_ms: std::sync::atomic::AtomicI64::new(0),
         };
         // One after the other: the first one makes the tables.
         for server in &fleet.servers {
@@ -209,31 +246,17 @@ impl Fleet {
     }
 }
 
-fn server(n: usize, addr: SocketAddr, database: &Database, folder: &Path, logs: &Path) -> anyhow::Result<Seat> {
-    let name = format!("server-{n}");
-    let control_file = folder.join(format!("{name}.json"));
-    Control::default().write(&control_file)?;
-    let (bind, database, control) = (addr.to_string(), database.address(), control_file.display().to_string());
-    let arguments =
-        ["node", "server", "--database", &database, "--bind", &bind, "--control-file", &control, "--name", &name];
-    Ok(seat(name.clone(), &arguments, Some(control_file), logs, Some(addr)))
-}
-
-fn seat(
-    name: String,
-    arguments: &[&str],
-    control_file: Option<PathBuf>,
-    logs: &Path,
-    direct: Option<SocketAddr>,
-) -> Seat {
+/// Returns the place of a process with the machine's clock.
+fn seat(name: String, arguments: &[&str], logs: &Path) -> Seat {
     let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     arguments.extend(["--log".to_owned(), logs.join(format!("{name}.jsonl")).display().to_string()]);
     Seat {
         said: logs.join(format!("{name}.txt")),
         name,
         arguments,
-        control_file,
-        direct,
+        control_file: None,
+        clock: None,
+        direct: None,
         busy: Arc::default(),
         process: Mutex::new(None),
     }

@@ -1,7 +1,6 @@
 //! Breaks one thing after the other. What takes time goes on beside the next faults; the same thing is not broken twice at once.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,9 +12,10 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 
 use super::database::Database;
-use super::fault::{Fault, Plan};
+use super::fault::{Effect, Fault, MAX_CLOCK_MS, Message, Plan};
 use super::fleet::{Fleet, Seat};
 use super::process::Process;
+use super::proxy::Proxy;
 use crate::node::{Control, TOKEN};
 
 /// How long a message fault waits for its message.
@@ -25,7 +25,7 @@ const LITTLE_ROOM_BYTES: u64 = 8 * 4_096;
 /// Connections that are taken at most.
 const MAX_TAKEN: usize = 200;
 /// Clocks at the end: later than any lease or timer that was written under another clock.
-const LATEST_CLOCK_MS: i64 = 130_000;
+const LATEST_CLOCK_MS: i64 = MAX_CLOCK_MS + 10_000;
 
 /// Injects faults.
 pub(super) struct Injector {
@@ -101,7 +101,8 @@ impl Injector {
                 }
                 return guards;
             }
-            Fault::Flood { .. } | Fault::Message { .. } => None,
+            Fault::ObjectsDown { .. } => return vec![self.fleet.objects_busy.clone().lock_owned().await],
+            Fault::Flood { .. } | Fault::Message { .. } | Fault::Objects { .. } => None,
         };
         match seat {
             Some(seat) => vec![seat.busy.clone().lock_owned().await],
@@ -111,10 +112,9 @@ impl Injector {
 
     /// Everything is whole again; clocks show the latest time that they ever showed, so that nothing lies in the future.
     pub(super) async fn heal(&self) {
-        for proxy in &self.fleet.proxies {
+        for proxy in self.fleet.proxies.iter().chain([&self.fleet.objects.proxy]) {
             proxy.heal();
         }
-        self.fleet.clock_offset_ms.store(LATEST_CLOCK_MS, Ordering::SeqCst);
         let _database = self.fleet.database_busy.lock().await;
         if let Some(cluster) = self.fleet.database.cluster() {
             // A fault that was interrupted may have left the database stopped.
@@ -131,8 +131,8 @@ impl Injector {
                 process.limit_files(None);
                 process.signal(Signal::CONT);
             });
-            let control = Control { clock_offset_ms: LATEST_CLOCK_MS, full: false };
-            if let Err(error) = seat.tell(control) {
+            let healed = seat.set_clock(LATEST_CLOCK_MS).and_then(|_| seat.tell(Control::default()));
+            if let Err(error) = healed {
                 eprintln!("{} cannot be healed: {error}", seat.name);
             }
         }
@@ -141,7 +141,6 @@ impl Injector {
 
 /// One fault from its beginning to its end; whether there was something to break.
 async fn one(fleet: &Arc<Fleet>, fault: &Fault, guards: Guards) -> anyhow::Result<bool> {
-    let usual = Control { clock_offset_ms: fleet.clock_offset_ms.load(Ordering::SeqCst), full: false };
     match fault {
         Fault::KillServer { server, down_ms } => restart(seat(&fleet.servers, *server), *down_ms).await?,
         Fault::KillWorker { worker, down_ms } => restart(seat(&fleet.workers, *worker), *down_ms).await?,
@@ -149,21 +148,20 @@ async fn one(fleet: &Arc<Fleet>, fault: &Fault, guards: Guards) -> anyhow::Resul
         Fault::StallWorker { worker, stalled_ms } => stall(seat(&fleet.workers, *worker), *stalled_ms).await,
         Fault::SkewClock { server, offset_ms, skewed_ms } => {
             let seat = seat(&fleet.servers, *server);
-            seat.tell(Control { clock_offset_ms: usual.clock_offset_ms + offset_ms, ..usual })?;
+            let before_ms = seat.set_clock(*offset_ms)?;
             pause(*skewed_ms).await;
-            seat.tell(usual)?;
+            seat.set_clock(before_ms)?;
         }
-        Fault::SetClocks { offset_ms } => {
-            fleet.clock_offset_ms.store(*offset_ms, Ordering::SeqCst);
-            for server in &fleet.servers {
-                server.tell(Control { clock_offset_ms: *offset_ms, ..usual })?;
+        Fault::SetClocks { offsets_ms } => {
+            for (server, offset_ms) in fleet.servers.iter().zip(offsets_ms) {
+                server.set_clock(*offset_ms)?;
             }
         }
         Fault::FullDisk { server, full_ms } => {
             let seat = seat(&fleet.servers, *server);
-            seat.tell(Control { full: true, ..usual })?;
+            seat.tell(Control { full: true })?;
             pause(*full_ms).await;
-            seat.tell(usual)?;
+            seat.tell(Control::default())?;
         }
         Fault::WriteLimit { server, limited_ms } => {
             let (seat, bytes) = (seat(&fleet.servers, *server), fleet.database.largest_file_bytes());
@@ -182,8 +180,13 @@ async fn one(fleet: &Arc<Fleet>, fault: &Fault, guards: Guards) -> anyhow::Resul
         Fault::Flood { server, requests } => flood(fleet, *server, *requests).await?,
         Fault::Message { server, of, effect } => {
             let Some(proxy) = fleet.proxies.get(*server) else { return Ok(false) };
-            let came = tokio::time::timeout(MAX_WAIT_FOR_MESSAGE, proxy.arm(*of, *effect)).await;
-            return Ok(matches!(came, Ok(Ok(()))));
+            return Ok(break_message(proxy, *of, *effect).await);
+        }
+        Fault::Objects { effect } => return Ok(break_message(&fleet.objects.proxy, Message::Any, *effect).await),
+        Fault::ObjectsDown { down_ms } => {
+            fleet.objects.proxy.set_down(true);
+            pause(*down_ms).await;
+            fleet.objects.proxy.set_down(false);
         }
         Fault::EndBackends
         | Fault::CrashBackend
@@ -197,6 +200,12 @@ async fn one(fleet: &Arc<Fleet>, fault: &Fault, guards: Guards) -> anyhow::Resul
 
 fn seat(seats: &[Arc<Seat>], number: usize) -> &Seat {
     &seats[number % seats.len()]
+}
+
+/// Breaks the next message of a kind. Returns whether one came.
+async fn break_message(proxy: &Proxy, of: Message, effect: Effect) -> bool {
+    let came = tokio::time::timeout(MAX_WAIT_FOR_MESSAGE, proxy.arm(of, effect)).await;
+    matches!(came, Ok(Ok(())))
 }
 
 async fn pause(ms: u64) {

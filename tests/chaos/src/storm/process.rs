@@ -5,7 +5,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+
+use super::clock::ShiftedClock;
 
 /// How often an ending process is looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -17,17 +20,31 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this very program in another role. What it says goes to the end of that file.
-    pub(crate) fn start(arguments: &[String], said: &Path) -> anyhow::Result<Self> {
+    /// Starts this very program in another role, with a wall clock of its own or the machine's. What it says goes to the
+    /// end of that file.
+    pub(crate) fn start(arguments: &[String], said: &Path, clock: Option<&ShiftedClock>) -> anyhow::Result<Self> {
         let said = File::options().create(true).append(true).open(said)?;
         #[expect(clippy::disallowed_methods, reason = "a storm is about processes; nothing that ships is here")]
         let child = Command::new(std::env::current_exe()?)
             .args(arguments)
+            .envs(clock.into_iter().flat_map(ShiftedClock::variables))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(said)
             .spawn()?;
         Ok(Self { child, started_at: Instant::now() })
+    }
+
+    /// Returns the time that a process with this clock sees, in milliseconds since 1970.
+    pub(super) fn read_clock(clock: &ShiftedClock) -> anyhow::Result<i64> {
+        #[expect(clippy::disallowed_methods, reason = "a storm is about processes; nothing that ships is here")]
+        let output = Command::new(std::env::current_exe()?)
+            .args(["node", "clock"])
+            .envs(clock.variables())
+            .stdin(Stdio::null())
+            .output()?;
+        let told = String::from_utf8_lossy(&output.stdout);
+        told.trim().parse().with_context(|| format!("a process cannot tell its clock: {told} {}", output.status))
     }
 
     /// How it ended, if it has.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ struct State {
     upstream: SocketAddr,
     http: reqwest::Client,
     armed: Mutex<VecDeque<Armed>>,
+    /// Whether every request is refused.
+    is_down: AtomicBool,
     /// Notified when a message has passed.
     passed: Notify,
 }
@@ -69,7 +72,13 @@ impl Proxy {
         let addr = listener.local_addr()?;
         // Without idle connections: a kept one that the server closed would be tried again behind our back.
         let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(MAX_ANSWER).build()?;
-        let state = Arc::new(State { upstream, http, armed: Mutex::new(VecDeque::new()), passed: Notify::new() });
+        let state = Arc::new(State {
+            upstream,
+            http,
+            armed: Mutex::new(VecDeque::new()),
+            is_down: AtomicBool::new(false),
+            passed: Notify::new(),
+        });
         let accepting = state.clone();
         tokio::spawn(async move {
             loop {
@@ -94,9 +103,15 @@ impl Proxy {
         hears
     }
 
+    /// Refuses every request from now on, or none.
+    pub(super) fn set_down(&self, is_down: bool) {
+        self.state.is_down.store(is_down, Ordering::SeqCst);
+    }
+
     /// Nothing happens to messages any more.
     pub(super) fn heal(&self) {
         self.state.armed().clear();
+        self.set_down(false);
     }
 }
 
@@ -132,7 +147,8 @@ impl State {
     fn request(&self, sent: &Sent) -> reqwest::RequestBuilder {
         let path = sent.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut headers = sent.headers.clone();
-        for name in [header::HOST, header::CONTENT_LENGTH, header::CONNECTION, header::TRANSFER_ENCODING] {
+        // The host stays: a signature of S3 covers it.
+        for name in [header::CONTENT_LENGTH, header::CONNECTION, header::TRANSFER_ENCODING] {
             headers.remove(name);
         }
         self.http.request(sent.method.clone(), format!("http://{}{path}", self.upstream)).headers(headers)
@@ -152,7 +168,11 @@ impl State {
 async fn pass(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(Body::new(body), MAX_BYTES).await.map_err(|_| Broken)?;
-    let effect = state.effect_on(parts.uri.path());
+    let effect = if state.is_down.load(Ordering::SeqCst) {
+        Some(Effect::Refuse { status: 503 })
+    } else {
+        state.effect_on(parts.uri.path())
+    };
     let sent = Sent { method: parts.method, uri: parts.uri, headers: parts.headers, body };
     match effect {
         None => Ok(whole(state.forward(&sent).await?)),
@@ -193,6 +213,16 @@ async fn pass(state: Arc<State>, request: Request<Incoming>) -> Result<Response<
             Err(Broken)
         }
         Some(Effect::CutAnswer) => Ok(half(state.forward(&sent).await?)),
+        Some(Effect::Refuse { status }) => {
+            let status = StatusCode::from_u16(status).map_err(|_| Broken)?;
+            Ok(whole(Answer { status, headers: HeaderMap::new(), body: Bytes::new() }))
+        }
+        Some(Effect::ShortenAnswer) => {
+            let mut answer = state.forward(&sent).await?;
+            answer.body.truncate(answer.body.len() / 2);
+            answer.headers.remove(header::CONTENT_LENGTH);
+            Ok(whole(answer))
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use nightshift_server::AgentExecutor;
 use serde_json::json;
 
 use super::log::{Line, Log, What, now_us};
-use super::values::{seed_in, value_of};
+use super::values::{reply, seed_in, value_of};
 
 /// Tokens that a call may use up at most.
 pub(crate) const RESERVED_TOKENS: u64 = 100;
@@ -62,7 +62,7 @@ impl ToyAgents {
         }
         self.write_line(Line { looked_us: Some(looked_us), ..line(step, What::CallAsked) })?;
         tokio::time::sleep(LATENCY).await;
-        let (prompt, reply) = (format!("prompt {seed}").into_bytes(), format!("reply {seed}").into_bytes());
+        let (prompt, reply) = (format!("prompt {seed}").into_bytes(), reply(seed));
         let summary: ModelCallSummary = serde_json::from_value(json!({
             "model": "toy/toy",
             "scripted": false,

@@ -82,9 +82,22 @@ pub(crate) fn value_in(output: &StepOutput) -> Option<u64> {
 
 /// What a run has to come to.
 pub(crate) fn expected_sum(name: &Name) -> u64 {
-    let mut sum = 0;
-    for phase in keys(name) {
-        sum += phase.iter().map(|key| value_of(&seed_of(name, key, sum))).sum::<u64>();
-    }
-    sum
+    sum_before(name, None)
+}
+
+/// The reply that the model gives to a run's agent.
+pub(crate) fn expected_reply(name: &Name) -> Vec<u8> {
+    reply(&seed_of(name, "code", sum_before(name, Some("code"))))
+}
+
+/// The reply that the model gives to an agent with this seed: large enough for the object store.
+pub(crate) fn reply(seed: &ArtifactHash) -> Vec<u8> {
+    format!("reply {seed} ").repeat(100).into_bytes()
+}
+
+/// The sum of all phases before the one of this step.
+fn sum_before(name: &Name, step: Option<&str>) -> u64 {
+    let phases = keys(name);
+    let before = phases.iter().take_while(|phase| step.is_none_or(|step| !phase.contains(&step)));
+    before.fold(0, |sum, phase| sum + phase.iter().map(|key| value_of(&seed_of(name, key, sum))).sum::<u64>())
 }
