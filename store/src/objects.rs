@@ -12,7 +12,7 @@
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +62,8 @@ pub struct Objects {
     store: Arc<dyn ObjectStore>,
     /// The place, as messages name it. It contains no secret.
     place: String,
-    is_local: bool,
+    /// The folder of a place on this machine.
+    folder: Option<PathBuf>,
 }
 
 impl Objects {
@@ -115,28 +116,29 @@ impl Objects {
         Ok(Self::new(Arc::new(PrefixStore::new(store, prefix)), url.to_owned()))
     }
 
-    /// Opens a folder of this machine, or creates it.
+    /// Opens a folder of this machine, or creates it, with all folders in it: a write creates none, so that it cannot
+    /// rely on an entry that another write created and did not sync yet.
     pub fn folder(folder: &FilePath) -> Result<Self, StoreError> {
-        std::fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(|error| {
-            let unusable = || StoreError::Unusable(format!("{} cannot be created: {error}", folder.display()));
-            failed_io(error.kind(), &folder.display().to_string()).unwrap_or_else(unusable)
-        })?;
+        create_folder(folder)?;
+        for prefix in 0..=u8::MAX {
+            create_folder(&folder.join(format!("{prefix:02x}")))?;
+        }
+        sync_folder(folder)?;
         // The folder's own entry survives a loss of power, too.
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            let synced = std::fs::File::open(parent).and_then(|parent| parent.sync_all());
-            synced.map_err(|error| StoreError::Unusable(format!("{} cannot be synced: {error}", parent.display())))?;
+            sync_folder(parent)?;
         }
         let store = LocalFileSystem::new_with_prefix(folder)
             .map_err(|error| StoreError::Unusable(format!("{}: {error}", folder.display())))?
             // What was acknowledged survives a loss of power.
             .with_fsync(true);
-        Ok(Self { is_local: true, ..Self::new(Arc::new(store), folder.display().to_string()) })
+        Ok(Self { folder: Some(folder.to_owned()), ..Self::new(Arc::new(store), folder.display().to_string()) })
     }
 
     /// Wraps an object store, which messages call `place`.
     #[must_use]
     pub fn new(store: Arc<dyn ObjectStore>, place: String) -> Self {
-        Self { store, place, is_local: false }
+        Self { store, place, folder: None }
     }
 
     /// Returns the place, as messages name it.
@@ -148,7 +150,7 @@ impl Objects {
     /// Returns whether it is a folder of this machine, which other machines may not share.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.is_local
+        self.folder.is_some()
     }
 
     /// Writes, reads and deletes a small object, to find out whether the place works.
@@ -188,8 +190,18 @@ impl Objects {
         }
     }
 
-    /// Deletes an object. A missing object is a success.
+    /// Deletes an object, and the temporary file that a writer left which died. A missing object is a success.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        if let Some(folder) = &self.folder {
+            // `object_store` writes to this file first. A name is written once, so there is no other one.
+            let removed = tokio::fs::remove_file(folder.join(format!("{name}#1"))).await;
+            if let Err(error) = removed
+                && error.kind() != ErrorKind::NotFound
+            {
+                let failed = || StoreError::Unreachable(format!("the object store {} failed: {error}", self.place));
+                return Err(failed_io(error.kind(), &self.place).unwrap_or_else(failed));
+            }
+        }
         match self.within(self.store.delete(&Path::from(name))).await? {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.failed(&error)),
@@ -216,6 +228,18 @@ impl Objects {
             error => StoreError::Unreachable(format!("the object store {place} failed: {error}")),
         }
     }
+}
+
+fn create_folder(folder: &FilePath) -> Result<(), StoreError> {
+    std::fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(|error| {
+        let unusable = || StoreError::Unusable(format!("{} cannot be created: {error}", folder.display()));
+        failed_io(error.kind(), &folder.display().to_string()).unwrap_or_else(unusable)
+    })
+}
+
+fn sync_folder(folder: &FilePath) -> Result<(), StoreError> {
+    let synced = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| StoreError::Unusable(format!("{} cannot be synced: {error}", folder.display())))
 }
 
 /// Returns options of a client that waits for large objects on slow lines.
@@ -319,5 +343,32 @@ mod tests {
             objects.delete(&name).await.unwrap();
         }
         assert_eq!(objects.size(&name).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_write_into_a_folder_creates_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Objects::folder(folder.path()).unwrap();
+        let folders =
+            || std::fs::read_dir(folder.path()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
+        let before = folders().count();
+        for seed in 0..64_u8 {
+            let hash = blake3::hash(&[seed]).to_hex();
+            objects.write(&object_name(hash.as_str(), 0, 1), Bytes::from_static(b"bytes")).await.unwrap();
+        }
+        assert_eq!(folders().count(), before);
+    }
+
+    #[tokio::test]
+    async fn the_temporary_file_of_a_writer_that_died_goes_with_its_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Objects::folder(folder.path()).unwrap();
+        let (left, other) = (object_name("abcdef", 0, 7), object_name("abcdef", 0, 8));
+        std::fs::write(folder.path().join(format!("{left}#1")), b"half").unwrap();
+        objects.write(&left, Bytes::from_static(b"bytes")).await.unwrap();
+        objects.write(&other, Bytes::from_static(b"bytes")).await.unwrap();
+        objects.delete(&left).await.unwrap();
+        let files = std::fs::read_dir(folder.path().join("ab")).unwrap().count();
+        assert_eq!(files, 1, "{other} only");
     }
 }

@@ -1,22 +1,25 @@
 //! Methods of the port for artifacts, which use the database and the object store.
 
 use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use nightshift_engine::store::{ArtifactProgress, ModelCallRecord, Store as _, StoreError};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::time::TimestampMs;
 
 use crate::direct::artifact::{self, Head, Part, Reading, Whole};
 use crate::direct::model_call;
-use crate::direct::piece::{self, Content, NewPiece, length};
+use crate::direct::piece::{self, Content, LooseObject, NewPiece, length};
 use crate::store::SqlStore;
 
 /// Bytes that are read at a time.
 const READ_BYTES: u64 = 4 * 1024 * 1024;
+/// Objects of an artifact that are looked for at the same time.
+const EXAMINED_AT_ONCE: usize = 8;
 /// Number of tries to read pieces that change at the same time.
 const MAX_READS: u32 = 4;
 
 impl SqlStore {
-    /// Stores a whole blob, or renews it if it is stored.
+    /// Stores a whole blob, or renews it if it is stored. A stored one whose objects are lost is stored again.
     pub(crate) async fn store_artifact(
         &self,
         hash: &ArtifactHash,
@@ -26,7 +29,9 @@ impl SqlStore {
         artifact::check_size(length(bytes), self.artifacts.max_artifact_bytes)?;
         artifact::check(hash, bytes)?;
         let progress = read!(self, |connection| artifact::progress(connection, hash))?;
-        if progress.is_some_and(|progress| progress.complete) {
+        let is_complete = progress.is_some_and(|progress| progress.complete);
+        let lost = if is_complete { self.find_lost(hash).await? } else { None };
+        if is_complete && lost.is_none() {
             let same = hash.clone();
             // It may be deleted in between.
             if transaction!(self, |tx, same, at| artifact::renew(tx.connection, same, *at))? {
@@ -35,17 +40,40 @@ impl SqlStore {
         }
         let piece = Some(self.new_piece(hash, 0, bytes, at).await?);
         let loose = piece.as_ref().and_then(NewPiece::object);
-        let whole = Whole { hash: hash.clone(), piece };
+        let whole = Whole { hash: hash.clone(), piece, lost };
         let stored = transaction!(self, |tx, whole, at| artifact::put(tx.connection, whole, *at));
         self.give_up_unless(stored, loose.as_slice()).await
     }
 
-    /// Renews an old artifact. Returns its upload progress.
+    /// Returns the key of a complete artifact whose objects are missing or have another size; none for every other one.
+    async fn find_lost(&self, hash: &ArtifactHash) -> Result<Option<i64>, StoreError> {
+        let Some(head) =
+            read!(self, |connection| artifact::find(connection, hash))?.filter(|head| head.progress.complete)
+        else {
+            return Ok(None);
+        };
+        let objects = read!(self, |connection| piece::objects_of(connection, head.id))?;
+        let sizes = stream::iter(objects).map(async |(LooseObject { name, .. }, size_bytes)| {
+            Ok::<_, StoreError>(self.objects()?.size(&name).await? == Some(size_bytes))
+        });
+        let are_there: Vec<bool> = sizes.buffer_unordered(EXAMINED_AT_ONCE).try_collect().await?;
+        Ok(are_there.contains(&false).then_some(head.id))
+    }
+
+    /// Renews an old artifact. Returns its upload progress, or none if its objects are lost: then it has to be uploaded
+    /// again.
     pub(crate) async fn renew_old_artifact(
         &self,
         hash: &ArtifactHash,
         at: TimestampMs,
     ) -> Result<Option<ArtifactProgress>, StoreError> {
+        let progress = self.renew_row(hash, at).await?;
+        let is_complete = progress.is_some_and(|progress| progress.complete);
+        if is_complete && self.find_lost(hash).await?.is_some() { Ok(None) } else { Ok(progress) }
+    }
+
+    /// Renews an old artifact. Returns its upload progress, whether its objects are there or not.
+    async fn renew_row(&self, hash: &ArtifactHash, at: TimestampMs) -> Result<Option<ArtifactProgress>, StoreError> {
         if read!(self, |connection| artifact::is_old(connection, hash, at))? {
             let hash = hash.clone();
             transaction!(self, |tx, hash, at| artifact::renew(tx.connection, hash, *at))?;
@@ -64,10 +92,14 @@ impl SqlStore {
             artifact::check_size(length(&bytes), self.artifacts.max_artifact_bytes)?;
             artifact::check(&hash, &bytes)?;
             // Prompts repeat: the object of a stored one is not written again.
-            let is_stored = self.belongs_outside(bytes.len())
-                && self.renew_old_artifact(&hash, call.at).await?.is_some_and(|progress| progress.complete);
+            let is_outside = self.belongs_outside(bytes.len());
+            // An object store that does not answer must not lose a reply, which was paid.
+            let lost = if is_outside { self.find_lost(&hash).await.unwrap_or_default() } else { None };
+            let is_stored = is_outside
+                && lost.is_none()
+                && self.renew_row(&hash, call.at).await?.is_some_and(|progress| progress.complete);
             let piece = if is_stored { None } else { Some(self.piece_or_chunk(&hash, bytes, call.at).await) };
-            wholes.push(Whole { hash, piece });
+            wholes.push(Whole { hash, piece, lost });
         }
         let loose: Vec<i64> =
             wholes.iter().filter_map(|whole| whole.piece.as_ref().and_then(NewPiece::object)).collect();
@@ -97,11 +129,14 @@ impl SqlStore {
     ) -> Result<ArtifactProgress, StoreError> {
         artifact::check_size(size_bytes, self.artifacts.max_artifact_bytes)?;
         let seen = read!(self, |connection| artifact::find(connection, hash))?;
+        // Only the first part of an upload looks for the objects of a complete artifact.
+        let lost = if offset == 0 { self.find_lost(hash).await? } else { None };
+        let seen = seen.filter(|_| lost.is_none());
         let progress =
             seen.map_or(ArtifactProgress { size_bytes, stored_bytes: 0, complete: false }, |head| head.progress);
         let piece = NewPiece::Chunk(Vec::new());
         let mut is_whole = true;
-        let mut part = Part { hash: hash.clone(), size_bytes, offset, piece, verified: None };
+        let mut part = Part { hash: hash.clone(), size_bytes, offset, piece, verified: None, lost };
         if !progress.complete {
             // Refuse it before its bytes are written.
             part.piece = NewPiece::Chunk(bytes.to_vec());

@@ -59,6 +59,8 @@ pub(crate) struct Part {
     pub(crate) piece: NewPiece,
     /// For the last part: the row whose pieces were hashed, if there were some, and whether the hash was right.
     pub(crate) verified: Option<(Option<Head>, bool)>,
+    /// Key of the complete artifact whose objects were found to be lost.
+    pub(crate) lost: Option<i64>,
 }
 
 /// An artifact whose bytes are in a piece, or which is stored already.
@@ -66,6 +68,8 @@ pub(crate) struct Whole {
     pub(crate) hash: ArtifactHash,
     /// None if it is stored already.
     pub(crate) piece: Option<NewPiece>,
+    /// Key of the complete artifact whose objects were found to be lost.
+    pub(crate) lost: Option<i64>,
 }
 
 /// An artifact to be moved into the object store.
@@ -102,9 +106,9 @@ pub(crate) fn wrong_offset(hash: &ArtifactHash, stored: u64, offset: u64) -> Sto
 
 /// Stores a whole artifact, and replaces an incomplete upload.
 pub(crate) async fn put(connection: &mut Connection, whole: &Whole, at: TimestampMs) -> Result<(), Failure> {
-    let Whole { hash, piece } = whole;
+    let Whole { hash, piece, lost } = whole;
     let size = piece.as_ref().map_or(0, NewPiece::size_bytes);
-    let head = begin(connection, hash, size, at).await?;
+    let head = begin(connection, hash, size, *lost, at).await?;
     if head.progress.complete {
         piece::release(connection, piece.as_ref().and_then(NewPiece::object)).await?;
         return Ok(());
@@ -141,11 +145,11 @@ pub(crate) async fn append(
     part: &Part,
     at: TimestampMs,
 ) -> Result<Result<ArtifactProgress, StoreError>, Failure> {
-    let Part { hash, size_bytes, offset, piece, verified } = part;
+    let Part { hash, size_bytes, offset, piece, verified, lost } = part;
     let connection = &mut *transaction.connection;
     let before = connection.fetch_optional(FIND_TO_CHANGE, values![hash.as_str()]).await?;
     let before = before.as_ref().map(head).transpose()?;
-    let head = begin(connection, hash, *size_bytes, at).await?;
+    let head = begin(connection, hash, *size_bytes, *lost, at).await?;
     if head.progress.complete {
         piece::release(connection, piece.object()).await?;
         return Ok(Ok(head.progress));
@@ -257,18 +261,27 @@ pub(crate) async fn replace(
     Ok(true)
 }
 
-/// Creates or renews the row of an artifact. The row stays locked against deletion.
+/// Creates or renews the row of an artifact. The row stays locked against deletion. A complete artifact whose objects are
+/// lost begins again, without pieces.
 async fn begin(
     connection: &mut Connection,
     hash: &ArtifactHash,
     size_bytes: u64,
+    lost: Option<i64>,
     at: TimestampMs,
 ) -> Result<Head, Failure> {
     let sql = "INSERT INTO artifact (hash, size_bytes, stored_bytes, complete, created_at_ms) VALUES ($1, $2, 0, 0, $3) \
                ON CONFLICT (hash) DO UPDATE SET created_at_ms = CASE WHEN artifact.created_at_ms < excluded.created_at_ms \
                    THEN excluded.created_at_ms ELSE artifact.created_at_ms END \
                RETURNING id, size_bytes, stored_bytes, complete, created_at_ms";
-    head(&connection.fetch_one(sql, values![hash.as_str(), to_stored(size_bytes), at.0]).await?)
+    let mut head = head(&connection.fetch_one(sql, values![hash.as_str(), to_stored(size_bytes), at.0]).await?)?;
+    if head.progress.complete && lost == Some(head.id) {
+        piece::take_away(connection, vec![head.id]).await?;
+        let sql = "UPDATE artifact SET stored_bytes = 0, complete = 0 WHERE id = $1";
+        connection.execute(sql, values![head.id]).await?;
+        head.progress = ArtifactProgress { stored_bytes: 0, complete: false, ..head.progress };
+    }
+    Ok(head)
 }
 
 fn head(row: &Row) -> Result<Head, Failure> {

@@ -129,6 +129,15 @@ pub(crate) async fn in_range(
     Ok(pieces)
 }
 
+/// Returns all objects of an artifact and their sizes in bytes.
+pub(crate) async fn objects_of(
+    connection: &mut Connection,
+    artifact_id: i64,
+) -> Result<Vec<(LooseObject, u64)>, Failure> {
+    let rows = connection.fetch_all(OBJECTS, values![artifact_id, 0_i64, i64::MAX]).await?;
+    rows.iter().map(|row| Ok((loose(row)?, from_stored(row.i64(3)?)))).collect()
+}
+
 /// Registers an object that is about to be written.
 pub(crate) async fn register(
     connection: &mut Connection,

@@ -83,6 +83,11 @@ impl FaultyObjects {
         self.0.kept.list(None).map_ok(|meta| meta.location).try_collect().await.unwrap()
     }
 
+    /// Deletes an object, as an operator or another program does.
+    pub(crate) async fn lose(&self, name: &Path) {
+        self.0.kept.delete(name).await.unwrap();
+    }
+
     /// Replaces the bytes of an object.
     pub(crate) async fn replace(&self, name: &Path, bytes: &[u8]) {
         self.0.kept.put(name, bytes.to_vec().into()).await.unwrap();

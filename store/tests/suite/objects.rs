@@ -22,6 +22,9 @@ crate::bench::on_both!(
     an_upload_during_pruning_wins,
     objects_that_cannot_be_deleted_are_deleted_later,
     a_damaged_object_is_found_and_never_returned,
+    a_lost_object_is_written_again_by_a_repeated_upload,
+    a_lost_part_is_uploaded_again_from_the_beginning,
+    a_reply_whose_object_is_lost_is_kept_again,
     artifacts_of_the_database_are_moved_and_stay_readable,
     a_move_that_is_interrupted_goes_on,
     a_damaged_artifact_is_not_moved,
@@ -247,6 +250,65 @@ async fn a_damaged_object_is_found_and_never_returned(mut bench: Bench) {
     assert!(bench.store.examine_artifact_place().await.unwrap().unwrap().contains("artifacts.url"));
     objects.replace(&name, &whole).await;
     assert_eq!(bench.store.examine_artifact_place().await.unwrap(), None);
+    bench.assert_sound().await;
+}
+
+async fn a_lost_object_is_written_again_by_a_repeated_upload(mut bench: Bench) {
+    let objects = with_faults(&mut bench).await;
+    let whole = bytes(1, 1_000);
+    let hash = put(&bench, &whole).await.unwrap();
+    assert!(bench.store.renew_artifact(&hash, bench.now()).await.unwrap().unwrap().complete);
+    put(&bench, &whole).await.unwrap();
+    assert_eq!(objects.written(), 1, "what is there is not written again");
+    for is_shortened in [false, true] {
+        for name in objects.names().await {
+            objects.lose(&name).await;
+            if is_shortened {
+                objects.replace(&name, &whole[..999]).await;
+            }
+        }
+        assert_eq!(bench.store.renew_artifact(&hash, bench.now()).await.unwrap(), None, "it has to be uploaded");
+        put(&bench, &whole).await.unwrap();
+        assert!(bench.store.renew_artifact(&hash, bench.now()).await.unwrap().unwrap().complete);
+        assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), whole);
+        collect(&bench).await;
+        assert_eq!(objects.names().await.len(), 1);
+    }
+    bench.assert_sound().await;
+}
+
+async fn a_lost_part_is_uploaded_again_from_the_beginning(mut bench: Bench) {
+    let objects = with_faults(&mut bench).await;
+    let whole = bytes(1, 9_000);
+    let hash = ArtifactHash::of(&whole);
+    let upload = async || {
+        for (from, to) in [(0, 4_000), (4_000, 8_000), (8_000, 9_000)] {
+            let offset = u64::try_from(from).unwrap();
+            bench.store.append_artifact(&hash, 9_000, offset, &whole[from..to], bench.now()).await.unwrap();
+        }
+    };
+    upload().await;
+    objects.lose(&objects.names().await[1]).await;
+    assert_eq!(bench.store.get_artifact(&hash).await.unwrap_err().code(), "store.corrupt");
+    upload().await;
+    assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), whole);
+    collect(&bench).await;
+    assert_eq!(objects.names().await.len(), 3);
+    bench.assert_sound().await;
+}
+
+async fn a_reply_whose_object_is_lost_is_kept_again(mut bench: Bench) {
+    let objects = with_faults(&mut bench).await;
+    let run = bench.run().await;
+    let (prompt, reply) = (bytes(1, 900), bytes(2, 900));
+    let artifacts = || [&prompt, &reply].map(|bytes| (ArtifactHash::of(bytes), bytes.clone())).to_vec();
+    bench.store.record_model_call(crate::content::call(&run, 1, "h"), artifacts()).await.unwrap();
+    for name in objects.names().await {
+        objects.lose(&name).await;
+    }
+    bench.store.record_model_call(crate::content::call(&run, 2, "h"), artifacts()).await.unwrap();
+    assert_eq!(bench.store.get_artifact(&ArtifactHash::of(&prompt)).await.unwrap(), prompt);
+    assert_eq!(bench.store.get_artifact(&ArtifactHash::of(&reply)).await.unwrap(), reply);
     bench.assert_sound().await;
 }
 
