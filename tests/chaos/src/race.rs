@@ -75,7 +75,8 @@ async fn races(options: &Options) -> anyhow::Result<Score> {
 async fn servers(options: &Options, folder: &Path, score: &mut Score) -> anyhow::Result<()> {
     // Racers send no heartbeats.
     let idle = ["--agent-slots", "0", "--lease-ms", "600000"].map(str::to_owned);
-    let fleet = Fleet::start(options.database, folder, Size { replicas: 2, workers: 0 }, &idle).await.context("no servers")?;
+    let fleet =
+        Fleet::start(options.database, folder, Size { replicas: 2, workers: 0 }, &idle).await.context("no servers")?;
     let addresses: Vec<String> =
         fleet.servers.iter().filter_map(|seat| seat.direct).map(|addr| format!("http://{addr}")).collect();
     let racers = Racers::start(folder, |n| {

@@ -30,9 +30,9 @@ pub(crate) struct Size {
 /// The fleet of a storm.
 pub(super) const OF_STORM: Size = Size { replicas: 5, workers: 3 };
 /// How long the first start may take.
-const MAX_START: Duration = Duration::from_secs(30);
+const MAX_START: Duration = Duration::from_mins(2);
 /// How long a process may take to end after it was told to.
-const MAX_END: Duration = Duration::from_secs(25);
+const MAX_END: Duration = Duration::from_mins(1);
 /// A server that ends this soon after its start could not start: its database was broken.
 const START: Duration = Duration::from_secs(10);
 /// Ports of servers, and how many are tried.

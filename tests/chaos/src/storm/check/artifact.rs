@@ -38,7 +38,11 @@ impl fmt::Display for Facts {
         write!(
             f,
             "artifacts: {} stored, {} stored again, {} read; objects: {}, and {} abandoned ones deleted",
-            self.artifacts_stored, self.artifacts_stored_again, self.artifacts_read, self.objects, self.objects_abandoned
+            self.artifacts_stored,
+            self.artifacts_stored_again,
+            self.artifacts_read,
+            self.objects,
+            self.objects_abandoned
         )
     }
 }
@@ -54,8 +58,7 @@ pub(super) async fn check(
     let (stored, mut facts) = {
         let mut book = artifacts.book();
         violations.append(&mut book.violations);
-        let facts =
-            Facts { artifacts_stored_again: book.stored_again, artifacts_read: book.read, ..Facts::default() };
+        let facts = Facts { artifacts_stored_again: book.stored_again, artifacts_read: book.read, ..Facts::default() };
         (book.stored.clone(), facts)
     };
     facts.artifacts_stored = stored.len();
