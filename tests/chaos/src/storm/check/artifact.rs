@@ -18,7 +18,7 @@ use crate::toy::{Name, What, expected_reply};
 
 /// Objects that are deleted at a time.
 const COLLECTED_AT_ONCE: u32 = 1_000;
-/// Later than any clock of the storm: whoever was writing an object is gone.
+/// Later than any clock of the storm, so that every object without an artifact counts as abandoned. In milliseconds.
 const LATER_MS: u64 = 3_600_000;
 
 /// Numbers of artifacts.
