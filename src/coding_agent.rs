@@ -31,15 +31,38 @@ struct KnownAgent {
     /// Answers one prompt. Both read it from standard input and write their last message to standard output. Claude Code gets no
     /// tools; Codex may read files and run commands that change nothing, in its sandbox.
     answers: &'static [&'static str],
-    /// Variables that hold its key, where it does not use a stored sign-in.
-    keys: &'static [&'static str],
+    /// Variables of its own that it sees when they are set: its key, its server, its model, and the folder of its settings and
+    /// its stored sign-in.
+    variables: &'static [&'static str],
 }
+
+/// Variables that every known agent sees when they are set: they lead its model calls out of a closed network.
+const NETWORK_VARIABLES: [&str; 8] = [
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "https_proxy",
+    "http_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+];
+
+/// Takes the search of the web, which runs at the model's provider, out of the tools of Codex.
+const NO_WEB_SEARCH: &str = "web_search=\"disabled\"";
 
 const KNOWN: [KnownAgent; 2] = [
     KnownAgent {
         name: "claude",
         answers: &["claude", "--print", "--tools", "", "--strict-mcp-config"],
-        keys: &["ANTHROPIC_API_KEY"],
+        variables: &[
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_MODEL",
+            "CLAUDE_CONFIG_DIR",
+        ],
     },
     KnownAgent {
         name: "codex",
@@ -52,9 +75,11 @@ const KNOWN: [KnownAgent; 2] = [
             "read-only",
             "--color",
             "never",
+            "-c",
+            NO_WEB_SEARCH,
             "-",
         ],
-        keys: &["CODEX_API_KEY", "OPENAI_API_KEY"],
+        variables: &["CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_HOME"],
     },
 ];
 
@@ -100,7 +125,7 @@ impl CodingAgent {
     pub(crate) fn answering(&self, context: &Context) -> CommandConfig {
         match &self.kind {
             Kind::Known(known) => {
-                with_keys(context, known, known.answers.iter().map(|&part| part.to_owned()).collect())
+                with_variables(context, known, known.answers.iter().map(|&part| part.to_owned()).collect())
             }
             Kind::Command(line) => shell(line),
         }
@@ -109,8 +134,8 @@ impl CodingAgent {
     /// Returns the command that works on a session with an MCP server, which `file` describes, too.
     fn working(&self, context: &Context, server: &Launch, file: &Path) -> CommandConfig {
         match &self.kind {
-            Kind::Known(known) if known.name == "codex" => with_keys(context, known, codex(server)),
-            Kind::Known(known) => with_keys(context, known, claude(file)),
+            Kind::Known(known) if known.name == "codex" => with_variables(context, known, codex(server)),
+            Kind::Known(known) => with_variables(context, known, claude(file)),
             Kind::Command(line) => shell(line),
         }
     }
@@ -120,10 +145,10 @@ fn shell(line: &str) -> CommandConfig {
     CommandConfig { shell: true, ..CommandConfig::new(vec![line.to_owned()]) }
 }
 
-fn with_keys(context: &Context, known: &KnownAgent, command: Vec<String>) -> CommandConfig {
-    let is_set = |name: &&&str| context.environment.get(name).is_some_and(|value| !value.is_empty());
-    let env = known.keys.iter().filter(is_set).map(|&name| name.to_owned()).collect();
-    CommandConfig { env, ..CommandConfig::new(command) }
+fn with_variables(context: &Context, known: &KnownAgent, command: Vec<String>) -> CommandConfig {
+    let is_set = |name: &&str| context.environment.get(name).is_some_and(|value| !value.is_empty());
+    let all = known.variables.iter().copied().chain(NETWORK_VARIABLES);
+    CommandConfig { env: all.filter(is_set).map(str::to_owned).collect(), ..CommandConfig::new(command) }
 }
 
 /// Claude Code: the tools of the session, and files of its folder. It runs no commands and asks for nothing.
@@ -146,10 +171,21 @@ fn claude(file: &Path) -> Vec<String> {
     parts.map(str::to_owned).to_vec()
 }
 
-/// Codex: the tools of the session, and its sandbox, which writes to its folder alone. It fails without the MCP server.
+/// Codex: the tools of the session, and its sandbox, which writes to its folder and to those of temporary files. It fails without
+/// the MCP server.
 fn codex(server: &Launch) -> Vec<String> {
-    let parts =
-        ["codex", "exec", "--ephemeral", "--skip-git-repo-check", "--sandbox", "workspace-write", "--color", "never"];
+    let parts = [
+        "codex",
+        "exec",
+        "--ephemeral",
+        "--skip-git-repo-check",
+        "--sandbox",
+        "workspace-write",
+        "--color",
+        "never",
+        "-c",
+        NO_WEB_SEARCH,
+    ];
     let variables: &[&str] = if server.needs_token { &[TOKEN_VARIABLE] } else { &[] };
     // Texts and lists of texts look alike in JSON and in TOML.
     let settings = [
@@ -224,6 +260,7 @@ mod tests {
         assert_eq!(read["args"].as_array().and_then(|args| args[1].as_str()), Some("https://a \"b\""));
         assert_eq!(read["env_vars"].as_array().and_then(|names| names[0].as_str()), Some(TOKEN_VARIABLE));
         assert_eq!(command.last().map(String::as_str), Some("-"));
+        assert!(command.contains(&NO_WEB_SEARCH.to_owned()), "{command:?}");
         assert!(
             codex(&Launch { needs_token: false, ..server }).contains(&"mcp_servers.nightshift.env_vars=[]".to_owned())
         );

@@ -75,6 +75,33 @@ fn an_agent_of_this_machine_makes_a_program_faster_and_both_files_are_written() 
 }
 
 #[test]
+fn a_known_agent_sees_its_own_settings_and_no_other_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let (answers, seen) = (agent(folder.path(), None), folder.path().join("seen"));
+    let programs = folder.path().join("bin");
+    std::fs::create_dir(&programs).unwrap();
+    for name in ["claude", "codex"] {
+        let script = format!("#!/bin/sh\nenv >'{}'\nexec '{}'\n", seen.display(), answers.display());
+        write_executable(&programs.join(name), &script);
+    }
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let own = [("claude", "ANTHROPIC_BASE_URL"), ("codex", "CODEX_HOME")];
+    for (name, variable) in own {
+        let mut command = optimize(
+            &folder,
+            &["row_softmax", "--agent", name, "--max-attempts", "1", "--out", &format!("{name}.cpp")],
+        );
+        command.env("PATH", &path).env("HTTPS_PROXY", "http://proxy.invalid").env("LAB_API_KEY", "hush");
+        expect_exit(command.envs(own.map(|(_, variable)| (variable, "/nowhere"))), 0);
+        let seen = std::fs::read_to_string(&seen).unwrap();
+        let has = |name: &str| seen.lines().any(|line| line.starts_with(&format!("{name}=")));
+        let seen_of_own = own.map(|(_, variable)| variable).into_iter().filter(|name| has(name)).collect::<Vec<_>>();
+        assert_eq!(seen_of_own, [variable], "{seen}");
+        assert!(has("HTTPS_PROXY") && !has("LAB_API_KEY"), "{seen}");
+    }
+}
+
+#[test]
 fn without_a_faster_program_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let agent = agent(folder.path(), Some("I have no program."));

@@ -37,6 +37,8 @@ const MODEL_PLACEHOLDER: &str = "{model}";
 const SHELL: &str = "/bin/sh";
 /// Shown instead of a variable's value.
 const HIDDEN: &str = "[hidden]";
+/// Shorter values are switches, such as `1` or `*`, and no secrets: without them a text could not be read.
+const MIN_HIDDEN_BYTES: usize = 4;
 
 /// Bytes of standard error that are kept: its end.
 const KEPT_STDERR_BYTES: usize = 16 * 1024;
@@ -328,7 +330,7 @@ impl CommandModel {
     /// Returns the end of its standard error, on one line, without the values of named variables.
     fn excerpt(&self, stderr: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(stderr).into_owned();
-        for (_, value) in self.named.iter().filter(|(_, value)| !value.expose_secret().is_empty()) {
+        for (_, value) in self.named.iter().filter(|(_, value)| value.expose_secret().len() >= MIN_HIDDEN_BYTES) {
             text = text.replace(value.expose_secret(), HIDDEN);
         }
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

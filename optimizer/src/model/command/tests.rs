@@ -13,6 +13,7 @@ fn variables(name: &str) -> Option<SecretString> {
     let value = match name {
         "PATH" => "/usr/local/bin:/usr/bin:/bin",
         "LAB_KEY" => "hush-hush",
+        "SWITCH" => "3",
         "OTHER_KEY" => "unrequested-value",
         _ => return None,
     };
@@ -65,13 +66,13 @@ async fn a_command_sees_no_secret_but_those_that_are_named() {
 
 #[tokio::test]
 async fn a_failure_tells_status_and_words_but_no_secret() {
-    let line = "echo \"no credit for $LAB_KEY\" >&2; exit 3";
-    let config = CommandConfig { env: vec!["LAB_KEY".to_owned()], ..shell(line) };
+    let line = "echo \"no credit for $LAB_KEY since 13:30\" >&2; exit 3";
+    let config = CommandConfig { env: vec!["LAB_KEY".to_owned(), "SWITCH".to_owned()], ..shell(line) };
     let Err(error) = ask(config).await else { panic!("answered") };
     assert_eq!(error.code(), "model.command_failed");
     assert!(error.is_retriable() && error.may_be_billed() && error.falls_through());
     let said = error.to_string();
-    assert!(said.contains("status 3") && said.contains("no credit for [hidden]"), "{said}");
+    assert!(said.contains("status 3") && said.contains("no credit for [hidden] since 13:30"), "{said}");
     let Err(error) = ask(shell("kill -9 $$")).await else { panic!("answered") };
     assert!(error.to_string().contains("signal"), "{error}");
 }
