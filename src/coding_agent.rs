@@ -1,6 +1,7 @@
 //! Coding agents of this machine: they answer single prompts as a model does, or work on an agent session with the tools of
 //! `nightshift mcp --run`.
 
+mod current_server;
 mod session;
 mod watch;
 mod workspace;
@@ -13,6 +14,7 @@ use nightshift_mcp::install::{ENTRY, Launch, TOKEN_VARIABLE};
 use nightshift_optimizer::model::CommandConfig;
 use nightshift_protocol::campaign::EXTERNAL;
 
+pub(crate) use self::current_server::CurrentServer;
 pub(crate) use self::watch::{work, work_during};
 use crate::args::{DEFAULT_AT_ONCE, DEFAULT_TURN_TIMEOUT_S};
 use crate::context::Context;
@@ -205,7 +207,7 @@ fn codex(server: &Launch) -> Vec<String> {
 pub(crate) struct Site<'a> {
     pub(crate) context: &'a Context,
     /// The server of the sessions.
-    pub(crate) client: &'a Client,
+    pub(crate) server: CurrentServer<'a>,
     pub(crate) agent: &'a CodingAgent,
     /// Maximum number of sessions at once.
     pub(crate) at_once: usize,
@@ -217,10 +219,10 @@ pub(crate) struct Site<'a> {
 
 impl<'a> Site<'a> {
     /// Returns a site with the defaults.
-    pub(crate) fn new(context: &'a Context, client: &'a Client, agent: &'a CodingAgent) -> Self {
+    pub(crate) fn new(context: &'a Context, client: &Client, agent: &'a CodingAgent) -> Self {
         Self {
             context,
-            client,
+            server: CurrentServer::new(context, client),
             agent,
             at_once: usize::try_from(DEFAULT_AT_ONCE).unwrap_or(1),
             turn_timeout: Duration::from_secs(DEFAULT_TURN_TIMEOUT_S.into()),

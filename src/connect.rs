@@ -1,7 +1,7 @@
 //! Chooses the server of a command: the named one, the running local one, or a new one.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::Health;
@@ -26,6 +26,11 @@ const LOCKED: &str = "store.locked";
 pub(crate) enum Purpose {
     /// Read or request something: a new server carries out no runs.
     Ask,
+    /// Use the server that carries out runs: none is started. One that is being started again is waited for.
+    Join {
+        /// How long no server may answer.
+        wait: Duration,
+    },
     /// Carry out runs, with a local worker if no server is running.
     Drive {
         /// Where a server of its own listens.
@@ -64,6 +69,9 @@ impl Session {
             let health = client.health().await?;
             return Ok(Self { client, health, own: None });
         }
+        if let Purpose::Join { wait } = purpose {
+            return Self::join(context, wait).await;
+        }
         let mut tries = 0;
         loop {
             let trouble = match Self::running(context).await? {
@@ -87,6 +95,33 @@ impl Session {
         }
     }
 
+    /// Waits until the local server answers.
+    async fn join(context: &Context, wait: Duration) -> Result<Self> {
+        let until = Instant::now() + wait;
+        loop {
+            let trouble = match Self::running(context).await? {
+                Answer::Well(found) => return Ok(*found),
+                Answer::Unwell(trouble) => trouble,
+                Answer::Nothing => no_driver(),
+            };
+            if Instant::now() >= until {
+                return Err(trouble);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOCK_PAUSE) => {}
+                () = context.interrupt.cancelled() => return Err(trouble),
+            }
+        }
+    }
+
+    /// Returns a client of the running local server, if it answers.
+    pub(crate) async fn running_client(context: &Context) -> Option<Client> {
+        match Self::running(context).await {
+            Ok(Answer::Well(found)) => Some(found.client),
+            Ok(Answer::Unwell(_) | Answer::Nothing) | Err(_) => None,
+        }
+    }
+
     /// Returns the running local server, if it answers.
     async fn running(context: &Context) -> Result<Answer> {
         let Some(server) = server_file::read(&context.config().data_dir) else { return Ok(Answer::Nothing) };
@@ -106,7 +141,7 @@ impl Session {
 
     async fn start(context: &Context, purpose: Purpose) -> Result<Self> {
         let start = match purpose {
-            Purpose::Ask => Start::asking(),
+            Purpose::Ask | Purpose::Join { .. } => Start::asking(),
             Purpose::Drive { bind, unfinished } => Start { unfinished, ..Start::driving(bind) },
         };
         let local = compose::start(context, start).await?;
@@ -161,10 +196,15 @@ impl Session {
     }
 }
 
+fn no_driver() -> Failure {
+    Failure::new("server.does_not_drive", "no server carries out runs, so that no session goes on")
+        .hint("start `nightshift serve` or `nightshift run`, or name a server with --server")
+}
+
 /// Ends read-only commands at the first signal. Commands that carry out runs handle signals themselves.
 async fn asking_was_interrupted(context: &Context, purpose: &Purpose) {
     match purpose {
-        Purpose::Ask => context.interrupt.cancelled().await,
+        Purpose::Ask | Purpose::Join { .. } => context.interrupt.cancelled().await,
         Purpose::Drive { .. } => std::future::pending().await,
     }
 }

@@ -29,7 +29,10 @@ pub(crate) fn local_service(
 ) -> Result<(Service, LocalServers)> {
     let mut config = compose::worker_config(context, "", None, true, None)?;
     config.profilers = true;
-    let servers = LocalServers::new(context.clone());
+    let servers = match &run {
+        Some(_) => LocalServers::of_session(context.clone()),
+        None => LocalServers::new(context.clone()),
+    };
     let offer = Offer {
         servers: Box::new(servers.clone()),
         tasks: Arc::new(tasks::LocalTasks::new(config.clone(), context.output)),

@@ -116,20 +116,31 @@ fn an_agent_that_is_killed_goes_on_with_its_session_and_sees_no_other_run() {
 /// A server with a worker, and a session whose first turn waits.
 struct Site {
     folder: tempfile::TempDir,
-    served: Served,
+    served: Option<Served>,
     agent: Agent,
     run: String,
 }
 
 impl Site {
+    /// The server is elsewhere: clients have another data folder, its address and its token.
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = nightshift(&folder.path().join("server"));
         command
             .env("NIGHTSHIFT_SERVER__TOKEN", TOKEN)
             .env("NIGHTSHIFT_SERVER__WORKER_TOKEN", "the-worker-of-this-test");
-        let served = Served::start(command, &[]);
-        let mut command = client(folder.path(), &served);
+        Self::begin(folder, Some(Served::start(command, &[]))).await
+    }
+
+    /// Clients find the server in their data folder.
+    async fn local() -> (Self, Served) {
+        let folder = tempfile::tempdir().unwrap();
+        let served = Served::start(nightshift(&folder.path().join("client")), &[]);
+        (Self::begin(folder, None).await, served)
+    }
+
+    async fn begin(folder: tempfile::TempDir, served: Option<Served>) -> Self {
+        let mut command = client(folder.path(), served.as_ref());
         command.arg("mcp").stderr(Stdio::null());
         let agent = Agent::spawn(command).await;
         let task = gaussian::write_task(folder.path(), "gaussian", 4096, 3);
@@ -182,7 +193,7 @@ impl Site {
 
     /// `nightshift agent` for the session of this site.
     fn work(&self, line: &str, args: &[&str]) -> Command {
-        let mut command = client(self.folder.path(), &self.served);
+        let mut command = client(self.folder.path(), self.served.as_ref());
         command.args(["agent", line, "--of", &self.run, "--json"]).args(args);
         command
     }
@@ -192,9 +203,11 @@ impl Site {
     }
 }
 
-fn client(folder: &Path, served: &Served) -> Command {
+fn client(folder: &Path, served: Option<&Served>) -> Command {
     let mut command = nightshift(&folder.join("client"));
-    command.env("NIGHTSHIFT_SERVER__TOKEN", TOKEN).args(["--server", &served.address]);
+    if let Some(served) = served {
+        command.env("NIGHTSHIFT_SERVER__TOKEN", TOKEN).args(["--server", &served.address]);
+    }
     command
 }
 
@@ -204,7 +217,7 @@ fn code(command: &mut Command, exit_code: i32) -> String {
 
 /// `nightshift mcp --run`, with a part of the id.
 async fn bound_to_its_run(site: &Site) {
-    let mut command = client(site.folder.path(), &site.served);
+    let mut command = client(site.folder.path(), site.served.as_ref());
     command.args(["mcp", "--run", &site.run[site.run.len() - 12..]]).stderr(Stdio::null());
     let bound = Agent::spawn(command).await;
     let session = bound.answer("get_turn", json!({"run": site.run, "wait_s": 0})).await;
@@ -252,17 +265,43 @@ async fn an_interrupt_leaves_no_process_and_the_session_open() {
     assert_eq!(site.state().await["state"], "your_turn");
 }
 
+#[tokio::test]
+async fn a_session_goes_on_when_its_local_server_is_killed_and_started_again() {
+    let (site, served) = Site::local().await;
+    let noted = |name: &str| notes(&site.notes()).iter().any(|note| !note[name].is_null());
+    let mut command = site.work(&site.line("restarts"), &[]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the first turn was taken", || noted("took"));
+    let before = served.address.clone();
+    // `kill -9`: the next server has another token, and another port.
+    drop(served);
+    std::fs::write(site.notes().with_extension("go"), "").unwrap();
+    wait_until("the agent calls while there is no server", || noted("goes_on"));
+    let served = Served::start(nightshift(&site.folder.path().join("client")), &[]);
+    assert_ne!(served.address, before);
+    assert_eq!(end(&mut child), Some(0));
+    let session = site.state().await;
+    assert_eq!((&session["state"], &session["doing"]), (&json!("ended"), &json!("agent_finished")), "{session}");
+    let taken = notes(&site.notes()).into_iter().filter(|note| note["took"].is_number()).collect::<Vec<_>>();
+    assert_eq!(taken.len(), 2, "{taken:#?}");
+    assert!(taken.iter().all(|note| note["refused"].is_null()), "{taken:#?}");
+}
+
 /// Sends SIGINT, and waits for the exit code of an interrupted command.
 #[expect(clippy::disallowed_methods, reason = "the test interrupts what it started")]
 fn interrupt(child: &mut Child) {
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert_eq!(end(child), Some(130));
+}
+
+/// Waits for the exit code of a command.
+fn end(child: &mut Child) -> Option<i32> {
     let until = Instant::now() + LONG;
-    let status = loop {
-        match child.try_wait().unwrap() {
-            Some(status) => break status,
-            None => std::thread::sleep(Duration::from_millis(50)),
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
         }
         assert!(Instant::now() < until, "it does not end");
-    };
-    assert_eq!(status.code(), Some(130));
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use nightshift_client::{Client, ClientError};
 use nightshift_mcp::install::TOKEN_VARIABLE;
 use nightshift_optimizer::model::{WorkingCommand, Workplace};
 use nightshift_protocol::api::{RequestView, RunDetail};
@@ -11,8 +10,8 @@ use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::run::RunStatus;
 use secrecy::SecretString;
 
-use super::Site;
 use super::workspace::Workspace;
+use super::{CurrentServer, Site};
 use crate::compose::{describe, key_lookup};
 use crate::environment::{MCP_CONFIG_VARIABLE, RUN_VARIABLE};
 use crate::failure::{Failure, Result};
@@ -28,8 +27,6 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 const KEPT_FOR: Duration = Duration::from_mins(5);
 /// How long a process may go on after its session is over.
 pub(super) const END_GRACE: Duration = Duration::from_secs(20);
-/// Calls in a row that may fail because the server does not answer.
-const MAX_FAILED_CALLS: u32 = 60;
 /// Requests of a run that are searched for its open turn.
 const REQUESTS: u32 = 10;
 
@@ -52,11 +49,12 @@ struct Look {
 }
 
 impl Look {
-    async fn at(client: &Client, run: &RunId) -> Result<Self> {
-        let detail = patiently(|| client.run(run)).await?;
+    async fn at(server: &CurrentServer<'_>, run: &RunId) -> Result<Self> {
+        let detail = server.call(async |client| client.run(run).await).await?;
         let mut look = Self { detail, waiting: None };
         if !look.is_over() && look.detail.summary.status != RunStatus::Paused {
-            let open = patiently(|| client.requests(None, Some(run), false, Some(REQUESTS), None)).await?;
+            let open = server.call(async |client| client.requests(None, Some(run), false, Some(REQUESTS), None).await);
+            let open = open.await?;
             look.waiting = open.items.into_iter().find(is_turn);
         }
         Ok(look)
@@ -106,8 +104,8 @@ enum Need {
 pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
     let Some(workspace) = Workspace::lock(&site.root(), run)? else { return Ok(Worked::Elsewhere) };
     let output = site.context.output;
-    let server = launch_for_run(site.context, run)?;
-    let config = site.agent.working(site.context, &server, &workspace.mcp_file());
+    let launch = launch_for_run(site.context, run)?;
+    let config = site.agent.working(site.context, &launch, &workspace.mcp_file());
     let name = site.agent.name();
     let broken = |error: &dyn std::error::Error| {
         Failure::new("agent.not_started", format!("the coding agent `{name}` cannot be started: {}", describe(error)))
@@ -123,7 +121,7 @@ pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
             Need::Patience => return Ok(Worked::Waits),
         };
         let Some(turn) = &begin.waiting else { continue };
-        workspace.fill(site.client, &begin.detail, turn, &server).await?;
+        workspace.fill(&site.server, &begin.detail, turn, &launch).await?;
         let (folder, prompt, log) = (workspace.folder(), workspace.instructions(), workspace.log());
         let place = Workplace { folder: &folder, prompt: &prompt, log: &log, variables: &variables };
         let mut process = command.start(place).map_err(|error| broken(&error))?;
@@ -141,7 +139,7 @@ pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
             },
         };
         drop(process);
-        let after = Look::at(site.client, run).await?;
+        let after = Look::at(&site.server, run).await?;
         if after.is_over() {
             break;
         }
@@ -187,7 +185,7 @@ fn variables(site: &Site<'_>, workspace: &Workspace, run: &RunId) -> Vec<(&'stat
 async fn next_turn(site: &Site<'_>, run: &RunId) -> Result<Need> {
     let since = Instant::now();
     loop {
-        let look = Look::at(site.client, run).await?;
+        let look = Look::at(&site.server, run).await?;
         if look.is_over() {
             return Ok(Need::Over);
         }
@@ -206,7 +204,7 @@ async fn watch(site: &Site<'_>, run: &RunId) -> Result<Stopped> {
     let (mut seen, mut since) = (None, Instant::now());
     let mut goes_on_since = Instant::now();
     loop {
-        let look = Look::at(site.client, run).await?;
+        let look = Look::at(&site.server, run).await?;
         if look.is_over() {
             tokio::time::sleep(END_GRACE).await;
             return Ok(Stopped::Over);
@@ -221,18 +219,6 @@ async fn watch(site: &Site<'_>, run: &RunId) -> Result<Stopped> {
             (seen, since) = (now, Instant::now());
         } else if since.elapsed() >= site.turn_timeout {
             return Ok(Stopped::Silent);
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-/// Repeats a call while the server does not answer, for about a minute.
-pub(super) async fn patiently<T>(call: impl AsyncFn() -> std::result::Result<T, ClientError>) -> Result<T> {
-    let mut failed = 0;
-    loop {
-        match call().await {
-            Err(error) if error.is_transient() && failed < MAX_FAILED_CALLS => failed += 1,
-            answered => return Ok(answered?),
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -10,7 +10,7 @@ use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
 
 use super::Site;
-use super::session::{END_GRACE, LOOK_EVERY, Worked, is_turn, patiently, work_on};
+use super::session::{END_GRACE, LOOK_EVERY, Worked, is_turn, work_on};
 use crate::failure::{Failure, Result};
 use crate::follow::{Followed, Until};
 use crate::resolve::Target;
@@ -114,9 +114,9 @@ pub(crate) async fn work_during(
 async fn check(site: &Site<'_>, target: &Target) -> Result<()> {
     let campaign = match target {
         Target::Campaign(id) => id.clone(),
-        Target::Run(id) => patiently(|| site.client.run(id)).await?.summary.campaign,
+        Target::Run(id) => site.server.call(async |client| client.run(id).await).await?.summary.campaign,
     };
-    let strategy = patiently(|| site.client.campaign(&campaign)).await?.spec.strategy;
+    let strategy = site.server.call(async |client| client.campaign(&campaign).await).await?.spec.strategy;
     if strategy == STRATEGY {
         return Ok(());
     }
@@ -138,7 +138,8 @@ async fn find(
         Some(Target::Run(id)) => (None, Some(id)),
     };
     loop {
-        let open = patiently(|| site.client.requests(campaign, run, false, Some(PER_CALL), None)).await?;
+        let open = site.server.call(async |client| client.requests(campaign, run, false, Some(PER_CALL), None).await);
+        let open = open.await?;
         let is_external = |name: &str| name.split('/').next() == Some(EXTERNAL);
         // The newest come first, and the oldest waits longest.
         let waiting = open.items.into_iter().rev().filter(|request| {
@@ -148,7 +149,7 @@ async fn find(
         let mut paused = BTreeMap::new();
         for request in waiting {
             if !paused.contains_key(&request.run) {
-                let runs = patiently(|| site.client.campaign(&request.campaign)).await?.runs;
+                let runs = site.server.call(async |client| client.campaign(&request.campaign).await).await?.runs;
                 paused.extend(runs.into_iter().map(|run| (run.id, run.status == RunStatus::Paused)));
             }
             if paused.get(&request.run) != Some(&true) {
@@ -167,8 +168,8 @@ async fn find(
 /// Returns whether every run is over, or left to other agents.
 async fn is_over(site: &Site<'_>, target: &Target, left: &BTreeSet<RunId>) -> Result<bool> {
     let runs = match target {
-        Target::Run(id) => vec![patiently(|| site.client.run(id)).await?.summary],
-        Target::Campaign(id) => patiently(|| site.client.campaign(id)).await?.runs,
+        Target::Run(id) => vec![site.server.call(async |client| client.run(id).await).await?.summary],
+        Target::Campaign(id) => site.server.call(async |client| client.campaign(id).await).await?.runs,
     };
     Ok(runs.iter().all(|run| run.status.is_final() || left.contains(&run.id)))
 }

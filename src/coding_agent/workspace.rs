@@ -5,12 +5,13 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use nightshift_client::Client;
 use nightshift_mcp::install::{Client as McpClient, Launch, with_entry};
 use nightshift_protocol::api::{RequestView, RunDetail};
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskBundle, TaskSpec};
 
+use super::CurrentServer;
 use crate::compose::mcp_tasks::contract;
 use crate::failure::{Failure, Result};
 
@@ -74,17 +75,18 @@ impl Workspace {
     /// Writes the files as of the turn that waits.
     pub(super) async fn fill(
         &self,
-        client: &Client,
+        current: &CurrentServer<'_>,
         detail: &RunDetail,
         turn: &RequestView,
         server: &Launch,
     ) -> Result<()> {
         let bundle: TaskBundle =
-            serde_json::from_slice(&client.get_artifact(&detail.view.task).await?).map_err(|error| {
+            serde_json::from_slice(&artifact(current, &detail.view.task).await?).map_err(|error| {
                 Failure::new("task.not_understood", format!("the stored task of {} cannot be read: {error}", self.run))
             })?;
         // The prompt holds the notes and lessons that the run gives to its Coder.
-        let prompt = client.model_request(&turn.id).await?.question.to_markdown();
+        let request = current.call(async |client| client.model_request(&turn.id).await).await?;
+        let prompt = request.question.to_markdown();
         let reference = reference_name(&bundle.spec);
         let contract = contract(&bundle).map_err(|error| Failure::new(&error.code, error.message))?;
         let json =
@@ -111,7 +113,7 @@ impl Workspace {
             let Some(source) = &turn.source else { continue };
             let name = format!("turn{}.{}", turn.number, extension(&bundle.spec));
             if !programs.join(&name).exists() {
-                write(&programs, &name, &client.get_artifact(source).await?)?;
+                write(&programs, &name, &artifact(current, source).await?)?;
             }
         }
         Ok(())
@@ -121,6 +123,10 @@ impl Workspace {
     pub(super) fn remove(self) -> Result<()> {
         std::fs::remove_dir_all(&self.path).map_err(|error| unwritable(&self.path, &error))
     }
+}
+
+async fn artifact(server: &CurrentServer<'_>, hash: &ArtifactHash) -> Result<Vec<u8>> {
+    server.call(async |client| client.get_artifact(hash).await).await
 }
 
 /// Returns the file name of the reference, without any folder.

@@ -8,19 +8,12 @@ use crate::args::Agent;
 use crate::coding_agent::{self, CodingAgent, Site};
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::resolve;
 
 pub(super) async fn run(context: &Context, args: Agent) -> Result<ExitCode> {
     let agent = CodingAgent::new(&args.command);
-    Session::with(context, Purpose::Ask, async |session| {
-        if !session.drives() {
-            return Err(Failure::new(
-                "server.does_not_drive",
-                "no server carries out runs, so that no session goes on",
-            )
-            .hint("start `nightshift serve` or `nightshift run`, or name a server with --server"));
-        }
+    Session::with(context, Purpose::Join { wait: Duration::ZERO }, async |session| {
         let of = match &args.of {
             None => None,
             Some(text) => Some(resolve::any(&session.client, text).await?),

@@ -1,6 +1,7 @@
 //! Finding the server for a call, as the other commands do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use nightshift_mcp::ToolError;
@@ -11,17 +12,28 @@ use crate::compose::mcp_tasks::tool_error;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 
+/// How long the calls of a session wait for a local server that is started again.
+const RESTART_WAIT: Duration = Duration::from_secs(30);
+
 /// The server that is configured, the local one that runs, or one for the one call, over the database of this machine.
 #[derive(Clone)]
 pub(crate) struct LocalServers {
     context: Context,
+    purpose: Purpose,
     /// One call at a time looks for a server: one of its own has the database to itself.
     turn: Arc<Mutex<()>>,
 }
 
 impl LocalServers {
+    /// The servers of all tools.
     pub(crate) fn new(context: Context) -> Self {
-        Self { context, turn: Arc::default() }
+        Self { context, purpose: Purpose::Ask, turn: Arc::default() }
+    }
+
+    /// The servers of a session. Only a server that carries out runs goes on with it, so that none is started for a call: it
+    /// would be in the way of the one that is started again.
+    pub(crate) fn of_session(context: Context) -> Self {
+        Self { context, purpose: Purpose::Join { wait: RESTART_WAIT }, turn: Arc::default() }
     }
 
     /// Waits until servers that were started for single calls have ended.
@@ -43,7 +55,7 @@ impl Servers for LocalServers {
 /// Finds a server for one call, and ends it after the call if it was started for it.
 async fn serve_call(servers: LocalServers, tell: oneshot::Sender<Result<Connection, ToolError>>) {
     let turn = servers.turn.lock_owned().await;
-    let session = match Session::open(&servers.context, Purpose::Ask).await {
+    let session = match Session::open(&servers.context, servers.purpose.clone()).await {
         Ok(session) => session,
         Err(failure) => {
             // A call that was given up needs no answer.

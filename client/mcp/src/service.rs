@@ -79,14 +79,16 @@ impl Service {
 }
 
 impl State {
-    /// Returns whether a caller of this role is offered the tool. If the role is unknown, tools that read are offered:
-    /// the server decides.
+    /// Returns whether a caller of this role is offered the tool. If the role is unknown, tools that read are offered, and all
+    /// those of a session, whose server may be starting: the server decides.
     fn offers(&self, entry: &Entry, role: Option<Role>) -> bool {
         match entry.access {
             Access::Open => true,
             Access::Judges => self.shared.verifications.is_some(),
             Access::Needs(Role::Viewer) => role.is_none_or(|role| role.includes(Role::Viewer)),
-            Access::Needs(needed) => !self.read_only && role.is_some_and(|role| role.includes(needed)),
+            Access::Needs(needed) => {
+                !self.read_only && role.map_or(self.shared.bound.is_some(), |role| role.includes(needed))
+            }
         }
     }
 
