@@ -1,6 +1,7 @@
 //! Coding agents of this machine: they answer single prompts as a model does, or work on an agent session with the tools of
 //! `nightshift mcp --run`.
 
+mod collect;
 mod current_server;
 mod session;
 mod watch;

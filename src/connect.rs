@@ -196,6 +196,25 @@ impl Session {
     }
 }
 
+/// Starts a server. Another command that has opened the database for one question is waited for, and another server is not.
+pub(crate) async fn start_server(context: &Context, start: Start) -> Result<Local> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let failure = match compose::start(context, start.clone()).await {
+            Err(failure) if failure.error.code == LOCKED && tries < LOCK_TRIES => failure,
+            other => return other,
+        };
+        if Session::running_client(context).await.is_some() {
+            return Err(failure);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOCK_PAUSE) => {}
+            () = context.interrupt.cancelled() => return Err(failure),
+        }
+    }
+}
+
 fn no_driver() -> Failure {
     Failure::new("server.does_not_drive", "no server carries out runs, so that no session goes on")
         .hint("start `nightshift serve` or `nightshift run`, or name a server with --server")

@@ -12,7 +12,6 @@ mod binary;
 #[path = "support/gaussian.rs"]
 mod gaussian;
 #[path = "support/processes.rs"]
-#[expect(dead_code, reason = "this test kills no trees of processes itself")]
 mod processes;
 #[path = "support/server.rs"]
 mod server;
@@ -285,6 +284,45 @@ async fn a_session_goes_on_when_its_local_server_is_killed_and_started_again() {
     let taken = notes(&site.notes()).into_iter().filter(|note| note["took"].is_number()).collect::<Vec<_>>();
     assert_eq!(taken.len(), 2, "{taken:#?}");
     assert!(taken.iter().all(|note| note["refused"].is_null()), "{taken:#?}");
+}
+
+#[tokio::test]
+async fn the_folder_of_a_session_that_ended_unseen_is_removed_by_the_next_start() {
+    let (site, _served) = Site::local().await;
+    let mut child = site.work(&site.line("hangs"), &[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the agent was started", || !notes(&site.notes()).is_empty());
+    processes::kill_tree(child.id());
+    child.wait().unwrap();
+    let other = site.workspace().with_file_name(format!("run_{:032x}", 7));
+    std::fs::create_dir(&other).unwrap();
+    expect_exit(&mut site.work("echo nothing to do", &[]), 6);
+    assert!(site.workspace().join("work").exists(), "its session is open");
+    let finish = json!({"run": site.run, "tool": "finish", "note": "enough", "idempotency_key": "last", "wait_s": 45});
+    site.agent.answer("take_turn", finish).await;
+    assert_eq!(site.state().await["state"], "ended");
+    expect_exit(&mut site.work("echo nothing to do", &[]), 0);
+    assert!(!site.workspace().exists(), "its session is over");
+    assert!(other.exists(), "the server does not know the run");
+}
+
+#[test]
+fn a_server_waits_for_a_command_that_has_its_data_folder_for_a_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("client");
+    std::fs::create_dir(&data_dir).unwrap();
+    let lock = std::fs::File::create(data_dir.join("nightshift.lock")).unwrap();
+    lock.lock().unwrap();
+    let holder = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        drop(lock);
+    });
+    let served = Served::start(nightshift(&data_dir), &[]);
+    assert!(served.address.starts_with("http://"), "{}", served.address);
+    holder.join().unwrap();
+    // Another server keeps it.
+    let mut second = nightshift(&data_dir);
+    second.args(["serve", "--bind", "127.0.0.1:0", "--json"]);
+    assert_eq!(code(&mut second, 5), "store.locked");
 }
 
 /// Sends SIGINT, and waits for the exit code of an interrupted command.

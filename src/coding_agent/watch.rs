@@ -10,6 +10,7 @@ use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
 
 use super::Site;
+use super::collect::remove_ended;
 use super::session::{END_GRACE, LOOK_EVERY, Worked, is_turn, work_on};
 use crate::failure::{Failure, Result};
 use crate::follow::{Followed, Until};
@@ -35,6 +36,7 @@ enum Found {
 ///
 /// A session whose agent takes no turn is left open. The first such error is returned when the others are over.
 pub(crate) async fn work(site: &Site<'_>, of: Option<&Target>, model: Option<&str>) -> Result<()> {
+    remove_ended(site).await;
     if let Some(target) = of {
         check(site, target).await?;
         if is_over(site, target, &BTreeSet::new()).await? {

@@ -4,7 +4,8 @@ use nightshift_protocol::error::ExitCode;
 use serde_json::json;
 
 use crate::args::Serve;
-use crate::compose::{self, Local, Start};
+use crate::compose::{Local, Start};
+use crate::connect;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::server_file;
@@ -15,7 +16,7 @@ pub(super) async fn run(context: &Context, args: Serve) -> Result<ExitCode> {
     }
     let bind = args.bind.unwrap_or(context.config().server.bind);
     let start = Start { worker: !args.no_worker, name: args.name, ..Start::driving(bind) };
-    let local = compose::start(context, start).await?;
+    let local = connect::start_server(context, start).await?;
     announce(context, &local)?;
     let ended = tokio::select! {
         () = context.interrupt.cancelled() => Ok(()),
