@@ -36,49 +36,84 @@ pub(crate) struct SubmitRequest {
     pub(crate) knowledge: KnowledgeUse,
     /// Whether recorded replies hold programs of others, which are not believed to be harmless.
     pub(crate) untrusted_replies: bool,
-    /// Begin a new one in any case.
-    pub(crate) always_new: bool,
+    /// What becomes of an equal campaign.
+    pub(crate) again: Again,
+}
+
+/// What the same command does again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It begins a new campaign.
+    Begins,
+    /// It continues the campaign that is unfinished. After its end, it begins a new one.
+    Continues,
+    /// It continues the campaign that is unfinished, or reports the one whose runs are completed.
+    Reports,
+}
+
+impl Again {
+    /// Returns what `--new` means for commands that continue.
+    pub(crate) fn unless_new(new: bool) -> Self {
+        if new { Self::Begins } else { Self::Continues }
+    }
 }
 
 /// A campaign that now exists.
 pub(crate) struct Submitted {
     /// The campaign.
     pub(crate) id: CampaignId,
-    /// Whether it is an earlier one that goes on.
-    pub(crate) continued: bool,
+    /// What it was before.
+    pub(crate) before: Before,
+}
+
+/// What a campaign was before it was submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// There was none.
+    New,
+    /// It is an earlier one that goes on.
+    Unfinished,
+    /// It is an earlier one that is over.
+    Completed,
 }
 
 /// A campaign that is ready to be sent.
 pub(crate) struct Prepared {
     /// The request.
     pub(crate) spec: CampaignSpec,
-    /// Begin a new one in any case.
-    pub(crate) always_new: bool,
+    /// What becomes of an equal campaign.
+    pub(crate) again: Again,
     artifacts: Vec<Vec<u8>>,
 }
 
 /// Sends the tasks and creates the campaign. The same command again continues the campaign that it left unfinished;
-/// after that one has ended, it begins a new one.
+/// after that one has ended, it begins a new one, unless it reports completed ones.
 pub(crate) async fn submit(client: &Client, prepared: Prepared) -> Result<Submitted> {
-    let Prepared { spec, always_new, artifacts } = prepared;
+    let Prepared { spec, again, artifacts } = prepared;
     for artifact in artifacts {
         client.put_artifact(&artifact).await?;
     }
     let equal = newest_equal(client, &spec).await?;
-    if let Some(found) = equal.as_ref().filter(|found| !always_new && found.summary.runs.unfinished() > 0) {
-        let id = found.summary.id.clone();
-        if found.summary.runs.paused > 0 {
-            client.control_campaign(&id, ControlAction::Resume).await?;
+    if let Some(found) = equal.as_ref().filter(|_| again != Again::Begins) {
+        let (id, runs) = (found.summary.id.clone(), &found.summary.runs);
+        if runs.unfinished() > 0 {
+            if runs.paused > 0 {
+                client.control_campaign(&id, ControlAction::Resume).await?;
+            }
+            return Ok(Submitted { id, before: Before::Unfinished });
         }
-        return Ok(Submitted { id, continued: true });
+        if again == Again::Reports && runs.completed == runs.total() {
+            return Ok(Submitted { id, before: Before::Completed });
+        }
     }
     // The key follows from the content and from the equal campaign before, so that a repeated call, and one that was
     // killed before it saw the answer, find the same campaign.
-    let before = equal.as_ref().map_or("first", |found| found.summary.id.as_str());
+    let earlier = equal.as_ref().map_or("first", |found| found.summary.id.as_str());
     let text = serde_json::to_vec(&spec).map_err(|error| unreadable(&error))?;
-    let key = format!("{}-after-{before}", ArtifactHash::of(&text).short());
+    let key = format!("{}-after-{earlier}", ArtifactHash::of(&text).short());
     let created = client.create_campaign(&CreateCampaign { spec }, &key).await?;
-    Ok(Submitted { id: created.campaign, continued: created.existed })
+    let before = if created.existed { Before::Unfinished } else { Before::New };
+    Ok(Submitted { id: created.campaign, before })
 }
 
 /// Writes the request and the artifacts that it names.
@@ -125,7 +160,7 @@ pub(crate) fn prepare(wanted: SubmitRequest) -> Result<Prepared> {
         labels: wanted.limits.labels,
         tasks,
     };
-    Ok(Prepared { spec, always_new: wanted.always_new, artifacts })
+    Ok(Prepared { spec, again: wanted.again, artifacts })
 }
 
 /// The newest campaign that asked for exactly the same.

@@ -7,14 +7,22 @@
 
 #[path = "support/binary.rs"]
 mod binary;
+#[path = "support/server.rs"]
+#[expect(dead_code, reason = "other tests call the server")]
+mod server;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use binary::{expect_exit, json_lines, nightshift};
 use nightshift_testbed::executable::write_executable;
 use serde_json::Value;
+use server::Served;
 use tempfile::TempDir;
+
+/// Waits are bounded by this.
+const LONG: Duration = Duration::from_mins(2);
 
 /// `optimize` in a folder of its own.
 fn optimize(folder: &TempDir, args: &[&str]) -> Command {
@@ -99,6 +107,35 @@ fn a_known_agent_sees_its_own_settings_and_no_other_key() {
         assert_eq!(seen_of_own, [variable], "{seen}");
         assert!(has("HTTPS_PROXY") && !has("LAB_API_KEY"), "{seen}");
     }
+}
+
+#[test]
+fn a_search_that_ended_while_the_command_was_gone_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let _served = Served::start(nightshift(&data), &[]);
+    let args = ["row_softmax", "--model", "scripted", "--max-attempts", "1", "--json"];
+    let mut command = optimize(&folder, &args);
+    let mut following = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = || json_lines(&expect_exit(nightshift(&data).args(["list", "runs", "--json"]), 0))[0]["items"][0].clone();
+    let until = Instant::now() + LONG;
+    let wait = || {
+        assert!(Instant::now() < until, "{}", run());
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    while run().is_null() {
+        wait();
+    }
+    following.kill().unwrap();
+    following.wait().unwrap();
+    while run()["status"] != "completed" {
+        wait();
+    }
+    let result = &json_lines(&expect_exit(&mut optimize(&folder, &args), 0))[0];
+    assert_eq!(result["run"], run()["id"], "no other run was begun");
+    assert!(std::fs::read_to_string(folder.path().join("row_softmax_optimized.cpp")).unwrap().contains("ns_run"));
+    let anew = &json_lines(&expect_exit(&mut optimize(&folder, &[&args[..], &["--force"]].concat()), 0))[0];
+    assert_ne!(anew["run"], result["run"]);
 }
 
 #[test]

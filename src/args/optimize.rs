@@ -40,7 +40,7 @@ pub(crate) struct Optimize {
     /// The file of the faster program; by default next to the task's file, such as `model_optimized.py`
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Replace the files of an earlier result
+    /// Replace the files of an earlier result by those of a new search
     #[arg(long)]
     pub(crate) force: bool,
     /// Maximum number of attempts
@@ -57,7 +57,7 @@ pub(crate) struct Optimize {
     /// Run the model's code even if this machine has no file and network sandbox
     #[arg(long)]
     pub(crate) allow_unsandboxed: bool,
-    /// Begin a new search instead of continuing an unfinished one with the same content
+    /// Begin a new search instead of continuing, or reporting, an earlier one with the same content
     #[arg(long)]
     pub(crate) new: bool,
     /// Budgets.

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::examples;
 use crate::failure::Result;
 use crate::models::Models;
-use crate::submit::SubmitRequest;
+use crate::submit::{Again, SubmitRequest};
 
 pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
     let tasks = if args.tasks.is_empty() {
@@ -28,7 +28,7 @@ pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
         limits: crate::limits::Limits::default(),
         knowledge: nightshift_protocol::campaign::KnowledgeUse::default(),
         untrusted_replies: false,
-        always_new: args.follow.new,
+        again: Again::unless_new(args.follow.new),
     };
     run::carry_out(context, Campaign { wanted, follow: args.follow, record: None, agent: None }).await
 }

@@ -20,7 +20,7 @@ use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::kernelbench::one_file::{self, is_python};
 use crate::limits::Limits;
 use crate::models;
-use crate::submit::SubmitRequest;
+use crate::submit::{Again, SubmitRequest};
 
 /// The end of the names of files that are written.
 const SUFFIX: &str = "_optimized";
@@ -57,7 +57,11 @@ pub(super) async fn run(context: &Context, args: Optimize) -> Result<ExitCode> {
         limits: Limits { budget: args.budget.caps(), ..Limits::default() },
         knowledge: KnowledgeUse { notes: true, lessons: true },
         untrusted_replies: false,
-        always_new: args.new,
+        again: match (args.new, args.force) {
+            (true, _) => Again::Begins,
+            (false, true) => Again::Continues,
+            (false, false) => Again::Reports,
+        },
     };
     let follow = Following { exit: true, new: args.new, bind: None };
     let campaign = Campaign { wanted, follow, record: None, agent: worker };

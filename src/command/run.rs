@@ -24,7 +24,7 @@ use crate::follow::{self, Followed, Until};
 use crate::kernelbench::claims;
 use crate::models::{self, Models};
 use crate::server_file;
-use crate::submit::{self, Prepared, SubmitRequest};
+use crate::submit::{self, Again, Before, Prepared, SubmitRequest};
 use crate::{record, results};
 
 /// A free port of this machine, for a server that lives as long as its command.
@@ -74,7 +74,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
         limits: args.limits.limits()?,
         knowledge: KnowledgeUse { notes: !args.no_notes, lessons: !args.no_lessons },
         untrusted_replies: args.tasks.iter().any(|text| claims::has_programs_of_others(Path::new(text))),
-        always_new: args.follow.new,
+        again: Again::unless_new(args.follow.new),
     };
     carry_out(context, Campaign { wanted, follow: args.follow, record: args.record, agent: None }).await
 }
@@ -169,7 +169,7 @@ pub(super) async fn carry_out_and(
     let bind = campaign.follow.bind.unwrap_or(OWN_ADDRESS);
     let Campaign { wanted, follow, record, agent } = campaign;
     let prepared = submit::prepare(wanted)?;
-    let except = (!prepared.always_new).then(|| Box::new(prepared.spec.clone()));
+    let except = (prepared.again != Again::Begins).then(|| Box::new(prepared.spec.clone()));
     let purpose = Purpose::Drive { bind, unfinished: Unfinished::Pause { except } };
     let session = Session::open(context, purpose).await?;
     let done = tokio::select! {
@@ -195,20 +195,20 @@ async fn with_session(
             .hint("wait until the other command has ended, and try again"));
     }
     let submitted = submit::submit(&session.client, prepared).await?;
-    if submitted.continued {
-        output.note(&format!("continuing the unfinished campaign {} (--new begins another)", submitted.id));
-    } else {
-        output.note(&format!("campaign {}", submitted.id));
-    }
+    output.note(&match submitted.before {
+        Before::New => format!("campaign {}", submitted.id),
+        Before::Unfinished => format!("continuing the unfinished campaign {} (--new begins another)", submitted.id),
+        Before::Completed => format!("the same search ended before: campaign {} (--new begins another)", submitted.id),
+    });
     output.note(&format!("pages: {}/campaigns/{}", session.address(), submitted.id));
     if session.own.as_ref().is_some_and(Local::reads_need_token) {
         let file = server_file::path(&context.config().data_dir);
         output.note(&format!("the pages ask for the token in {}", file.display()));
     }
     note_paused(context, session, std::slice::from_ref(&submitted.id));
-    let ids = [submitted.id];
+    let ids = [submitted.id.clone()];
     let following = follow::campaigns(context, &session.client, &ids);
-    let followed = match agent {
+    let followed = match agent.filter(|_| submitted.before != Before::Completed) {
         None => following.await?,
         Some(agent) => {
             let site = Site::new(context, &session.client, agent);
