@@ -52,9 +52,14 @@ struct Machines {
 impl Machines {
     /// A campaign that waits for a worker, on a server that has none.
     fn begin() -> Self {
+        Self::with(|folder| tiny_task::write(folder, "gaussian", &[2]))
+    }
+
+    /// The same with the task that is written to a folder.
+    fn with(write: impl FnOnce(&Path) -> PathBuf) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (here, there) = (folder.path().join("here"), folder.path().join("there"));
-        let task = tiny_task::write(folder.path(), "gaussian", &[2]);
+        let task = write(folder.path());
         let server = Serving::on(&here, &["--no-worker"]);
         let mut command = nightshift(&here);
         command.arg("run").arg(&task).args(["--model", "external", "--max-attempts", "1", "--allow-unsandboxed"]);
@@ -258,6 +263,53 @@ fn a_campaign_is_in_one_place_and_files_that_do_not_belong_are_refused() {
     assert_eq!(Machines::error_of(&machines.finish("late", 4)), "handover.cancelled");
     assert_eq!(machines.summary()["status"], "running");
     drop(machines.server);
+}
+
+/// Writes a task that no worker can carry out.
+fn for_no_device(folder: &Path) -> PathBuf {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cuda_row_softmax");
+    let task = folder.join("for_no_device");
+    std::fs::create_dir(&task).unwrap();
+    std::fs::copy(example.join("reference.cu"), task.join("reference.cu")).unwrap();
+    let spec = std::fs::read_to_string(example.join("task.toml")).unwrap();
+    let spec = spec.replace("target = \"cuda\"", "target = \"cuda\"\nmin_compute_capability = \"19.9\"");
+    std::fs::write(task.join("task.toml"), spec).unwrap();
+    task
+}
+
+/// Sends SIGINT, as Ctrl-C does.
+#[expect(clippy::disallowed_methods, reason = "the test interrupts what it started")]
+fn interrupt(process: u32) {
+    std::process::Command::new("kill").args(["-INT", &process.to_string()]).status().unwrap();
+}
+
+#[test]
+fn steps_that_no_worker_can_carry_out_are_waited_for_until_the_time_is_over_or_an_interrupt() {
+    let machines = Machines::with(for_no_device);
+    machines.create("out", &[], 0);
+    let (out, back) = (machines.path("out"), machines.path("back"));
+    let carried = json(&machines.there, &["handover", "run", &out, "--out", &back, "--for", "1s"], 0);
+    assert_eq!(carried["until"], "time_over", "{carried}");
+
+    let mut command = nightshift(&machines.there);
+    command.args(["handover", "run", &out, "--out", &back, "--json"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let running = command.spawn().expect("the binary starts");
+    let began = Instant::now();
+    let is_up = || {
+        let kept = std::fs::read_dir(machines.there.join("handovers")).unwrap();
+        kept.into_iter().any(|entry| entry.unwrap().path().join("server.json").exists())
+    };
+    while !is_up() {
+        assert!(began.elapsed() < LIMIT, "its server does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    interrupt(running.id());
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(json_lines(&output)[0]["until"], "interrupted");
+
+    assert_eq!(machines.finish("back", 0)["repeated"], false);
+    assert_eq!(machines.summary()["status"], "running");
 }
 
 /// The log of a run, as a server with this data folder gives it.
