@@ -227,6 +227,11 @@ async fn bound_to_its_run(site: &Site) {
         let said = bound.refusal(tool, json!({"run": run})).await;
         assert!(said.contains("access.other_run"), "{tool}: {said}");
     }
+    let mut command = nightshift(&site.folder.path().join("client"));
+    command.args(["--server", "http://127.0.0.1:9", "mcp", "--run", &site.run]).stderr(Stdio::null());
+    let turn = json!({"run": site.run, "tool": "build", "idempotency_key": "one"});
+    let said = Agent::spawn(command).await.refusal("take_turn", turn).await;
+    assert!(said.contains("call get_turn again"), "{said}");
     let said = bound.refusal("next_request", json!({"run": site.run})).await;
     assert!(said.contains("request.no_such_tool"), "{said}");
 }
@@ -271,13 +276,11 @@ async fn a_session_goes_on_when_its_local_server_is_killed_and_started_again() {
     let mut command = site.work(&site.line("restarts"), &[]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("the first turn was taken", || noted("took"));
-    let before = served.address.clone();
     // `kill -9`: the next server has another token, and another port.
     drop(served);
     std::fs::write(site.notes().with_extension("go"), "").unwrap();
     wait_until("the agent calls while there is no server", || noted("goes_on"));
-    let served = Served::start(nightshift(&site.folder.path().join("client")), &[]);
-    assert_ne!(served.address, before);
+    let _served = Served::start(nightshift(&site.folder.path().join("client")), &[]);
     assert_eq!(end(&mut child), Some(0));
     let session = site.state().await;
     assert_eq!((&session["state"], &session["doing"]), (&json!("ended"), &json!("agent_finished")), "{session}");
@@ -309,6 +312,9 @@ async fn the_folder_of_a_session_that_ended_unseen_is_removed_by_the_next_start(
 fn a_server_waits_for_a_command_that_has_its_data_folder_for_a_moment() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("client");
+    let mut alone = nightshift(&data_dir);
+    assert_eq!(code(alone.args(["agent", "true", "--json"]), 6), "server.does_not_drive");
+    assert!(!data_dir.exists(), "it is in no way of a server");
     std::fs::create_dir(&data_dir).unwrap();
     let lock = std::fs::File::create(data_dir.join("nightshift.lock")).unwrap();
     lock.lock().unwrap();

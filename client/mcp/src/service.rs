@@ -26,6 +26,9 @@ use crate::tool::{Access, Call, Entry};
 use crate::tools;
 use crate::verification::Verifications;
 
+/// Errors of calls while a local server is started again.
+const NO_SERVER: [&str; 3] = ["server.unreachable", "server.does_not_drive", "auth.wrong_token"];
+
 /// The parts of a service.
 pub struct Offer {
     /// Finds the server.
@@ -110,7 +113,13 @@ impl State {
             let value = (entry.run)(call, arguments).await?;
             answer::bounded(name, value)
         };
-        answered.await.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.text())]))
+        answered.await.unwrap_or_else(|mut error: ToolError| {
+            // No person reads along in a session.
+            if self.shared.bound.is_some() && NO_SERVER.contains(&error.code.as_str()) {
+                error = error.hint("call get_turn again: it waits for a server that is started again");
+            }
+            CallToolResult::error(vec![ContentBlock::text(error.text())])
+        })
     }
 
     /// Returns the tool of that name, if the caller may call it.
