@@ -11,9 +11,12 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::resolve;
 
+/// How long a server may take to start that was begun just before.
+const START_WAIT: Duration = Duration::from_secs(3);
+
 pub(super) async fn run(context: &Context, args: Agent) -> Result<ExitCode> {
     let agent = CodingAgent::new(&args.command);
-    Session::with(context, Purpose::Join { wait: Duration::ZERO }, async |session| {
+    Session::with(context, Purpose::Join { wait: START_WAIT }, async |session| {
         let of = match &args.of {
             None => None,
             Some(text) => Some(resolve::any(&session.client, text).await?),
