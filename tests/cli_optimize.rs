@@ -83,6 +83,7 @@ fn an_agent_of_this_machine_makes_a_program_faster_and_both_files_are_written() 
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the search path holds programs of the test before those of the machine")]
 fn a_known_agent_sees_its_own_settings_and_no_other_key() {
     let folder = tempfile::tempdir().unwrap();
     let (answers, seen) = (agent(folder.path(), None), folder.path().join("seen"));

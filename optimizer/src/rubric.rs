@@ -84,10 +84,11 @@ pub fn rules(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, skill: Skil
 /// program are in no report of its build.
 fn scored<'a>(spec: &TaskSpec, attempt: &'a Attempt) -> Cow<'a, Attempt> {
     let mut attempt = Cow::Borrowed(attempt);
-    if spec.form == CandidateForm::Torch && attempt.build.as_ref().is_some_and(|build| build.cuda.is_some()) {
-        if let Some(build) = &mut attempt.to_mut().build {
-            build.cuda = None;
-        }
+    if spec.form == CandidateForm::Torch
+        && attempt.build.as_ref().is_some_and(|build| build.cuda.is_some())
+        && let Some(build) = &mut attempt.to_mut().build
+    {
+        build.cuda = None;
     }
     attempt
 }

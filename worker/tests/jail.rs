@@ -110,11 +110,11 @@ fn a_source_cannot_include_what_the_jail_hides() {
 fn the_probe_finds_each_road_sufficient_and_no_road_not() {
     let folder = tempfile::tempdir().unwrap();
     for means in ROADS {
-        let report = probe(&host(means).jail, folder.path()).unwrap();
+        let report = probe(&host(means).jail, folder.path(), &CancelFlag::default()).unwrap();
         assert!(report.is_sufficient(), "{means:?}: {report:?}");
         assert!(report.means.iter().any(|tried| tried.name == "probe_connect" && tried.in_force), "{means:?}");
     }
-    let report = probe(&host(SandboxChoice::None).jail, folder.path()).unwrap();
+    let report = probe(&host(SandboxChoice::None).jail, folder.path(), &CancelFlag::default()).unwrap();
     assert!(!report.isolates_files && !report.isolates_network, "{report:?}");
     assert!(report.means.iter().any(|tried| tried.name == "probe_read_outside" && !tried.in_force));
 }

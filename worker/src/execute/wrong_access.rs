@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    fn report(end: ProcessEnd, printed: &str, shape: Option<&str>) -> CheckReport {
+    fn report(end: &ProcessEnd, printed: &str, shape: Option<&str>) -> CheckReport {
         let case = |shape| {
             serde_json::json!({
                 "shape": shape, "inputs": "declared", "passed": true, "wrong_elements": 0, "elements": 4, "worst": null,
@@ -102,12 +102,12 @@ mod tests {
     fn a_wrong_address_is_looked_into_and_no_other_failure() {
         let fault = |error: &str| ProcessEnd::DeviceFault { error: error.to_owned(), during: "a call".to_owned() };
         let failed = ProcessEnd::CallFailed { entry_point: "forward".to_owned(), status: 1 };
-        assert!(is_wrong_access(&report(fault("CUDA_ERROR_ILLEGAL_ADDRESS"), "", None)));
+        assert!(is_wrong_access(&report(&fault("CUDA_ERROR_ILLEGAL_ADDRESS"), "", None)));
         let said = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered";
-        assert!(is_wrong_access(&report(failed.clone(), said, None)));
-        assert!(!is_wrong_access(&report(failed, "ValueError: no such layer", None)));
-        assert!(!is_wrong_access(&report(fault("CUDA_ERROR_OUT_OF_MEMORY"), "", None)));
-        assert!(!is_wrong_access(&report(ProcessEnd::Finished, said, None)));
+        assert!(is_wrong_access(&report(&failed, said, None)));
+        assert!(!is_wrong_access(&report(&failed, "ValueError: no such layer", None)));
+        assert!(!is_wrong_access(&report(&fault("CUDA_ERROR_OUT_OF_MEMORY"), "", None)));
+        assert!(!is_wrong_access(&report(&ProcessEnd::Finished, said, None)));
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         }))
         .unwrap();
         let names = |shape| -> Vec<String> {
-            let shapes = shapes_in_question(spec.all_shapes().unwrap(), &report(ProcessEnd::Finished, "", shape));
+            let shapes = shapes_in_question(spec.all_shapes().unwrap(), &report(&ProcessEnd::Finished, "", shape));
             shapes.into_iter().map(|shapes| shapes.name).collect()
         };
         assert_eq!(names(None), ["odd"]);

@@ -97,7 +97,7 @@ pub(crate) fn what_has_to_be_moved_and_computed_is_counted(bench: &Bench) {
     // Elements that are picked by masks, indices, labels or coordinates, also in place: results count, and no table.
     let picked = |forward: &str, inputs: &str, results: f64| {
         let (moved, flops) = found(forward, inputs);
-        assert_eq!(moved, 4.0 * results, "{forward}");
+        assert!((moved - 4.0 * results).abs() < 0.5, "{forward}: {moved}");
         assert!(flops.is_none_or(|flops| flops <= 4.0 * results), "{forward}: {flops:?}");
     };
     let indices = "torch.rand(32, 32), torch.randint(0, 32, (4, 1))";
