@@ -381,12 +381,14 @@ pub(super) fn take_in(set: &mut WorkingSet, rows: &[Row]) -> Result<(), Failure>
 
 pub(super) fn run(row: &Row) -> Result<Run, Failure> {
     let status = row.str(3)?;
+    let status = RunStatus::parse(status)
+        .ok_or_else(|| Failure::unreadable("the status of a run", &format!("`{status}` is none")))?;
+    let finished_at = row.opt_i64(12)?;
     Ok(Run {
         id: row.i64(0)?,
         public_id: public_id::<RunId>(row.str(1)?, "a run's id")?,
         campaign_id: row.i64(2)?,
-        status: RunStatus::parse(status)
-            .ok_or_else(|| Failure::unreadable("the status of a run", &format!("`{status}` is none")))?,
+        status,
         priority: row.i64(4)?,
         owner: row.opt_text(5)?,
         owner_epoch: row.i64(6)?,
@@ -395,7 +397,8 @@ pub(super) fn run(row: &Row) -> Result<Run, Failure> {
         wake_seq: row.i64(9)?,
         folded_seq: row.i64(10)?,
         failure: row.opt_text(11)?,
-        finished_at: row.opt_i64(12)?,
+        finished_at,
+        stored_standing: (status, finished_at),
         decided: None,
         changed: false,
     })

@@ -24,6 +24,8 @@ pub(crate) struct Run {
     pub(crate) folded_seq: i64,
     pub(crate) failure: Option<String>,
     pub(crate) finished_at: Option<i64>,
+    /// Status and end as they are stored.
+    pub(crate) stored_standing: (RunStatus, Option<i64>),
     /// The texts of a decision, written with it.
     pub(crate) decided: Option<Decided>,
     /// Whether it has to be written.

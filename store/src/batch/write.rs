@@ -30,30 +30,48 @@ static BUDGET: Target = Target {
     table: "budget",
     columns: &[("campaign_id", I64), ("resource", Text), ("used", I64), ("reserved", I64)],
 };
-/// A run with a changed log or status.
+/// A run with a changed log.
 static RUN: Target = Target {
     verb: Verb::Update {
-        set: "status = d.status, revision = d.revision, last_seq = d.last_seq, wake_seq = d.wake_seq, \
-              folded_seq = d.folded_seq, failure = d.failure, finished_at_ms = d.finished_at_ms",
+        set: "revision = d.revision, last_seq = d.last_seq, wake_seq = d.wake_seq, folded_seq = d.folded_seq, \
+              failure = d.failure",
     },
     table: "run",
     columns: &[
         ("id", I64),
-        ("status", Text),
         ("revision", I64),
         ("last_seq", I64),
         ("wake_seq", I64),
         ("folded_seq", I64),
         ("failure", Text),
-        ("finished_at_ms", I64),
     ],
 };
 /// A run with a decision.
 static RUN_DECIDED: Target = Target {
     verb: Verb::Update {
+        set: "revision = d.revision, last_seq = d.last_seq, wake_seq = d.wake_seq, folded_seq = d.folded_seq, \
+              failure = d.failure, digest = d.digest, awaits = d.awaits",
+    },
+    table: "run",
+    columns: &[
+        ("id", I64),
+        ("revision", I64),
+        ("last_seq", I64),
+        ("wake_seq", I64),
+        ("folded_seq", I64),
+        ("failure", Text),
+        ("digest", Text),
+        ("awaits", Text),
+    ],
+};
+/// A run with another status or end, with or without a decision. SQLite rewrites the entries of every index whose columns an
+/// update names, so the other updates do not name these.
+static RUN_MOVED: Target = Target {
+    verb: Verb::Update {
         set: "status = d.status, revision = d.revision, last_seq = d.last_seq, wake_seq = d.wake_seq, \
               folded_seq = d.folded_seq, failure = d.failure, finished_at_ms = d.finished_at_ms, \
-              digest = d.digest, awaits = d.awaits",
+              digest = coalesce(d.digest, run.digest), \
+              awaits = CASE WHEN d.digest IS NULL THEN run.awaits ELSE d.awaits END",
     },
     table: "run",
     columns: &[
@@ -292,6 +310,7 @@ all_rows! {
     no_reservation: NO_RESERVATION,
     run: RUN,
     run_decided: RUN_DECIDED,
+    run_moved: RUN_MOVED,
     state: STATE,
     part: PART,
     event: EVENT,
@@ -309,21 +328,24 @@ all_rows! {
 
 impl AllRows {
     fn run(&mut self, run: Run) {
-        let Run { id, status, revision, last_seq, wake_seq, folded_seq, failure, finished_at, decided, .. } = run;
-        let status = status.as_str();
+        let Run { id, status, revision, last_seq, wake_seq, folded_seq, failure, finished_at, .. } = run;
+        let has_moved = run.stored_standing != (status, finished_at);
+        let (decided, state) = run.decided.map(|decided| ((decided.digest, decided.awaits), decided.state)).unzip();
         match decided {
-            None => {
-                row!(self.run; id, status, revision, last_seq, wake_seq, folded_seq, failure, finished_at);
+            decided if has_moved => {
+                let (digest, awaits) = decided.map_or((None, None), |(digest, awaits)| (Some(digest), awaits));
+                row!(self.run_moved; id, status.as_str(), revision, last_seq, wake_seq, folded_seq, failure, finished_at,
+                     digest, awaits);
             }
-            Some(decided) => {
-                row!(self.run_decided; id, status, revision, last_seq, wake_seq, folded_seq, failure, finished_at,
-                     decided.digest, decided.awaits);
-                let Some(DecidedState { head, parts }) = decided.state else { return };
-                row!(self.state; id, head);
-                for DecidedPart { field, number, value } in parts {
-                    row!(self.part; id, field, i64::from(number), value);
-                }
+            Some((digest, awaits)) => {
+                row!(self.run_decided; id, revision, last_seq, wake_seq, folded_seq, failure, digest, awaits);
             }
+            None => row!(self.run; id, revision, last_seq, wake_seq, folded_seq, failure),
+        }
+        let Some(DecidedState { head, parts }) = state.flatten() else { return };
+        row!(self.state; id, head);
+        for DecidedPart { field, number, value } in parts {
+            row!(self.part; id, field, i64::from(number), value);
         }
     }
 

@@ -33,6 +33,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const READER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pages in the write-ahead log after which a commit also checkpoints.
 const WAL_AUTOCHECKPOINT_PAGES: &str = "4000";
+/// Size of a page of a new database, in bytes. A step changes a few bytes on about twenty pages, and each is written whole
+/// into the write-ahead log. The numbers are in `docs/evidence/campaign-cost.md`.
+const PAGE_SIZE: u32 = 1024;
 /// Page cache of the connection that writes, in KiB (negative by SQLite's convention).
 const CACHE_SIZE: &str = "-65536";
 /// Page cache of a connection that reads. Most misses hit the cache of the operating system, which all connections
@@ -207,7 +210,7 @@ fn common(database: &Path) -> SqliteConnectOptions {
 }
 
 fn writer_options(database: &Path) -> SqliteConnectOptions {
-    common(database).create_if_missing(true).auto_vacuum(SqliteAutoVacuum::Incremental)
+    common(database).create_if_missing(true).page_size(PAGE_SIZE).auto_vacuum(SqliteAutoVacuum::Incremental)
 }
 
 fn reader_options(database: &Path) -> SqliteConnectOptions {
@@ -278,6 +281,7 @@ mod tests {
         let of_writer = NAMES.map(|name| (name, pragma_of_own(&mut opened.writer, name)));
         assert_eq!(of_writer.to_vec(), expected(CACHE_SIZE, "0"));
         assert_eq!(pragma_of_own(&mut opened.writer, "auto_vacuum"), "2");
+        assert_eq!(pragma_of_own(&mut opened.writer, "page_size"), PAGE_SIZE.to_string());
         let mut readers = Vec::new();
         for _ in 0..3 {
             readers.push(opened.readers.acquire().await.unwrap());
@@ -285,6 +289,18 @@ mod tests {
         for reader in &mut readers {
             assert_eq!(pragmas(reader).await, expected(READER_CACHE_SIZE, "1"));
         }
+    }
+
+    #[tokio::test]
+    async fn a_database_of_an_earlier_release_keeps_its_page_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let earlier = writer_options(&folder.path().join(DATABASE_FILE)).page_size(4096);
+        let mut connection = earlier.connect().await.unwrap();
+        sqlx::query("CREATE TABLE pages (id INTEGER)").execute(&mut connection).await.unwrap();
+        sqlx::query("DROP TABLE pages").execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        let mut opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
+        assert_eq!(pragma_of_own(&mut opened.writer, "page_size"), "4096");
     }
 
     #[tokio::test]

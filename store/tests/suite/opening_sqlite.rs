@@ -152,8 +152,8 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
     bench.store.close().await.unwrap();
     let database = database(&bench);
     let mut bytes = fs::read(database).unwrap();
-    for page in (3..bytes.len() / 4096).step_by(2) {
-        bytes[page * 4096..page * 4096 + 64].fill(0xa5);
+    for page in (3..bytes.len() / 1024).step_by(2) {
+        bytes[page * 1024..page * 1024 + 64].fill(0xa5);
     }
     fs::write(database, &bytes).unwrap();
     let error = refused(folder(&bench)).await;
