@@ -11,6 +11,7 @@ mod agent;
 mod attempt;
 mod attempt_step;
 mod beam;
+mod changes;
 mod confirmation;
 mod failed_attempt;
 mod fix;
@@ -37,6 +38,7 @@ mod tune;
 mod workflow;
 
 pub use advice::{MAX_ADVICE_CHARS, MAX_HINTS};
+pub use changes::{ChangedAttempts, changed_attempts};
 pub use goal::{
     DEFAULT_CANDIDATES_PER_ROUND, DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_FIX_TURNS, DEFAULT_MAX_REPLANS, DEFAULT_MAX_TURNS,
     DEFAULT_MIN_GAIN, DEFAULT_REPLAN_AFTER_FAILED, DEFAULT_REPLAN_AFTER_STAGNANT, MAX_ATTEMPTS,

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::agents::AgentExecutor;
 use crate::attempt_inbox::Inbox;
+use crate::attempt_index::Indexer;
 use crate::campaign_facts::CampaignFacts;
 use crate::clock::SharedClock;
 use crate::config::{Parts, ServerConfig, ViewFn};
@@ -80,6 +81,8 @@ pub(crate) struct App {
     pub(crate) tables: Arc<Semaphore>,
     pub(crate) shutdown: CancellationToken,
     pub(crate) attempts: Option<Arc<dyn AttemptIndex>>,
+    /// Writes the index of attempts.
+    pub(crate) indexer: Option<Indexer>,
     pub(crate) indexing: Inbox,
     pub(crate) campaigns: CampaignFacts,
 }
@@ -93,6 +96,8 @@ impl App {
         let clock = Arc::new(SharedClock::new(parts.clock));
         let state_format = parts.workflow.state_format();
         let driver = Driver::new(store.clone(), parts.workflow, clock.clone(), parts.random.clone());
+        let index = parts.attempts.clone();
+        let indexer = index.map(|index| Indexer::new(store.clone(), index, parts.view, parts.changes));
         Self {
             live: Live::new(Uuid::from_u128(parts.random.uuid())),
             keys: Keys::new(&config.token, &config.worker_token, &embedded_token),
@@ -125,6 +130,7 @@ impl App {
             transfers: Semaphore::new(MAX_TRANSFERS),
             tables: Arc::new(Semaphore::new(MAX_TABLES)),
             shutdown: CancellationToken::new(),
+            indexer,
             attempts: parts.attempts,
             indexing: Inbox::default(),
             campaigns: CampaignFacts::default(),

@@ -1,15 +1,10 @@
 //! The inbox of the loop that maintains the index of attempts.
 
-mod written;
-
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use nightshift_protocol::id::RunId;
-use nightshift_store::IndexedAttempt;
 use tokio::sync::{Notify, OnceCell};
-
-use self::written::Written;
 
 /// Maximum number of runs in the inbox. Beyond it, the loop scans all runs instead.
 const MAX_INBOX: usize = 10_000;
@@ -19,7 +14,6 @@ const MAX_INBOX: usize = 10_000;
 pub(crate) struct Inbox {
     told: Mutex<PendingWork>,
     pub(crate) news: Notify,
-    written: Mutex<Written>,
     /// Whether a server without loops has caught up.
     pub(crate) caught_up: OnceCell<()>,
 }
@@ -49,21 +43,6 @@ impl Inbox {
     pub(crate) fn look(&self) {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).look = true;
         self.news.notify_one();
-    }
-
-    /// Returns the rows of a run that differ from the index, as far as this process knows.
-    pub(crate) fn changed_rows(&self, run: &RunId, rows: &[IndexedAttempt]) -> Vec<IndexedAttempt> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).changed(run, rows)
-    }
-
-    /// Records that the rows of this run were written.
-    pub(crate) fn keep_written(&self, run: &RunId, rows: Vec<IndexedAttempt>) {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).keep(run, rows);
-    }
-
-    /// Forces the next write of this run to be complete.
-    pub(crate) fn forget_written(&self, run: &RunId) {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).forget(run);
     }
 
     pub(crate) fn take(&self) -> PendingWork {

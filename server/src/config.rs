@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::store::Store;
-use nightshift_engine::workflow::{AnyWorkflow, WorkflowError};
+use nightshift_engine::workflow::{AnyWorkflow, StoredState, WorkflowError};
+use nightshift_optimizer::strategy::ChangedAttempts;
 use nightshift_protocol::api::RunView;
 use nightshift_store::AttemptIndex;
 use secrecy::{ExposeSecret, SecretString};
@@ -134,6 +135,9 @@ impl ServerConfig {
 /// Reads the view of a run from its state.
 pub type ViewFn = fn(&Value) -> Result<RunView, WorkflowError>;
 
+/// Reads the changed attempts of a run from the changed parts of its state. The number is that of its last attempt before.
+pub type ChangesFn = fn(StoredState, u32) -> Result<Option<ChangedAttempts>, WorkflowError>;
+
 /// The components of a server.
 #[derive(Clone)]
 pub struct Parts {
@@ -143,6 +147,8 @@ pub struct Parts {
     pub workflow: Arc<dyn AnyWorkflow>,
     /// Reads the states of the workflow.
     pub view: ViewFn,
+    /// Reads changes of these states.
+    pub changes: ChangesFn,
     /// Carries out the steps of agents.
     pub agents: Arc<dyn AgentExecutor>,
     /// The clock.
@@ -160,6 +166,7 @@ impl Parts {
             store,
             workflow: Arc::new(nightshift_optimizer::strategy::StrategyWorkflow),
             view: nightshift_optimizer::strategy::view,
+            changes: nightshift_optimizer::strategy::changed_attempts,
             agents,
             clock: Arc::new(SystemClock),
             random: Arc::new(OsRandom),

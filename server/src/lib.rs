@@ -64,10 +64,10 @@ pub use api::{
     MAX_ARCHIVE_BYTES, MAX_ARCHIVE_TIMEOUT, MAX_ARTIFACT_TIMEOUT, MAX_BULK_RUNS, MAX_EVENTS_PER_PAGE, MAX_ID_MATCHES,
     MAX_JSON_BYTES, MAX_TASKS, REQUEST_TIMEOUT, openapi_json,
 };
-pub use attempt_index::{AttemptSpan, FORM as ATTEMPT_INDEX_FORM, indexed_attempts};
+pub use attempt_index::{AttemptSpan, FORM as ATTEMPT_INDEX_FORM, Indexer, indexed_attempts};
 pub use beside::guarded;
 pub use clock::{OsRandom, SystemClock};
-pub use config::{DEFAULT_PULSE_MS, DEFAULT_REQUEST_DEADLINE, Parts, ServerConfig, ViewFn};
+pub use config::{ChangesFn, DEFAULT_PULSE_MS, DEFAULT_REQUEST_DEADLINE, Parts, ServerConfig, ViewFn};
 pub use error::{ApiFailure, ServerError};
 pub use extract::Body;
 pub use rate_limits::{Rate, Rates};

@@ -26,7 +26,8 @@ pub(crate) mod write;
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use nightshift_engine::store::StoreError;
+use nightshift_engine::store::{RunRecord, StepRecord, StoreError};
+use nightshift_engine::workflow::StoredState;
 use nightshift_protocol::api::{
     AttemptFilter, AttemptPage, AttemptPoints, AttemptQuery, AttemptRow, CampaignResults, ModelBoard, PointsQuery,
     SearchKind, SearchPage, SearchQuery, TaskBoard,
@@ -43,6 +44,15 @@ pub const MAX_DOCUMENT_BYTES: usize = 64 * 1024;
 
 /// Maximum number of attempts per answer. Pages of lists are smaller; exports of whole tables use this size.
 pub const MAX_ATTEMPT_ROWS: u32 = 5_000;
+
+/// What the decisions of a run changed after a revision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunChanges {
+    /// The run, without its state.
+    pub run: RunRecord,
+    /// The head of the state, and the parts that were written after the revision. None before the first decision.
+    pub state: Option<StoredState>,
+}
 
 /// A run to write into the index.
 #[derive(Debug, Clone, PartialEq)]
@@ -164,8 +174,14 @@ pub trait AttemptIndex: Send + Sync {
     /// run.
     async fn runs_behind(&self, form: u32, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
-    /// Returns the keys of a run's stored texts.
-    async fn documents_of(&self, run: &RunId) -> Result<Vec<DocumentKey>, StoreError>;
+    /// Returns what a run's decisions changed after a revision.
+    async fn changes_of(&self, run: &RunId, revision: u64) -> Result<RunChanges, StoreError>;
+
+    /// Returns the steps of a run whose keys begin with `folder` and a slash, without input and output.
+    async fn steps_in(&self, run: &RunId, folder: &str) -> Result<Vec<StepRecord>, StoreError>;
+
+    /// Returns the keys of a run's stored texts, or only those of one attempt.
+    async fn documents_of(&self, run: &RunId, attempt: Option<u32>) -> Result<Vec<DocumentKey>, StoreError>;
 
     /// Writes runs into the index. Writing the same or an earlier version has no visible effect.
     async fn put_index(&self, runs: Vec<IndexedRun>) -> Result<(), StoreError>;

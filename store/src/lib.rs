@@ -62,7 +62,8 @@ mod port_watch;
 mod port_webhook;
 
 pub use attempt::{
-    AttemptIndex, CampaignBest, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS, MAX_DOCUMENT_BYTES,
+    AttemptIndex, CampaignBest, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS,
+    MAX_DOCUMENT_BYTES, RunChanges,
 };
 pub use batch::{MAX_CLAIMED, MAX_STEPS_PER_ADVANCE};
 pub use direct::campaign::MAX_RUNS_PER_CAMPAIGN;

@@ -18,7 +18,7 @@ use crate::search::find;
 use crate::sqlite::open::{OpenOptions, connect, open};
 
 /// Test data: many runs, each with ten steps and twenty events. One in fifty is unfinished.
-const SEASON: [&str; 18] = [
+const SEASON: [&str; 19] = [
     "INSERT INTO campaign (id, public_id, name, spec, created_at_ms) SELECT i, 'cmp_' || i, 'c', '{}', 0 FROM n WHERE i <= 100",
     "INSERT INTO route (id, needs) SELECT i, 'route ' || i FROM n WHERE i <= 20",
     "INSERT INTO worker (id, public_id, name, embedded, offers, version) SELECT i, 'wrk_' || i, 'w', 0, '{}', '0' FROM n WHERE i <= 50",
@@ -27,6 +27,7 @@ const SEASON: [&str; 18] = [
      SELECT i, 'run_' || i, 1 + i % 100, CASE WHEN i % 50 = 0 THEN 'running' ELSE 'completed' END, 1, 1, 20, 20, \
             CASE WHEN i % 100 = 0 THEN 19 ELSE 20 END, '{}', 0, CASE WHEN i % 50 = 0 THEN NULL ELSE i END FROM n WHERE i <= 2000",
     "INSERT INTO event (run_id, seq, at_ms, kind, body) SELECT r.id, n.i, 0, 'step_completed', '{}' FROM run r, n WHERE n.i <= 20",
+    "INSERT INTO run_part (run_id, field, number, value, revision) SELECT r.id, 'attempts', n.i, '{}', n.i FROM run r, n WHERE n.i <= 10",
     "INSERT INTO step (id, public_id, run_id, key, kind, route_id, status, max_tries, first_delay_ms, max_delay_ms, timeout_ms, \
                        cost_ms, scheduled_seq, scheduled_at_ms) \
      SELECT r.id * 10 + n.i, 'stp_' || (r.id * 10 + n.i), r.id, 's' || n.i, 'plan', 1 + (r.id + n.i) % 20, 'completed', 5, 1, 1, 1, 1, n.i, 0 \
@@ -83,6 +84,29 @@ fn ids_cases() -> Vec<Case> {
             &["campaign_by_ending"],
         ),
     ]
+}
+
+/// Returns the cases of reading what changed for the index of attempts.
+fn change_cases() -> Vec<Case> {
+    vec![
+        case(
+            step::LIST_HEADS_BETWEEN,
+            &["'run_7'", "'s1/'", "'s10'"],
+            &["(run_id=? AND key>? AND key<?)"],
+            &["step_run_id_key_key"],
+        ),
+        case(run::LOAD_CHANGED, &["'run_7'", "3"], &["run_part_by_revision (run_id=? AND revision>?)"], &["run_part_"]),
+        case(
+            document::OF_ATTEMPT,
+            &["'run_7'", "3"],
+            &["(run_id=? AND attempt=?)"],
+            &["search_document_run_id_attempt"],
+        ),
+    ]
+}
+
+fn all_cases() -> impl Iterator<Item = Case> {
+    cases().into_iter().chain(ids_cases()).chain(change_cases())
 }
 
 fn cases() -> Vec<Case> {
@@ -201,7 +225,7 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_sqlite() {
     let opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
     let mut writer = connect(&opened.database).await.unwrap();
     fill_sqlite(&mut writer).await;
-    for case in cases().into_iter().chain(ids_cases()) {
+    for case in all_cases() {
         let plan = sqlite_plan(&mut writer, case.sql.sqlite).await;
         for wanted in case.on_sqlite {
             assert!(plan.contains(wanted), "{}\ndoes not use {wanted}:\n{plan}", case.sql.sqlite);
@@ -258,11 +282,8 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_postgres() {
     connection.execute("ANALYZE").await.unwrap();
     // A test table is small enough for a full scan. With a penalty on scans, a remaining scan shows a missing index.
     connection.execute("SET enable_seqscan = off").await.unwrap();
-    let mut statements: Vec<(String, &[&str])> = cases()
-        .iter()
-        .chain(&ids_cases())
-        .map(|case| (with_values(case.sql.postgres, case.values), case.on_postgres))
-        .collect();
+    let mut statements: Vec<(String, &[&str])> =
+        all_cases().map(|case| (with_values(case.sql.postgres, case.values), case.on_postgres)).collect();
     for campaign_id in [None, Some(1)] {
         let filter = ListFilter { campaign_id, status: None, after_id: Some(500), limit: 10 };
         let index: &[&str] = if campaign_id.is_some() { &["run_by_campaign"] } else { &["run_pkey"] };

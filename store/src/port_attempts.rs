@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use nightshift_engine::store::StoreError;
+use nightshift_engine::store::{StepRecord, StoreError};
 use nightshift_protocol::api::{
     AttemptFilter, AttemptPage, AttemptPoints, AttemptQuery, AttemptRow, CampaignResults, ModelBoard, PointsQuery,
     SearchPage, SearchQuery, TaskBoard,
@@ -14,8 +14,9 @@ use crate::attempt::columns::Key;
 use crate::attempt::document;
 use crate::attempt::tagged::Tagged;
 use crate::attempt::{
-    AttemptIndex, CampaignBest, DocumentKey, IndexedRun, boards, list, points, results, rows, sums, write,
+    AttemptIndex, CampaignBest, DocumentKey, IndexedRun, RunChanges, boards, list, points, results, rows, sums, write,
 };
+use crate::direct::{run, step};
 use crate::search::find;
 use crate::store::SqlStore;
 
@@ -25,8 +26,17 @@ impl AttemptIndex for SqlStore {
         read!(self, |connection| write::behind(connection, form, limit))
     }
 
-    async fn documents_of(&self, run: &RunId) -> Result<Vec<DocumentKey>, StoreError> {
-        read!(self, |connection| document::of_run(connection, run))
+    async fn changes_of(&self, run: &RunId, revision: u64) -> Result<RunChanges, StoreError> {
+        let (run, state) = read!(self, |connection| run::load_changed(connection, run, revision))?;
+        Ok(RunChanges { run, state })
+    }
+
+    async fn steps_in(&self, run: &RunId, folder: &str) -> Result<Vec<StepRecord>, StoreError> {
+        read!(self, |connection| step::list_heads_in(connection, run, folder))
+    }
+
+    async fn documents_of(&self, run: &RunId, attempt: Option<u32>) -> Result<Vec<DocumentKey>, StoreError> {
+        read!(self, |connection| document::keys(connection, run, attempt))
     }
 
     async fn put_index(&self, runs: Vec<IndexedRun>) -> Result<(), StoreError> {

@@ -91,6 +91,7 @@ pub(crate) async fn start(
         store,
         workflow: Arc::new(workflow),
         view: trivial::view,
+        changes: nightshift_optimizer::strategy::changed_attempts,
         agents,
         clock: Arc::new(SystemClock),
         random: Arc::new(OsRandom),

@@ -16,6 +16,9 @@ use super::fix;
 use super::goal::Limits;
 use super::shared::Shared;
 
+/// Name of the list of attempts in a stored state.
+pub(super) const ATTEMPTS: &str = "attempts";
+
 /// Bytes that a state takes in memory in addition to what it shares.
 const STATE_BYTES: usize = 1024;
 
@@ -266,7 +269,7 @@ impl WorkflowState for RunState {
             parts.extend(part("prepared", 0, prepared, known)?);
         }
         parts.extend(list("plans", &self.plans, before.map(|before| &*before.plans))?);
-        parts.extend(list("attempts", &self.attempts, before.map(|before| &*before.attempts))?);
+        parts.extend(list(ATTEMPTS, &self.attempts, before.map(|before| &*before.attempts))?);
         Ok(StoredState { head: serde_json::to_value(StoredHead::V1(self)).map_err(|error| unreadable(&error))?, parts })
     }
 
@@ -306,7 +309,7 @@ fn list<T: Serialize>(
     parts.filter_map(|((number, value), known)| part(field, number, value, known).transpose()).collect()
 }
 
-fn unreadable(error: &serde_json::Error) -> WorkflowError {
+pub(super) fn unreadable(error: &serde_json::Error) -> WorkflowError {
     WorkflowError::Unreadable { what: "run state", message: error.to_string() }
 }
 

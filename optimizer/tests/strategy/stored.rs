@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use nightshift_engine::event::Event;
 use nightshift_engine::workflow::{Command, StatePart, StoredState, Workflow, WorkflowError, WorkflowState as _};
-use nightshift_optimizer::strategy::StrategyWorkflow;
+use nightshift_optimizer::strategy::{StrategyWorkflow, changed_attempts, view};
+use nightshift_protocol::attempt::Attempt;
 use serde_json::Value;
 
 type State = <StrategyWorkflow as Workflow>::State;
@@ -26,6 +27,7 @@ impl StoredWorkflow {
         if let Some(before) = before {
             let changed = after.write(Some(&before))?;
             assert!(changed.parts.len() <= MAX_CHANGED_PARTS, "an event changed {} parts", changed.parts.len());
+            compare_changed_attempts(&before.document()?, changed.clone(), &whole)?;
             assert_eq!(put_over(before.write(None)?, changed), whole);
         }
         Ok(whole)
@@ -42,6 +44,24 @@ impl StoredWorkflow {
 
 /// Parts that one event may change: the attempts of a round that get their route, and those that follow.
 const MAX_CHANGED_PARTS: usize = 16;
+
+/// Changed attempts put over those of the view before are the attempts of the view after.
+fn compare_changed_attempts(before: &Value, changed: StoredState, after: &Value) -> Result<(), WorkflowError> {
+    let (before, after) = (view(before)?, view(after)?);
+    let known = u32::try_from(before.attempts.len()).unwrap_or(u32::MAX);
+    let reads_all = changed.parts.iter().any(|part| part.field != "attempts") || after.stop_reason.is_some();
+    let Some(changed) = changed_attempts(changed, known)? else {
+        assert!(reads_all, "only attempts changed");
+        return Ok(());
+    };
+    assert!(!reads_all, "more than attempts changed");
+    let mut attempts: BTreeMap<u32, Attempt> =
+        before.attempts.into_iter().map(|attempt| (attempt.number, attempt)).collect();
+    attempts.extend(changed.attempts.into_iter().map(|attempt| (attempt.number, attempt)));
+    assert_eq!(attempts.into_values().collect::<Vec<_>>(), after.attempts);
+    assert_eq!((changed.best_attempt, changed.failed_calls), (after.best_attempt, after.failed_calls));
+    Ok(())
+}
 
 /// The document once these changes are stored.
 fn put_over(stored: StoredState, changed: StoredState) -> Value {

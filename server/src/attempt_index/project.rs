@@ -8,6 +8,7 @@ use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::{DeviceUse, MachineFacts, Needs};
 use nightshift_protocol::models::AgentRole;
+use nightshift_protocol::prepared::PreparedTask;
 use nightshift_protocol::rubric::JudgeOpinion;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::IndexedAttempt;
@@ -31,6 +32,18 @@ pub struct AttemptSpan {
     pub device_ms: u64,
 }
 
+/// Facts about a run that its rows depend on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunFacts<'r> {
+    /// Label of the model, for attempts without a call.
+    pub(super) model: &'r str,
+    pub(super) prepared: Option<&'r PreparedTask>,
+    pub(super) best_attempt: Option<u32>,
+    /// Creation time of the run, for attempts whose steps are unknown.
+    pub(super) created_at: TimestampMs,
+    pub(super) is_over: bool,
+}
+
 /// Returns all attempts of a run for the index.
 ///
 /// `spans` are by the number of the attempt. `created_at` is the creation time of the run, for attempts whose steps are
@@ -43,8 +56,23 @@ pub fn indexed_attempts(
     created_at: TimestampMs,
     is_over: bool,
 ) -> Vec<IndexedAttempt> {
-    let label = input.model.label();
-    view.attempts
+    let facts = RunFacts {
+        model: &input.model.label(),
+        prepared: view.prepared.as_ref(),
+        best_attempt: view.best_attempt,
+        created_at,
+        is_over,
+    };
+    rows(&view.attempts, &facts, spans)
+}
+
+/// Returns attempts of a run for the index.
+pub(super) fn rows(
+    attempts: &[Attempt],
+    run: &RunFacts<'_>,
+    spans: &BTreeMap<u32, AttemptSpan>,
+) -> Vec<IndexedAttempt> {
+    attempts
         .iter()
         .map(|attempt| {
             let span = spans.get(&attempt.number);
@@ -55,10 +83,10 @@ pub fn indexed_attempts(
                 stage: attempt.stage,
                 parent: attempt.parent,
                 outcome: attempt.outcome,
-                is_best: view.best_attempt == Some(attempt.number),
+                is_best: run.best_attempt == Some(attempt.number),
                 is_confirmed: attempt.confirmation.is_some(),
                 speedup: attempt.speedup(),
-                speedup_over_fastest: view.prepared.as_ref().and_then(|prepared| prepared.over_fastest(measured?)),
+                speedup_over_fastest: run.prepared.and_then(|prepared| prepared.over_fastest(measured?)),
                 candidate_median_ns: measured.map(|measured| measured.candidate_median_ns),
                 reward: attempt.reward.as_ref().map(|reward| reward.reward),
                 rubric_total: attempt.rubric.as_ref().and_then(|rubric| match &rubric.judge {
@@ -69,15 +97,15 @@ pub fn indexed_attempts(
                 issue: issue(attempt).map(|issue| one_line(issue, MAX_ISSUE_CHARS)),
                 tokens,
                 cost_microusd,
-                model: author(attempt).unwrap_or(&label).to_owned(),
+                model: author(attempt).unwrap_or(run.model).to_owned(),
                 device: measured.map(|measured| device(&measured.machine)),
                 device_ms: span.map_or(0, |span| span.device_ms),
                 source: attempt.source.clone(),
-                created_at: span.map_or(created_at, |span| span.began),
+                created_at: span.map_or(run.created_at, |span| span.began),
                 // An attempt has finished when all data about it is known. A finished run gets no more data.
                 finished_at: span
                     .and_then(|span| span.ended)
-                    .filter(|_| attempt.reward.is_some() || attempt.route.is_some() || is_over),
+                    .filter(|_| attempt.reward.is_some() || attempt.route.is_some() || run.is_over),
             }
         })
         .collect()

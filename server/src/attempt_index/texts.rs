@@ -22,25 +22,28 @@ pub(super) struct Gathered {
     pub(super) more: bool,
 }
 
+/// A text: its attempt (0 for the run as a whole), kind, number, and source.
+pub(super) type Text<'v> = (u32, SearchKind, u32, From<'v>);
+
 /// Source of a text.
-enum From<'v> {
+pub(super) enum From<'v> {
     /// An artifact.
     Artifact(&'v ArtifactHash),
     /// The text itself.
     Text(String),
 }
 
-/// Returns the texts that are not stored yet.
+/// Returns those of the texts that are not stored yet. `attempts` are the rows of their attempts.
 pub(super) async fn gather(
     store: &dyn Store,
-    view: &RunView,
+    texts: Vec<Text<'_>>,
     attempts: &[IndexedAttempt],
     known: &HashSet<DocumentKey>,
 ) -> Result<Gathered, StoreError> {
     let mut gathered = Gathered::default();
     let mut bytes = 0;
     let began = attempts.first().map_or(TimestampMs(0), |attempt| attempt.created_at);
-    for (attempt, kind, part, from) in texts(view) {
+    for (attempt, kind, part, from) in texts {
         let digest = match &from {
             From::Artifact(hash) => hash.as_str().to_owned(),
             From::Text(text) => ArtifactHash::of(text.as_bytes()).as_str().to_owned(),
@@ -77,31 +80,32 @@ async fn read(store: &dyn Store, hash: &ArtifactHash) -> Result<Option<String>, 
     }
 }
 
-/// Returns every text with its attempt (0 for the run as a whole), kind, and number.
-fn texts(view: &RunView) -> Vec<(u32, SearchKind, u32, From<'_>)> {
-    let mut texts = Vec::new();
+/// Returns every text of a run.
+pub(super) fn of_run(view: &RunView) -> Vec<Text<'_>> {
     let of_run = view.plans.iter().flat_map(|plan| &plan.calls).chain(&view.failed_calls);
-    for (part, call) in (0..).zip(of_run) {
-        texts.push((0, SearchKind::Reply, part, From::Artifact(&call.reply)));
+    let replies = (0..).zip(of_run).map(|(part, call)| (0, SearchKind::Reply, part, From::Artifact(&call.reply)));
+    replies.chain(view.attempts.iter().flat_map(of_attempt)).collect()
+}
+
+/// Returns every text of an attempt.
+pub(super) fn of_attempt(attempt: &Attempt) -> Vec<Text<'_>> {
+    let mut texts = Vec::new();
+    let number = attempt.number;
+    let earlier = attempt.earlier_versions.iter().map(|version| &version.source);
+    for (part, source) in (0..).zip(attempt.source.iter().chain(earlier)) {
+        texts.push((number, SearchKind::Source, part, From::Artifact(source)));
     }
-    for attempt in &view.attempts {
-        let number = attempt.number;
-        let earlier = attempt.earlier_versions.iter().map(|version| &version.source);
-        for (part, source) in (0..).zip(attempt.source.iter().chain(earlier)) {
-            texts.push((number, SearchKind::Source, part, From::Artifact(source)));
-        }
-        for (part, call) in (0..).zip(&attempt.calls) {
-            texts.push((number, SearchKind::Reply, part, From::Artifact(&call.reply)));
-        }
-        let told = [
-            (SearchKind::Diagnosis, diagnosis(attempt)),
-            (SearchKind::Error, errors(attempt)),
-            (SearchKind::Finding, findings(attempt)),
-        ];
-        for (kind, text) in told {
-            if !text.is_empty() {
-                texts.push((number, kind, 0, From::Text(text)));
-            }
+    for (part, call) in (0..).zip(&attempt.calls) {
+        texts.push((number, SearchKind::Reply, part, From::Artifact(&call.reply)));
+    }
+    let told = [
+        (SearchKind::Diagnosis, diagnosis(attempt)),
+        (SearchKind::Error, errors(attempt)),
+        (SearchKind::Finding, findings(attempt)),
+    ];
+    for (kind, text) in told {
+        if !text.is_empty() {
+            texts.push((number, kind, 0, From::Text(text)));
         }
     }
     texts
@@ -155,7 +159,7 @@ mod tests {
         let text = include_str!("../../../optimizer/tests/corpus/history/fixed_within_an_attempt.json");
         let recorded: serde_json::Value = serde_json::from_str(text).unwrap();
         let view = nightshift_optimizer::strategy::view(&recorded["state"]).unwrap();
-        let first = || texts(&view).into_iter().filter(|(number, ..)| *number == 1);
+        let first = || of_run(&view).into_iter().filter(|(number, ..)| *number == 1);
         assert!(view.attempts[0].outcome.is_correct());
         assert_eq!(first().filter(|(_, kind, ..)| *kind == SearchKind::Source).count(), 3);
         let said = |wanted: SearchKind| {

@@ -7,6 +7,7 @@ mod agents;
 mod archive;
 mod artifacts;
 mod attempt_export;
+mod attempt_index;
 mod attempts;
 mod backup;
 mod bulk;

@@ -123,6 +123,7 @@ impl Wish {
                 stall: self.stall.clone(),
             }),
             view: self.view,
+            changes: nightshift_optimizer::strategy::changed_attempts,
             agents: self.agents.clone(),
             clock: self.clock.clone(),
             random: Arc::new(OsRandom),

@@ -30,8 +30,20 @@ const PUT: Sql = from_rows!(
 pub(crate) const OF_RUN: &str = "SELECT s.attempt, s.kind, s.part, s.digest FROM run r \
      JOIN search_document s ON s.run_id = r.id WHERE r.public_id = $1";
 
-pub(crate) async fn of_run(connection: &mut Connection, run: &RunId) -> Result<Vec<DocumentKey>, Failure> {
-    let rows = connection.fetch_all(OF_RUN, values![run.as_str()]).await?;
+/// The texts of an attempt.
+pub(crate) const OF_ATTEMPT: &str = "SELECT s.attempt, s.kind, s.part, s.digest FROM run r \
+     JOIN search_document s ON s.run_id = r.id WHERE r.public_id = $1 AND s.attempt = $2";
+
+/// Returns the keys of a run's stored texts, or only those of one attempt.
+pub(crate) async fn keys(
+    connection: &mut Connection,
+    run: &RunId,
+    attempt: Option<u32>,
+) -> Result<Vec<DocumentKey>, Failure> {
+    let rows = match attempt {
+        None => connection.fetch_all(OF_RUN, values![run.as_str()]).await?,
+        Some(attempt) => connection.fetch_all(OF_ATTEMPT, values![run.as_str(), attempt]).await?,
+    };
     rows.iter()
         .map(|row| {
             Ok(DocumentKey {

@@ -93,9 +93,11 @@ static STATE: Target = Target {
     columns: &[("run_id", I64), ("state", Text)],
 };
 static PART: Target = Target {
-    verb: Verb::Insert { conflict: "ON CONFLICT (run_id, field, number) DO UPDATE SET value = excluded.value" },
+    verb: Verb::Insert {
+        conflict: "ON CONFLICT (run_id, field, number) DO UPDATE SET value = excluded.value, revision = excluded.revision",
+    },
     table: "run_part",
-    columns: &[("run_id", I64), ("field", Text), ("number", I64), ("value", Text)],
+    columns: &[("run_id", I64), ("field", Text), ("number", I64), ("value", Text), ("revision", I64)],
 };
 static EVENT: Target = Target {
     verb: Verb::Insert { conflict: "" },
@@ -345,7 +347,7 @@ impl AllRows {
         let Some(DecidedState { head, parts }) = state.flatten() else { return };
         row!(self.state; id, head);
         for DecidedPart { field, number, value } in parts {
-            row!(self.part; id, field, i64::from(number), value);
+            row!(self.part; id, field, i64::from(number), value, revision);
         }
     }
 

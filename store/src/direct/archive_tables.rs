@@ -165,9 +165,9 @@ pub(crate) const TABLES: &[Table] = &[
                  WHERE r.campaign_id = $1 ORDER BY r.id, p.field, p.number",
         import: from_rows!(
             concat!(
-                "INSERT INTO run_part (run_id, field, number, value) SELECT r.id, d.value ->> 1, ",
+                "INSERT INTO run_part (run_id, field, number, value, revision) SELECT r.id, d.value ->> 1, ",
                 number!(2),
-                ", d.value ->> 3 FROM "
+                ", d.value ->> 3, r.revision FROM "
             ),
             " JOIN run r ON r.public_id = d.value ->> 0"
         ),

@@ -14,7 +14,7 @@ use super::{MAX_PAGE, campaign, public_id};
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::json;
-use crate::number::from_stored;
+use crate::number::{from_stored, to_stored};
 use crate::row::Row;
 use crate::sql::locked;
 use crate::value::values;
@@ -31,10 +31,15 @@ pub(crate) const TO_DRIVE: &str = "SELECT public_id FROM ( \
 
 macro_rules! load {
     ($which:literal) => {
+        load!($which, "")
+    };
+    ($which:literal, $which_parts:literal) => {
         concat!(
             "SELECT r.*, c.public_id AS campaign, o.public_id AS owner, s.state, p.field, p.number, p.value FROM run r \
              JOIN campaign c ON c.id = r.campaign_id LEFT JOIN server o ON o.id = r.owner_id \
-             LEFT JOIN run_state s ON s.run_id = r.id LEFT JOIN run_part p ON p.run_id = r.id WHERE ",
+             LEFT JOIN run_state s ON s.run_id = r.id LEFT JOIN run_part p ON p.run_id = r.id",
+            $which_parts,
+            " WHERE ",
             $which,
             " ORDER BY r.id, p.field, p.number"
         )
@@ -43,6 +48,9 @@ macro_rules! load {
 
 /// One run with its state, with a row per part. A single statement gives a consistent snapshot of head and parts.
 pub(crate) const LOAD: &str = load!("r.public_id = $1");
+
+/// One run with the head of its state and the parts that changed after a revision. See [`LOAD`].
+pub(crate) const LOAD_CHANGED: &str = load!("r.public_id = $1", " AND p.revision > $2");
 
 /// Several runs, on Postgres. See [`LOAD`].
 pub(crate) const LOAD_MANY: &str = load!("r.public_id = ANY ($1::text[])");
@@ -74,6 +82,20 @@ pub(crate) async fn load(connection: &mut Connection, id: &RunId) -> Result<RunR
         return Err(Failure::not_found("run", id.as_str()));
     }
     with_parts(&rows)
+}
+
+/// Returns a run, without its state, and the head of its state with the parts that changed after a revision.
+pub(crate) async fn load_changed(
+    connection: &mut Connection,
+    id: &RunId,
+    revision: u64,
+) -> Result<(RunRecord, Option<StoredState>), Failure> {
+    let rows = connection.fetch_all(LOAD_CHANGED, values![id.as_str(), to_stored(revision)]).await?;
+    let first = rows.first().ok_or_else(|| Failure::not_found("run", id.as_str()))?;
+    let parts = rows.iter().filter_map(|row| part(row).transpose()).collect::<Result<_, _>>()?;
+    let mut record = record(first, Vec::new())?;
+    let state = record.state.take().map(|head| StoredState { head, parts });
+    Ok((record, state))
 }
 
 /// Returns runs with their states by public id, on Postgres. Missing runs are skipped. An unreadable run does not fail
@@ -134,21 +156,27 @@ pub(crate) fn status_of(text: &str) -> Result<RunStatus, Failure> {
 fn with_parts(rows: &[Row]) -> Result<RunRecord, Failure> {
     let mut parts = Vec::new();
     for row in rows {
-        let (Some(field), Some(text)) = (row.opt_str("field")?, row.opt_str("value")?) else { continue };
-        let number = u32::try_from(row.i64("number")?).unwrap_or(u32::MAX);
-        let value = json::read(text).map_err(|error| {
-            let run = row.str("public_id").unwrap_or_default();
-            Failure::unreadable(format!("the part {field} {number} of the state of run {run}"), &error)
-        })?;
-        let before = parts.last().filter(|last: &&StatePart| last.field == field).map_or(0, |last| last.number);
-        if number > 0 && number != before + 1 {
+        let Some(part) = part(row)? else { continue };
+        let before = parts.last().filter(|last: &&StatePart| last.field == part.field).map_or(0, |last| last.number);
+        if part.number > 0 && part.number != before + 1 {
             let what = format!("the state of run {}", row.str("public_id").unwrap_or_default());
-            return Err(Failure::unreadable(what, &format!("the part {field} {} is missing", before + 1)));
+            return Err(Failure::unreadable(what, &format!("the part {} {} is missing", part.field, before + 1)));
         }
-        parts.push(StatePart { field: field.to_owned(), number, value });
+        parts.push(part);
     }
     let first = rows.first().ok_or_else(|| Failure::unreadable("a run", &"it has no row"))?;
     record(first, parts)
+}
+
+/// Returns the part of a state in this row, if it has one.
+fn part(row: &Row) -> Result<Option<StatePart>, Failure> {
+    let (Some(field), Some(text)) = (row.opt_str("field")?, row.opt_str("value")?) else { return Ok(None) };
+    let number = u32::try_from(row.i64("number")?).unwrap_or(u32::MAX);
+    let value = json::read(text).map_err(|error| {
+        let run = row.str("public_id").unwrap_or_default();
+        Failure::unreadable(format!("the part {field} {number} of the state of run {run}"), &error)
+    })?;
+    Ok(Some(StatePart { field: field.to_owned(), number, value }))
 }
 
 fn record(row: &Row, parts: Vec<StatePart>) -> Result<RunRecord, Failure> {

@@ -57,6 +57,14 @@ pub(crate) const LIST: &str = step_query!("WHERE s.run_id = $1 ORDER BY s.schedu
 pub(crate) const LIST_HEADS: &str =
     step_columns!("'null' AS input, NULL AS output_event", "", "WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id");
 
+/// The steps of a run whose keys are in a range, without input and output.
+pub(crate) const LIST_HEADS_BETWEEN: &str = step_columns!(
+    "'null' AS input, NULL AS output_event",
+    "",
+    "WHERE s.run_id = (SELECT id FROM run WHERE public_id = $1) AND s.key >= $2 AND s.key < $3 \
+     ORDER BY s.scheduled_seq, s.id"
+);
+
 pub(crate) async fn list(connection: &mut Connection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
     let run_id = run::key_of(connection, run.as_str()).await?;
     records(&connection.fetch_all(LIST, values![run_id]).await?)
@@ -66,6 +74,17 @@ pub(crate) async fn list(connection: &mut Connection, run: &RunId) -> Result<Vec
 pub(crate) async fn list_heads(connection: &mut Connection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
     let run_id = run::key_of(connection, run.as_str()).await?;
     records(&connection.fetch_all(LIST_HEADS, values![run_id]).await?)
+}
+
+/// Lists the steps of a run whose keys are in a folder, without input and output. See [`LIST_HEADS_BETWEEN`].
+pub(crate) async fn list_heads_in(
+    connection: &mut Connection,
+    run: &RunId,
+    folder: &str,
+) -> Result<Vec<StepRecord>, Failure> {
+    // `0` follows `/`.
+    let (first, end) = (format!("{folder}/"), format!("{folder}0"));
+    records(&connection.fetch_all(LIST_HEADS_BETWEEN, values![run.as_str(), first, end]).await?)
 }
 
 pub(crate) async fn load(connection: &mut Connection, id: &StepId) -> Result<StepRecord, Failure> {

@@ -7,6 +7,7 @@ use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
+use nightshift_store::AttemptIndex as _;
 use serde_json::json;
 
 use crate::bench::{ALL, Bench, done, order};
@@ -28,6 +29,8 @@ crate::bench::on_both!(
     the_status_of_a_run_is_read_without_its_state,
     a_decision_writes_the_parts_that_changed_and_leaves_the_others,
     a_state_that_is_one_document_is_read_as_it_is,
+    parts_that_changed_after_a_revision_are_read_without_the_others,
+    steps_in_a_folder_are_those_whose_keys_begin_with_it,
 );
 
 async fn a_decision_stores_the_state_and_makes_its_steps_ready(bench: Bench) {
@@ -207,4 +210,37 @@ async fn a_state_that_is_one_document_is_read_as_it_is(bench: Bench) {
     assert!(bench.store.advance(decision).await.unwrap().is_committed());
     let record = bench.store.load_run(&run).await.unwrap();
     assert_eq!((record.state, record.state_parts), (Some(document), 0));
+}
+
+async fn parts_that_changed_after_a_revision_are_read_without_the_others(bench: Bench) {
+    let run = bench.run().await;
+    assert_eq!(bench.store.changes_of(&run, 0).await.unwrap().state, None, "before the first decision");
+    bench.schedule(&run, &["a"]).await;
+    let part = |number, value: u32| StatePart { field: "seen".to_owned(), number, value: json!(value) };
+    let mut decision = bench.decision(&run).await;
+    decision.state = Some(StoredState { head: json!({ "folded": 2 }), parts: vec![part(2, 22), part(3, 33)] });
+    assert!(bench.store.advance(decision).await.unwrap().is_committed());
+
+    let changes = async |revision| bench.store.changes_of(&run, revision).await.unwrap();
+    let second = changes(1).await;
+    assert_eq!((second.run.revision, second.run.folded_seq, &second.run.state), (2, 2, &None));
+    assert_eq!(second.state, Some(StoredState { head: json!({ "folded": 2 }), parts: vec![part(2, 22), part(3, 33)] }));
+    assert_eq!(changes(0).await.state.unwrap().parts.len(), 4, "all parts");
+    assert_eq!(changes(2).await.state.unwrap().parts, []);
+    let unknown = bench.store.changes_of(&RunId::from_uuid(bench.uuid()), 0).await;
+    assert_eq!(unknown.unwrap_err().code(), "run.not_found");
+}
+
+async fn steps_in_a_folder_are_those_whose_keys_begin_with_it(bench: Bench) {
+    let (run, other) = (bench.run().await, bench.run().await);
+    bench
+        .schedule(&run, &["s1/attempt1/build", "s1/attempt1/check", "s1/attempt10/build", "s1/attempt1", "s2/a"])
+        .await;
+    bench.schedule(&other, &["s1/attempt1/build"]).await;
+    let keys = async |folder| {
+        let steps = bench.store.steps_in(&run, folder).await.unwrap();
+        steps.into_iter().map(|step| step.key).collect::<Vec<_>>()
+    };
+    assert_eq!(keys("s1/attempt1").await, ["s1/attempt1/build", "s1/attempt1/check"]);
+    assert_eq!(keys("s1/attempt2").await, [""; 0]);
 }

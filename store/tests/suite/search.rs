@@ -115,8 +115,10 @@ async fn a_text_that_changed_is_found_by_its_new_words_alone(bench: Bench) {
     put(&bench, &run, vec![document(1, SearchKind::Diagnosis, "latency bound")]).await;
     assert!(find(&bench, &[("q", "memory")]).await.is_empty());
     assert_eq!(find(&bench, &[("q", "latency")]).await.len(), 1);
-    let known = bench.store.documents_of(&run).await.unwrap();
+    let known = bench.store.documents_of(&run, None).await.unwrap();
     assert_eq!(known, [document(1, SearchKind::Diagnosis, "latency bound").key]);
+    assert_eq!(bench.store.documents_of(&run, Some(1)).await.unwrap(), known);
+    assert_eq!(bench.store.documents_of(&run, Some(2)).await.unwrap(), []);
 }
 
 async fn text_beyond_the_limit_is_not_found(bench: Bench) {
@@ -135,7 +137,7 @@ async fn the_texts_of_a_pruned_run_are_gone(bench: Bench) {
     bench.complete_run(run).await;
     bench.store.prune_campaign(&created.id, 1_000).await.unwrap();
     assert!(find(&bench, &[("q", "needle")]).await.is_empty());
-    assert!(bench.store.documents_of(run).await.unwrap().is_empty());
+    assert!(bench.store.documents_of(run, None).await.unwrap().is_empty());
     bench.assert_sound().await;
 }
 

@@ -67,10 +67,10 @@ const MERGES: &[Merge] = &[
     Merge {
         table: "run_part",
         sql: from_rows!(
-            "INSERT INTO run_part (run_id, field, number, value) \
-             SELECT r.id, d.value ->> 1, CAST(d.value ->> 2 AS BIGINT), d.value ->> 3 FROM ",
+            "INSERT INTO run_part (run_id, field, number, value, revision) \
+             SELECT r.id, d.value ->> 1, CAST(d.value ->> 2 AS BIGINT), d.value ->> 3, r.revision FROM ",
             " JOIN run r ON r.public_id = d.value ->> 0 WHERE true \
-              ON CONFLICT (run_id, field, number) DO UPDATE SET value = excluded.value"
+              ON CONFLICT (run_id, field, number) DO UPDATE SET value = excluded.value, revision = excluded.revision"
         ),
     },
     Merge {

@@ -1,0 +1,278 @@
+//! Writes runs into the index: reads what changed of each, derives its rows and texts, and writes many runs at once.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
+use nightshift_engine::event::Event;
+use nightshift_engine::store::{Store, StoreError};
+use nightshift_optimizer::strategy::ChangedAttempts;
+use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::prepared::PreparedTask;
+use nightshift_protocol::task::Target;
+use nightshift_store::{AttemptIndex, Document, IndexedRun, RunChanges};
+
+use super::known_runs::{KnownRun, KnownRuns};
+use super::project::{self, FORM, RunFacts};
+use super::texts;
+use crate::config::{ChangesFn, ViewFn};
+
+/// Runs that are read at the same time.
+const READS_AT_ONCE: usize = 4;
+/// Maximum number of runs in one transaction.
+const MAX_RUNS_PER_WRITE: usize = 100;
+/// Maximum size of the texts in one transaction, in bytes, apart from those of the last run.
+const MAX_BYTES_PER_WRITE: usize = 4 * 1024 * 1024;
+/// Maximum number of writes for the texts of one run.
+const MAX_WRITES_PER_RUN: usize = 100;
+/// Placeholder for a value that is missing or unreadable.
+const UNKNOWN: &str = "unknown";
+
+/// Brings runs up to date in the index.
+///
+/// It remembers active runs. Of those it reads only the parts of the state that changed, and the steps and texts of the
+/// changed attempts. A run is read as a whole when it is new or over, when another server owned it in between, and
+/// when anything besides attempts changed.
+pub struct Indexer {
+    store: Arc<dyn Store>,
+    index: Arc<dyn AttemptIndex>,
+    view: ViewFn,
+    changes: ChangesFn,
+    known: Mutex<KnownRuns>,
+}
+
+/// What to write of a run.
+struct Update {
+    indexed: IndexedRun,
+    /// What to remember once it is written.
+    known: Option<KnownRun>,
+    /// Whether texts are left for the next write.
+    more: bool,
+}
+
+/// Result of reading the changes of a run.
+enum Changed {
+    /// The run does not exist.
+    Gone,
+    /// Nothing to write.
+    Nothing(KnownRun),
+    /// What to write.
+    Update(Update),
+    /// The whole run has to be read.
+    Unknown(KnownRun),
+}
+
+impl Indexer {
+    /// Creates an indexer that remembers nothing. `store` and `index` are the same database.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, index: Arc<dyn AttemptIndex>, view: ViewFn, changes: ChangesFn) -> Self {
+        Self { store, index, view, changes, known: Mutex::default() }
+    }
+
+    /// Brings runs up to date, many of them in one transaction. Runs that do not exist are skipped.
+    ///
+    /// A run that cannot be read does not hold up the others; the first error is returned at the end.
+    pub async fn update(&self, runs: &[RunId]) -> Result<(), StoreError> {
+        // Boxed, because the compiler cannot tell that the closure's futures are `Send`.
+        let reads: Vec<BoxFuture<'_, _>> = runs.iter().map(|run| self.read(run).boxed()).collect();
+        let mut reads = stream::iter(reads).buffer_unordered(READS_AT_ONCE);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut result = Ok(());
+        while let Some(read) = reads.next().await {
+            match read {
+                Ok(None) => {}
+                Ok(Some(update)) => {
+                    bytes += bytes_of(&update.indexed.documents);
+                    batch.push(update);
+                }
+                Err(error) => result = result.and(Err(error)),
+            }
+            if batch.len() >= MAX_RUNS_PER_WRITE || bytes >= MAX_BYTES_PER_WRITE {
+                bytes = 0;
+                self.write(std::mem::take(&mut batch)).await?;
+            }
+        }
+        self.write(batch).await?;
+        result
+    }
+
+    /// Forgets a run, so that the next update writes all of it.
+    pub(super) fn forget(&self, run: &RunId) {
+        self.known().take(run);
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownRuns> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn write(&self, batch: Vec<Update>) -> Result<(), StoreError> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut indexed = Vec::with_capacity(batch.len());
+        let (mut written, mut unfinished) = (Vec::new(), Vec::new());
+        for update in batch {
+            let run = update.indexed.run.clone();
+            indexed.push(update.indexed);
+            match update.known {
+                _ if update.more => unfinished.push(run),
+                Some(known) => written.push((run, known)),
+                None => {}
+            }
+        }
+        self.index.put_index(indexed).await?;
+        for (run, known) in written {
+            self.known().keep(run, known);
+        }
+        for run in unfinished {
+            self.write_rest(&run).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a run whose texts do not fit into one transaction.
+    async fn write_rest(&self, run: &RunId) -> Result<(), StoreError> {
+        for _ in 0..MAX_WRITES_PER_RUN {
+            let Some(Update { indexed, known, more }) = self.read_whole(run, None).await? else { return Ok(()) };
+            self.index.put_index(vec![indexed]).await?;
+            if !more {
+                if let Some(known) = known {
+                    self.known().keep(run.clone(), known);
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&self, run: &RunId) -> Result<Option<Update>, StoreError> {
+        // If anything fails below, the run is forgotten.
+        let known = self.known().take(run);
+        let known = match known {
+            Some(known) if known.is_in_parts => known,
+            known => return self.read_whole(run, known).await,
+        };
+        match self.read_changes(run, known).await? {
+            Changed::Gone => Ok(None),
+            Changed::Nothing(known) => {
+                self.known().keep(run.clone(), known);
+                Ok(None)
+            }
+            Changed::Update(update) => Ok(Some(update)),
+            Changed::Unknown(known) => self.read_whole(run, Some(known)).await,
+        }
+    }
+
+    /// Reads what changed of a run since it was written.
+    async fn read_changes(&self, id: &RunId, mut known: KnownRun) -> Result<Changed, StoreError> {
+        let RunChanges { run, state } = match self.index.changes_of(id, known.revision).await {
+            Err(StoreError::NotFound { .. }) => return Ok(Changed::Gone),
+            changes => changes?,
+        };
+        if run.status.is_final() || run.owner_epoch != known.owner_epoch {
+            return Ok(Changed::Unknown(known));
+        }
+        if run.folded_seq == known.seq {
+            known.revision = run.revision;
+            return Ok(Changed::Nothing(known));
+        }
+        let attempts = known.rows.keys().next_back().copied().unwrap_or(0);
+        let changed = state.map(|state| (self.changes)(state, attempts));
+        let Some(Ok(Some(changed))) = changed else { return Ok(Changed::Unknown(known)) };
+        let ChangedAttempts { attempts, best_attempt, failed_calls } = changed;
+        if failed_calls != known.failed_calls {
+            return Ok(Changed::Unknown(known));
+        }
+        let mut steps = Vec::new();
+        let mut documents = HashSet::new();
+        for attempt in &attempts {
+            let folder = format!("subtask{}/attempt{}", attempt.subtask, attempt.number);
+            steps.extend(self.index.steps_in(id, &folder).await?);
+            documents.extend(self.index.documents_of(id, Some(attempt.number)).await?);
+        }
+        let facts = RunFacts {
+            model: &known.input.model.label(),
+            prepared: known.prepared.as_ref(),
+            best_attempt,
+            created_at: run.created_at,
+            is_over: false,
+        };
+        let rows = project::rows(&attempts, &facts, &project::spans(&steps));
+        let texts = attempts.iter().flat_map(texts::of_attempt).collect();
+        let gathered = texts::gather(&*self.store, texts, &rows, &documents).await?;
+        let mut indexed = head(id, run.folded_seq, Some(&known.input));
+        indexed.documents = gathered.documents;
+        indexed.attempts = known.update(rows, best_attempt);
+        (known.revision, known.seq) = (run.revision, run.folded_seq);
+        Ok(Changed::Update(Update { indexed, known: Some(known), more: gathered.more }))
+    }
+
+    /// Reads a whole run. Rows that are known and did not change are not written again.
+    async fn read_whole(&self, id: &RunId, known: Option<KnownRun>) -> Result<Option<Update>, StoreError> {
+        let record = match self.store.load_run(id).await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            record => record?,
+        };
+        if record.folded_seq == 0 {
+            return Ok(None);
+        }
+        let (known_input, known_rows) = known.map_or_else(Default::default, |known| (Some(known.input), known.rows));
+        let input = match known_input {
+            Some(input) => Some(input),
+            None => self.input_of(id).await?,
+        };
+        let mut indexed = head(id, record.folded_seq, input.as_deref());
+        let view = record.state.as_ref().map(|state| (self.view)(state));
+        let (Some(input), Some(Ok(view))) = (input, view) else {
+            // Written without attempts, so that later scans do not find it again.
+            tracing::warn!(run.id = %id, "a run was stored in a form that this release cannot read: it is not listed");
+            return Ok(Some(Update { indexed, known: None, more: false }));
+        };
+        let spans = project::spans(&self.store.list_step_heads(id).await?);
+        let is_over = record.status.is_final();
+        let rows = project::indexed_attempts(&view, &input, &spans, record.created_at, is_over);
+        let documents = self.index.documents_of(id, None).await?.into_iter().collect();
+        let gathered = texts::gather(&*self.store, texts::of_run(&view), &rows, &documents).await?;
+        indexed.documents = gathered.documents;
+        let prepared = view.prepared.map(|prepared| PreparedTask { profile: None, ..prepared });
+        let mut known = KnownRun {
+            revision: record.revision,
+            owner_epoch: record.owner_epoch,
+            seq: record.folded_seq,
+            is_in_parts: record.state_parts > 0,
+            input,
+            prepared,
+            failed_calls: view.failed_calls,
+            rows: known_rows,
+        };
+        indexed.attempts = known.update(rows, view.best_attempt);
+        Ok(Some(Update { indexed, known: (!is_over).then_some(known), more: gathered.more }))
+    }
+
+    /// Returns the input of a run, or none if its log does not contain it in a readable form.
+    async fn input_of(&self, run: &RunId) -> Result<Option<Arc<RunInput>>, StoreError> {
+        let first = self.store.events_after(run, 0, 1).await?.into_iter().next();
+        let Some(Event::RunCreated { input }) = first.map(|first| first.event) else { return Ok(None) };
+        Ok(serde_json::from_value(input).ok().map(Arc::new))
+    }
+}
+
+/// Returns an entry of the index without attempts and texts.
+fn head(run: &RunId, seq: u64, input: Option<&RunInput>) -> IndexedRun {
+    IndexedRun {
+        run: run.clone(),
+        seq,
+        form: FORM,
+        task: input.map_or(UNKNOWN, |input| &input.task_name).to_owned(),
+        target: input.map_or(Target::Cpu, |input| input.target),
+        strategy: input.map_or(UNKNOWN, |input| &input.strategy).to_owned(),
+        attempts: Vec::new(),
+        documents: Vec::new(),
+    }
+}
+
+fn bytes_of(documents: &[Document]) -> usize {
+    documents.iter().map(|document| document.body.len()).sum()
+}
