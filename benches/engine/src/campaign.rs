@@ -1,8 +1,8 @@
 //! What a step costs as a run grows: one run over the store, with replies and results of the sizes that a campaign on an
 //! H200 recorded, to its last attempt.
 //!
-//! Measured is what the server does for a step: it decides, commits report and decision, and hands out the next step. HTTP,
-//! agents, workers and the index of attempts are not part of it.
+//! Measured is what the server does for a step: it decides, commits report and decision, and hands out the next step. The
+//! update of the index of attempts after each step is measured apart from it. HTTP, agents and workers are not part of it.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,14 +16,14 @@ use nightshift_engine::store::{
     Advanced, Change, Changed, ClaimRequest, DeviceLane, NewCampaign, NewRun, Report, Reported, StepRecord, Store,
     TryEnd, WorkerRecord,
 };
-use nightshift_optimizer::strategy::{MAX_ATTEMPTS, StrategyWorkflow};
+use nightshift_optimizer::strategy::{self, MAX_ATTEMPTS, StrategyWorkflow};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::BudgetCaps;
 use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
 use nightshift_protocol::machine::DeviceUse;
 use nightshift_protocol::step::StepKind;
 use nightshift_protocol::task::Target;
-use nightshift_server::{OsRandom, SystemClock};
+use nightshift_server::{Indexer, OsRandom, SystemClock};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -41,6 +41,8 @@ const REPORTED: [u32; 5] = [5, 25, 50, 100, 198];
 const NEIGHBOURS: u32 = 2;
 /// Length of a lease.
 const LEASE_MS: u64 = 3_600_000;
+/// Words of a source or reply.
+const TEXT_WORDS: usize = 800;
 /// Limit of steps: a run with more is not the intended one.
 const MAX_STEPS: u32 = 4_000;
 
@@ -60,6 +62,10 @@ struct CampaignFigure {
     steps: u32,
     /// Steps whose decision was made from what the driver remembered.
     foreseen: u32,
+    /// Bytes that the store wrote for all steps, divided by their number: every checkpoint is in it.
+    bytes_per_step: f64,
+    /// The same for the updates of the index.
+    index_bytes_per_step: f64,
     attempts: Vec<AttemptFigure>,
 }
 
@@ -77,6 +83,12 @@ struct AttemptFigure {
     /// Bytes that the store wrote: to its files on SQLite, to the write-ahead log on Postgres.
     bytes_per_step: f64,
     transactions_per_step: f64,
+    /// The update of the index: processor time of this process, in milliseconds.
+    index_cpu_ms_per_step: f64,
+    /// Bytes that the update of the index read from the database's files; none on Postgres.
+    index_bytes_read_per_step: Option<f64>,
+    /// Bytes that it wrote.
+    index_bytes_per_step: f64,
 }
 
 /// The cost of one step.
@@ -87,6 +99,15 @@ struct Cost {
     wall: Duration,
     bytes: u64,
     transactions: u32,
+    index: IndexCost,
+}
+
+/// The cost of updating the index after a step.
+#[derive(Debug, Clone, Copy)]
+struct IndexCost {
+    cpu: Duration,
+    bytes_read: Option<u64>,
+    bytes: u64,
 }
 
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
@@ -94,7 +115,9 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     place.prepare().await?;
     let store = place.open().await?;
     let description = place.describe(&store).await?;
-    let mut course = Course::begin(Place::port(&store), Written::of(&place).await?).await?;
+    let port = Place::port(&store);
+    let indexer = Indexer::new(port.clone(), store.clone(), strategy::view, strategy::changed_attempts);
+    let mut course = Course::begin(port, indexer, Written::of(&place).await?).await?;
     let costs = course.finish().await?;
     store.close().await?;
     print(&CampaignFigure {
@@ -105,6 +128,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         build: if cfg!(debug_assertions) { "debug" } else { "release" },
         steps: u32::try_from(costs.len())?,
         foreseen: course.foreseen,
+        bytes_per_step: mean(costs.iter().map(|cost| cost.bytes)),
+        index_bytes_per_step: mean(costs.iter().map(|cost| cost.index.bytes)),
         attempts: REPORTED.iter().filter_map(|number| figure(*number, &costs)).collect(),
     })
 }
@@ -113,6 +138,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
 struct Course {
     store: Arc<dyn Store>,
     driver: Driver,
+    indexer: Indexer,
     recorded: Value,
     worker: WorkerId,
     run: RunId,
@@ -122,7 +148,7 @@ struct Course {
 }
 
 impl Course {
-    async fn begin(store: Arc<dyn Store>, written: Written) -> anyhow::Result<Self> {
+    async fn begin(store: Arc<dyn Store>, indexer: Indexer, written: Written) -> anyhow::Result<Self> {
         let recorded: Value = serde_json::from_str(RECORDED)?;
         let driver = Driver::new(store.clone(), Arc::new(StrategyWorkflow), Arc::new(SystemClock), Arc::new(OsRandom));
         let (worker, run) = (WorkerId::from_uuid(uuid()), RunId::from_uuid(uuid()));
@@ -162,7 +188,7 @@ impl Course {
             .await?;
         driver.drive(&run, None).await?;
         let open = store.claim(claim(&worker)).await?.into();
-        Ok(Self { store, driver, recorded, worker, run, open, written, foreseen: 0 })
+        Ok(Self { store, driver, indexer, recorded, worker, run, open, written, foreseen: 0 })
     }
 
     /// Carries the run to its end; the cost of each step.
@@ -170,16 +196,39 @@ impl Course {
         let mut costs = Vec::new();
         while let Some(step) = self.open.pop_front() {
             ensure!(costs.len() < usize::try_from(MAX_STEPS)?, "the run does not end");
-            let output = output(&self.recorded, &step)?;
+            let output = self.output(&step).await?;
             let (bytes, cpu, began) = (self.written.bytes().await?, cpu_time(), Instant::now());
             let transactions = self.carry_out(&step, output).await?;
             let (wall, cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
             let bytes = self.written.bytes().await?.saturating_sub(bytes);
-            costs.push(Cost { attempt: attempt_of(&step.key), cpu, wall, bytes, transactions });
+            let index = self.index().await?;
+            costs.push(Cost { attempt: attempt_of(&step.key), cpu, wall, bytes, transactions, index });
         }
         let last = costs.iter().map(|cost| cost.attempt).max().unwrap_or(0);
         ensure!(last == MAX_ATTEMPTS, "the run ended with attempt {last}");
         Ok(costs)
+    }
+
+    /// Updates the index.
+    async fn index(&mut self) -> anyhow::Result<IndexCost> {
+        let (bytes, read, cpu) = (self.written.bytes().await?, self.written.bytes_read()?, cpu_time());
+        self.indexer.update(std::slice::from_ref(&self.run)).await?;
+        let cpu = cpu_time().saturating_sub(cpu);
+        let bytes_read = self.written.bytes_read()?.zip(read).map(|(after, before)| after.saturating_sub(before));
+        Ok(IndexCost { cpu, bytes_read, bytes: self.written.bytes().await?.saturating_sub(bytes) })
+    }
+
+    /// Returns the output of a step. Its texts are stored, because the index reads them.
+    async fn output(&self, step: &StepRecord) -> anyhow::Result<Value> {
+        let mut output = output(&self.recorded, step)?;
+        for pointer in ["/source", "/calls/0/reply"] {
+            let Some(hash) = output.pointer_mut(pointer) else { continue };
+            let text = text(&format!("{}{pointer}", step.key));
+            let stored = ArtifactHash::of(text.as_bytes());
+            self.store.put_artifact(&stored, text.as_bytes(), SystemClock.now()).await?;
+            *hash = json!(stored);
+        }
+        Ok(output)
     }
 
     /// Commits a step with the decision that follows, and claims what is next; how many transactions that took.
@@ -247,7 +296,6 @@ fn output(recorded: &Value, step: &StepRecord) -> anyhow::Result<Value> {
                 subtasks.truncate(1);
             }
         }
-        "write_code" => output["source"] = json!(ArtifactHash::of(format!("source {number}").as_bytes())),
         "diagnose" => {
             let text = output["diagnosis"]["modification"].as_str().unwrap_or_default();
             let own: Vec<String> = (0..16).map(|word| format!("word{number}x{word}")).collect();
@@ -256,6 +304,14 @@ fn output(recorded: &Value, step: &StepRecord) -> anyhow::Result<Value> {
         _ => {}
     }
     Ok(output)
+}
+
+/// Returns a text of the size of a program, with words of its own.
+fn text(name: &str) -> String {
+    (0..TEXT_WORDS).fold(name.to_owned(), |text, word| match word % 16 {
+        0 => format!("{text} {name}{word}"),
+        shared => format!("{text} word{}", shared * word % 400),
+    })
 }
 
 /// The number in a key like `subtask1/attempt3/build`; 0 for steps of the run as a whole.
@@ -268,17 +324,28 @@ fn figure(attempt: u32, costs: &[Cost]) -> Option<AttemptFigure> {
     let of: Vec<&Cost> = costs.iter().filter(|cost| cost.attempt.abs_diff(attempt) <= NEIGHBOURS).collect();
     let steps = u32::try_from(of.len()).ok().filter(|steps| *steps > 0)?;
     let per_step = |sum: f64| sum / f64::from(steps);
-    #[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
-    let bytes = of.iter().map(|cost| cost.bytes).sum::<u64>() as f64;
     Some(AttemptFigure {
         attempt,
         steps,
         cpu_ms_per_step: per_step(of.iter().map(|cost| ms(cost.cpu)).sum()),
         wall_ms_per_step: per_step(of.iter().map(|cost| ms(cost.wall)).sum()),
         cpu_ms_longest: of.iter().map(|cost| ms(cost.cpu)).fold(0.0, f64::max),
-        bytes_per_step: per_step(bytes),
+        bytes_per_step: mean(of.iter().map(|cost| cost.bytes)),
         transactions_per_step: per_step(of.iter().map(|cost| f64::from(cost.transactions)).sum()),
+        index_cpu_ms_per_step: per_step(of.iter().map(|cost| ms(cost.index.cpu)).sum()),
+        index_bytes_read_per_step: of
+            .iter()
+            .map(|cost| cost.index.bytes_read)
+            .collect::<Option<Vec<u64>>>()
+            .map(|bytes| mean(bytes.into_iter())),
+        index_bytes_per_step: mean(of.iter().map(|cost| cost.index.bytes)),
     })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
+fn mean(bytes: impl ExactSizeIterator<Item = u64>) -> f64 {
+    let count = bytes.len().max(1) as f64;
+    bytes.sum::<u64>() as f64 / count
 }
 
 /// Processor time of this process.
@@ -309,11 +376,7 @@ impl Written {
 
     async fn bytes(&mut self) -> anyhow::Result<u64> {
         match self {
-            Self::ByThisProcess => {
-                let counters = fs::read_to_string("/proc/self/io").context("the system does not count writes")?;
-                let line = counters.lines().find_map(|line| line.strip_prefix("wchar: "));
-                Ok(line.context("the system does not count written bytes")?.parse()?)
-            }
+            Self::ByThisProcess => counter("wchar: "),
             Self::ToTheLog(connection) => {
                 let text = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint";
                 let bytes: i64 = sqlx::query_scalar(text).fetch_one(&mut **connection).await?;
@@ -321,4 +384,19 @@ impl Written {
             }
         }
     }
+
+    /// Returns the bytes that this process read from files; none where the database is another process.
+    fn bytes_read(&self) -> anyhow::Result<Option<u64>> {
+        match self {
+            Self::ByThisProcess => counter("rchar: ").map(Some),
+            Self::ToTheLog(_) => Ok(None),
+        }
+    }
+}
+
+/// Returns a counter of this process.
+fn counter(name: &str) -> anyhow::Result<u64> {
+    let counters = fs::read_to_string("/proc/self/io").context("the system does not count bytes")?;
+    let line = counters.lines().find_map(|line| line.strip_prefix(name));
+    Ok(line.context("the system does not count these bytes")?.parse()?)
 }

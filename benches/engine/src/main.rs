@@ -8,6 +8,7 @@ mod child;
 mod cost;
 mod figure;
 mod idle;
+mod index;
 mod leased;
 mod measured;
 mod million;
@@ -52,6 +53,8 @@ enum What {
     Million(million::Options),
     /// What a step costs as one run grows to its last attempt
     Campaign(campaign::Options),
+    /// Several servers that write into the index of attempts
+    Index(index::Options),
     /// A server to be killed by `restart`
     #[command(hide = true)]
     ServerChild(child::ServerOptions),
@@ -84,6 +87,7 @@ fn measure(options: Options) -> anyhow::Result<()> {
             What::WorkerLost(options) => worker_lost::run(options).await,
             What::Million(options) => million::run(options).await,
             What::Campaign(options) => campaign::run(options).await,
+            What::Index(options) => index::run(options).await,
             What::ServerChild(options) => child::serve(options).await,
             What::WorkerChild(options) => child::work(options).await,
         }
