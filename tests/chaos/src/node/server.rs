@@ -134,6 +134,7 @@ pub(super) async fn run(options: Options, end: CancellationToken) -> anyhow::Res
         store,
         workflow: Arc::new(ToyWorkflow),
         view,
+        changes: nightshift_optimizer::strategy::changed_attempts,
         agents: Arc::new(ToyAgents { log }),
         clock: Arc::new(SystemClock),
         random: Arc::new(OsRandom),
