@@ -152,7 +152,7 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         name: start.name.clone().or_else(|| config.server.name.clone()).unwrap_or_else(worker::host_name),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let parts = Parts::new(store.clone(), agents).with_attempts(store.clone());
+    let parts = Parts::new(store.ports(), agents).with_attempts(store.clone());
     let (pages, fill) = late_router::late_router();
     let server = match Server::start(settings, parts, pages).await {
         Ok(server) => server,
@@ -176,14 +176,14 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
 }
 
 /// Prepares the database before the server carries out anything.
-async fn prepare(context: &Context, start: &Start, store: &SqlStore) -> Result<Vec<PausedCampaign>> {
+async fn prepare(context: &Context, start: &Start, store: &Arc<SqlStore>) -> Result<Vec<PausedCampaign>> {
     if !start.drives {
         return Ok(Vec::new());
     }
-    knowledge::load(context, store).await?;
+    knowledge::load(context, store.as_ref()).await?;
     match &start.unfinished {
         Unfinished::GoOn => Ok(Vec::new()),
-        Unfinished::Pause { except } => unfinished::pause(store, except.as_deref()).await,
+        Unfinished::Pause { except } => unfinished::pause(&store.ports(), except.as_deref()).await,
     }
 }
 

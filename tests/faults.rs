@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use nightshift_client::Client;
-use nightshift_engine::store::{PageRequest, Store};
+use nightshift_engine::store::{PageRequest, RunStore};
 use nightshift_optimizer::agent::{Agents, AgentsConfig};
 use nightshift_optimizer::model::Catalog;
 use nightshift_optimizer::task_file::load_folder;
@@ -198,13 +198,13 @@ struct Outcome {
 async fn campaign(task: &Path, fault: Option<Fault>) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let inner = Arc::new(SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap());
-    let store = Arc::new(FaultyStore::with(inner.clone(), fault));
+    let store = Arc::new(FaultyStore::with(inner.ports(), fault));
     let (token, worker_token) = (SecretString::from("the-operator"), SecretString::from("worker-token"));
     let config = settings(&token, &worker_token);
     let agents = Arc::new(Agents::new(AgentsConfig::new(Catalog::default(), Arc::new(|_| None)).unwrap()));
     // The caller repeats a start that fails.
     let server =
-        repeat("the start", || Server::start(config.clone(), Parts::new(store.clone(), agents.clone()), Router::new()))
+        repeat("the start", || Server::start(config.clone(), Parts::new(store.ports(), agents.clone()), Router::new()))
             .await;
     let address = format!("http://{}", server.addr());
 

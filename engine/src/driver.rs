@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::clock::{Clock, Random};
 use crate::event::Event;
-use crate::store::{Advance, Advanced, CreatedRun, OwnerFence, RunRecord, Store, StoreError};
+use crate::store::{Advance, Advanced, ChangeStore, CreatedRun, OwnerFence, RunRecord, RunStore, StoreError};
 use crate::workflow::{AnyState, AnyWorkflow, Command, StepOrder, StoredState, WorkflowError};
 
 mod decision_cache;
@@ -57,7 +57,8 @@ pub enum Driven {
 /// Advances runs. Clones share the decision cache.
 #[derive(Clone)]
 pub struct Driver {
-    store: Arc<dyn Store>,
+    runs: Arc<dyn RunStore>,
+    changes: Arc<dyn ChangeStore>,
     workflow: Arc<dyn AnyWorkflow>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -68,12 +69,13 @@ impl Driver {
     /// Creates a driver over these ports.
     #[must_use]
     pub fn new(
-        store: Arc<dyn Store>,
+        runs: Arc<dyn RunStore>,
+        changes: Arc<dyn ChangeStore>,
         workflow: Arc<dyn AnyWorkflow>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        Self { store, workflow, clock, random, cache: Arc::default() }
+        Self { runs, changes, workflow, clock, random, cache: Arc::default() }
     }
 
     /// Advances one run as far as its log allows. With a fence, only while the run belongs to that server.
@@ -116,7 +118,7 @@ impl Driver {
                 };
                 (begins, run)
             });
-            match self.store.advance(advance).await? {
+            match self.changes.advance(advance).await? {
                 Advanced::Committed { .. } if ends => {
                     self.forget(run);
                     return Ok(Driven::Ended);
@@ -165,7 +167,7 @@ impl Driver {
         let (record, folded) = if let Some(CreatedRun { run, input }) = created {
             (run, self.fold_first(input)?)
         } else {
-            let record = self.store.load_run(run).await?;
+            let record = self.runs.load_run(run).await?;
             if record.status.is_final() {
                 return Ok(None);
             }
@@ -194,13 +196,13 @@ impl Driver {
         } else {
             decision = self.decide(&state, folded.failed)?;
             if decision.end.is_none() && decision.awaits.is_empty() {
-                let heads = if is_created { Vec::new() } else { self.store.list_step_heads(run).await? };
+                let heads = if is_created { Vec::new() } else { self.runs.list_step_heads(run).await? };
                 let steps = Ledger::of(heads);
                 decision.end = dead_end(&steps, &decision.schedule);
                 if decision.end.is_some() {
                     // A step may have ended after the log was read. Its event is read in the next round. If it arrives
                     // before this commit, the run has not ended.
-                    if !self.store.events_after(run, folded.seq, 1).await?.is_empty() {
+                    if !self.runs.events_after(run, folded.seq, 1).await?.is_empty() {
                         decision.end = None;
                     }
                     expects_last_seq = Some(folded.seq);
@@ -256,7 +258,7 @@ impl Driver {
         let stored = state.clone().filter(|_| record.state_parts > 0);
         let mut folded = Folded { state, stored, seq: record.folded_seq, requires_decision: false, failed: None };
         loop {
-            let page = self.store.events_after(&record.id, folded.seq, MAX_EVENTS_PER_READ).await?;
+            let page = self.runs.events_after(&record.id, folded.seq, MAX_EVENTS_PER_READ).await?;
             for event in &page {
                 folded.state = Some(self.workflow.apply(folded.state.take(), &event.event)?);
                 folded.seq = event.seq;
@@ -306,7 +308,7 @@ impl Driver {
     }
 
     async fn has_open_steps(&self, run: &RunId) -> Result<bool, DriveError> {
-        Ok(self.store.list_step_heads(run).await?.iter().any(|step| !step.status.is_final()))
+        Ok(self.runs.list_step_heads(run).await?.iter().any(|step| !step.status.is_final()))
     }
 }
 

@@ -7,7 +7,7 @@ use nightshift_protocol::time::TimestampMs;
 
 use crate::clock::{Clock, Random};
 use crate::retry::{AfterFailure, after_failure};
-use crate::store::{Reported, Store, StoreError, TryEnd};
+use crate::store::{LeaseStore, QueueStore, Reported, ServerStore, StoreError, TryEnd};
 
 /// Maximum number of leases ended, and of timers fired, per round.
 pub const MAX_PER_ROUND: u32 = 500;
@@ -30,7 +30,9 @@ pub struct Swept {
 /// Ends leases and fires timers. Several sweepers may run at once, because the store re-checks every lease.
 #[derive(Clone)]
 pub struct Sweeper {
-    store: Arc<dyn Store>,
+    servers: Arc<dyn ServerStore>,
+    leases: Arc<dyn LeaseStore>,
+    queue: Arc<dyn QueueStore>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 }
@@ -38,8 +40,14 @@ pub struct Sweeper {
 impl Sweeper {
     /// Creates a sweeper over these ports.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
-        Self { store, clock, random }
+    pub fn new(
+        servers: Arc<dyn ServerStore>,
+        leases: Arc<dyn LeaseStore>,
+        queue: Arc<dyn QueueStore>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Self {
+        Self { servers, leases, queue, clock, random }
     }
 
     /// Runs one round.
@@ -47,8 +55,8 @@ impl Sweeper {
         let at = self.clock.now();
         // Dead servers come first: a try that ended with its server does not count, but a try with an expired lease
         // does.
-        let mut swept = Swept { reaped: self.store.reap_servers(at).await?, ..Swept::default() };
-        let leases = self.store.expired_leases(at, MAX_PER_ROUND).await?;
+        let mut swept = Swept { reaped: self.servers.reap_servers(at).await?, ..Swept::default() };
+        let leases = self.leases.expired_leases(at, MAX_PER_ROUND).await?;
         swept.more = leases.len() >= usize::try_from(MAX_PER_ROUND).unwrap_or(usize::MAX);
         for lease in leases {
             let lost = StepFailure::retriable(
@@ -60,11 +68,11 @@ impl Sweeper {
                 AfterFailure::Retry { .. } => TryEnd::Retry { failure: lost, at },
                 AfterFailure::GiveUp { failure } => TryEnd::Failed { failure },
             };
-            if self.store.expire_lease(&lease.step.id, lease.epoch, end, at).await? == Reported::Committed {
+            if self.leases.expire_lease(&lease.step.id, lease.epoch, end, at).await? == Reported::Committed {
                 swept.expired += 1;
             }
         }
-        let (fired, next_timer) = self.store.fire_timers(at, MAX_PER_ROUND).await?;
+        let (fired, next_timer) = self.queue.fire_timers(at, MAX_PER_ROUND).await?;
         swept.fired = fired;
         swept.more |= fired >= u64::from(MAX_PER_ROUND);
         swept.next_timer = next_timer;

@@ -15,7 +15,7 @@ mod toy;
 use std::sync::Arc;
 
 use nightshift_engine::clock::Clock;
-use nightshift_engine::store::{ServerRecord, Store, TryEnd, WorkerRecord};
+use nightshift_engine::store::{ChangeStore, ServerRecord, ServerStore, TryEnd, WorkerRecord};
 use nightshift_engine::sweeper::{MAX_PER_ROUND, Sweeper, Swept};
 use nightshift_protocol::id::{ServerId, WorkerId};
 use nightshift_protocol::run::StepStatus;
@@ -30,7 +30,8 @@ use crate::toy::Counting;
 const LEASE_MS: i64 = 30_000;
 
 fn sweeper(site: &Site) -> Sweeper {
-    Sweeper::new(site.store.clone(), site.clock.clone(), Arc::new(Counting::default()))
+    let store = &site.store;
+    Sweeper::new(store.clone(), store.clone(), store.clone(), site.clock.clone(), Arc::new(Counting::default()))
 }
 
 fn status(site: &Site) -> (StepStatus, u32) {
@@ -100,7 +101,7 @@ async fn leases_of_a_dead_servers_own_worker_are_freed_and_the_try_does_not_coun
         server: Some(server),
         draining: false,
     };
-    site.store.register_worker(worker).await.unwrap();
+    site.store.world().workers.insert(worker.id.clone(), worker);
     // Server and lease end at the same time: the server takes precedence.
     site.clock.advance_ms(LEASE_MS);
     let swept = sweeper(&site).sweep().await.unwrap();

@@ -199,7 +199,7 @@ async fn register(app: &App, server: &ServerId) -> Option<WorkerId> {
             server: Some(server.clone()),
             draining: false,
         };
-        let result = app.store.register_worker(record).await;
+        let result = app.store.workers.register_worker(record).await;
         app.store_health.note(&result);
         let Err(error) = result else {
             app.error_log.worked(REGISTERING);
@@ -227,7 +227,7 @@ async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, RunningSt
     }
     let leases: Vec<(StepId, u64)> = held.iter().map(|(step, held)| (step.clone(), held.epoch)).collect();
     let at = app.clock.now();
-    let result = app.store.heartbeat(worker, &leases, at, app.lease_end(at)).await;
+    let result = app.store.leases.heartbeat(worker, &leases, at, app.lease_end(at)).await;
     app.store_health.note(&result);
     match result {
         Ok(outcome) => {
@@ -338,7 +338,7 @@ async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure
 
 /// Returns the input of the run.
 async fn read_run_input(app: &App, run: &RunId) -> Result<RunInput, StepFailure> {
-    let first = app.store.events_after(run, 0, 1).await;
+    let first = app.store.runs.events_after(run, 0, 1).await;
     let first = first.map_err(|error| StepFailure::retriable(error.code(), error.to_string()))?;
     match first.into_iter().next().map(|record| record.event) {
         Some(Event::RunCreated { input }) => serde_json::from_value(input)

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use nightshift_engine::clock::{Clock, Random};
-use nightshift_engine::store::{
-    KnowledgeStore, ModelCallRecord, NewRequest, RequestStore, Reservation, Store, StoreError,
-};
+use nightshift_engine::store::{KnowledgeStore, ModelCallRecord, NewRequest, Reservation, Store, StoreError};
 use nightshift_optimizer::agent::{
     AgentPorts, AnsweredCall, OutsideCall, OutsideRequest, budget_exhausted, budget_wait,
 };
@@ -27,7 +25,7 @@ const MAX_RECORD_TRIES: u32 = 6;
 
 /// The ports for one step.
 pub(crate) struct StorePorts {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     /// The step, which carries the reservations of its calls.
     pub(crate) step: StepId,
@@ -42,12 +40,12 @@ pub(crate) struct StorePorts {
 #[async_trait]
 impl AgentPorts for StorePorts {
     async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StepFailure> {
-        self.store.get_artifact(hash).await.map_err(|error| failure(&error))
+        self.store.artifacts.get_artifact(hash).await.map_err(|error| failure(&error))
     }
 
     async fn put_artifact(&self, bytes: Vec<u8>) -> Result<ArtifactHash, StepFailure> {
         let hash = hash_within_limit(&bytes)?;
-        self.store.put_artifact(&hash, &bytes, self.clock.now()).await.map_err(|error| failure(&error))?;
+        self.store.artifacts.put_artifact(&hash, &bytes, self.clock.now()).await.map_err(|error| failure(&error))?;
         Ok(hash)
     }
 
@@ -58,7 +56,7 @@ impl AgentPorts for StorePorts {
         turn: u32,
         request_hash: &str,
     ) -> Result<Option<ModelCallSummary>, StepFailure> {
-        let found = self.store.find_model_call(run, step_key, turn, request_hash).await;
+        let found = self.store.model_calls.find_model_call(run, step_key, turn, request_hash).await;
         match found.map_err(|error| failure(&error))? {
             None => Ok(None),
             Some(call) => serde_json::from_value(call.summary).map(Some).map_err(|error| {
@@ -68,7 +66,7 @@ impl AgentPorts for StorePorts {
     }
 
     async fn reserve_call(&self, estimate: &[Amount]) -> Result<(), StepFailure> {
-        let reserved = self.store.reserve(&self.step, self.epoch, estimate, self.clock.now()).await;
+        let reserved = self.store.budgets.reserve(&self.step, self.epoch, estimate, self.clock.now()).await;
         match reserved.map_err(|error| failure(&error))? {
             Reservation::Granted => Ok(()),
             Reservation::Wait(line) => Err(budget_wait(&line)),
@@ -81,7 +79,7 @@ impl AgentPorts for StorePorts {
     }
 
     async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure> {
-        let settled = self.store.settle(&self.step, self.epoch, released, used, self.clock.now()).await;
+        let settled = self.store.budgets.settle(&self.step, self.epoch, released, used, self.clock.now()).await;
         settled.map_err(|error| failure(&error))
     }
 
@@ -106,7 +104,7 @@ impl AgentPorts for StorePorts {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.store.record_model_call(call.clone(), artifacts.clone()).await {
+            match self.store.model_calls.record_model_call(call.clone(), artifacts.clone()).await {
                 Ok(()) => {
                     if tries > 1 {
                         tracing::info!(run.id = %run, step.key = step_key, tries, "a model call was recorded after retries");
@@ -130,9 +128,9 @@ impl AgentPorts for StorePorts {
     }
 
     async fn budget(&self, run: &RunId) -> Result<Vec<BudgetLine>, StepFailure> {
-        let campaign = self.store.load_run(run).await.map_err(|error| failure(&error))?.campaign;
-        let record = self.store.load_campaign(&campaign).await.map_err(|error| failure(&error))?;
-        let budget = self.store.load_budget(&campaign).await.map_err(|error| failure(&error))?;
+        let campaign = self.store.runs.load_run(run).await.map_err(|error| failure(&error))?.campaign;
+        let record = self.store.campaigns.load_campaign(&campaign).await.map_err(|error| failure(&error))?;
+        let budget = self.store.budgets.load_budget(&campaign).await.map_err(|error| failure(&error))?;
         Ok(with_wall_time(budget, self.clock.now().since_ms(record.created_at)))
     }
 
@@ -152,7 +150,7 @@ impl AgentPorts for StorePorts {
             at,
             deadline: at.plus_ms(self.request_deadline_ms),
         };
-        let standing = self.requests()?.open_request(new).await.map_err(|error| failure(&error))?;
+        let standing = self.store.requests.open_request(new).await.map_err(|error| failure(&error))?;
         Ok(OutsideRequest::at(standing, at))
     }
 
@@ -163,20 +161,13 @@ impl AgentPorts for StorePorts {
         turn: u32,
         request_hash: &str,
     ) -> Result<Option<OutsideRequest>, StepFailure> {
-        let found = self.requests()?.find_request(run, step_key, turn, request_hash).await;
+        let found = self.store.requests.find_request(run, step_key, turn, request_hash).await;
         let found = found.map_err(|error| failure(&error))?;
         Ok(found.map(|standing| OutsideRequest::at(standing, self.clock.now())))
     }
 
     fn knowledge(&self) -> Option<(&dyn KnowledgeStore, TimestampMs)> {
-        self.store.knowledge().map(|knowledge| (knowledge, self.clock.now()))
-    }
-}
-
-impl StorePorts {
-    fn requests(&self) -> Result<&dyn RequestStore, StepFailure> {
-        let requests = self.store.requests();
-        requests.ok_or_else(|| StepFailure::fatal("request.unavailable", "this store does not support requests"))
+        Some((&*self.store.knowledge, self.clock.now()))
     }
 }
 
@@ -205,7 +196,7 @@ mod tests {
 
     use super::*;
     use crate::clock::{OsRandom, SystemClock};
-    use nightshift_engine::store::{NewCampaign, NewRun};
+    use nightshift_engine::store::{CampaignStore as _, ModelCallStore as _, NewCampaign, NewRun};
     use nightshift_protocol::budget::BudgetCaps;
     use nightshift_protocol::id::CampaignId;
     use nightshift_protocol::model_call::StopCause;
@@ -254,11 +245,11 @@ mod tests {
             runs: vec![NewRun { id: run.clone(), input: json!({}), digest: json!({}) }],
         };
         inner.create_campaign(new).await.unwrap();
-        let store = Arc::new(FaultyStore::counting(inner));
+        let store = Arc::new(FaultyStore::counting(inner.ports()));
         store.set_full(true);
         let step = StepId::from_uuid(Uuid::from_u128(3));
         let ports = StorePorts {
-            store: store.clone(),
+            store: store.ports(),
             clock: Arc::new(SystemClock),
             step,
             epoch: 1,

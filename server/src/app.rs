@@ -32,7 +32,7 @@ use crate::secret::new_secret;
 use crate::server_lease::ServerLease;
 use crate::store_health::StoreHealth;
 use crate::sweeper_schedule::SweeperSchedule;
-use crate::telemetry::{Metrics, ObservedStore, SpanExporter};
+use crate::telemetry::{Metrics, Observer, SpanExporter};
 use crate::wake::Wake;
 use crate::worker_registry::WorkerRegistry;
 
@@ -52,7 +52,7 @@ pub(crate) struct App {
     pub(crate) rate_limits: RateLimits,
     /// The token of the worker in this process.
     pub(crate) embedded_token: SecretString,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Store,
     pub(crate) driver: Driver,
     /// The state format that this server writes and reads.
     pub(crate) state_format: u32,
@@ -91,11 +91,12 @@ impl App {
     pub(crate) fn new(config: ServerConfig, parts: Parts, address: String, spans: Option<SpanExporter>) -> Self {
         let metrics = Arc::new(Metrics::new());
         let sink = spans.clone().map(|spans| Arc::new(spans) as Arc<dyn SpanSink>);
-        let store: Arc<dyn Store> = Arc::new(ObservedStore::new(parts.store, metrics.clone(), sink));
+        let store = Observer::observe(parts.store, metrics.clone(), sink);
         let embedded_token = SecretString::from(new_secret(&*parts.random));
         let clock = Arc::new(SharedClock::new(parts.clock));
         let state_format = parts.workflow.state_format();
-        let driver = Driver::new(store.clone(), parts.workflow, clock.clone(), parts.random.clone());
+        let driver =
+            Driver::new(store.runs.clone(), store.changes.clone(), parts.workflow, clock.clone(), parts.random.clone());
         let index = parts.attempts.clone();
         let indexer = index.map(|index| Indexer::new(store.clone(), index, parts.view, parts.changes));
         Self {

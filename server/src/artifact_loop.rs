@@ -55,7 +55,7 @@ pub(crate) async fn run(app: Arc<App>) {
 
 /// Moves some artifacts. Returns whether there may be more.
 async fn step(app: &App, after: &mut Option<ArtifactHash>, moved: &mut u64) -> Result<bool, StoreError> {
-    let some = app.store.move_artifacts(after.clone(), app.clock.now()).await?;
+    let some = app.store.artifacts.move_artifacts(after.clone(), app.clock.now()).await?;
     *moved += some.artifacts;
     let more = some.last.is_some();
     *after = some.last;

@@ -76,9 +76,7 @@ async fn page(
 impl App {
     /// Returns a page of the list of campaigns.
     pub(crate) async fn campaign_page(&self, query: &CampaignQuery, limit: u32) -> Result<CampaignPage, ApiFailure> {
-        let watch = self.store.watch();
-        let watch = watch
-            .ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support lists of campaigns"))?;
+        let watch = &*self.store.watch;
         let mut known = self.campaigns.all(watch).await?;
         if needs_results(query.sort) {
             self.weigh(&mut known, query.sort).await?;
@@ -101,12 +99,10 @@ impl App {
     /// Returns the totals of these campaigns.
     async fn sums(&self, ids: &[CampaignId]) -> Result<HashMap<CampaignId, Sums>, ApiFailure> {
         let mut found: HashMap<CampaignId, Sums> = HashMap::with_capacity(ids.len());
-        if let Some(watch) = self.store.watch() {
-            for some in ids.chunks(READ_AT_ONCE) {
-                for CampaignSum { campaign, last_ended_at, cost_microusd } in watch.campaign_sums(some).await? {
-                    let sums = found.entry(campaign).or_default();
-                    (sums.last_ended_at, sums.booked_microusd) = (last_ended_at, Some(cost_microusd));
-                }
+        for some in ids.chunks(READ_AT_ONCE) {
+            for CampaignSum { campaign, last_ended_at, cost_microusd } in self.store.watch.campaign_sums(some).await? {
+                let sums = found.entry(campaign).or_default();
+                (sums.last_ended_at, sums.booked_microusd) = (last_ended_at, Some(cost_microusd));
             }
         }
         if self.attempts.is_some() {
@@ -120,12 +116,10 @@ impl App {
 
     /// Adds totals and hand-overs to these campaigns.
     pub(crate) async fn add_sums(&self, campaigns: &mut [CampaignSummary]) -> Result<(), ApiFailure> {
-        if let Some(handovers) = self.store.handovers() {
-            for handover in handovers.open_handovers(None).await? {
-                let of_it = campaigns.iter_mut().find(|campaign| campaign.id == handover.campaign);
-                if let Some(campaign) = of_it {
-                    campaign.handover = Some(handover.detail());
-                }
+        for handover in self.store.handovers.open_handovers(None).await? {
+            let of_it = campaigns.iter_mut().find(|campaign| campaign.id == handover.campaign);
+            if let Some(campaign) = of_it {
+                campaign.handover = Some(handover.detail());
             }
         }
         let ids: Vec<CampaignId> = campaigns.iter().map(|campaign| campaign.id.clone()).collect();

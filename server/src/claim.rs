@@ -36,7 +36,7 @@ impl App {
     async fn claim(&self, worker: &WorkerId, reach: Arc<Reach>) -> Result<Vec<StepRecord>, StoreError> {
         let at = self.clock.now();
         let expires_at = self.lease_end(at);
-        let result = self.store.claim(reach.request(worker, at, expires_at)).await;
+        let result = self.store.changes.claim(reach.request(worker, at, expires_at)).await;
         self.store_health.note_error(&result);
         if let Err(StoreError::NotFound { .. }) = &result {
             self.worker_registry.forget(worker);

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nightshift_engine::clock::{Clock, Random};
-use nightshift_engine::store::{Store, StoreError};
+use nightshift_engine::store::{Database, StoreError};
 use nightshift_protocol::time::TimestampMs;
 use tokio::time::Instant;
 
@@ -39,9 +39,9 @@ impl SharedClock {
     }
 
     /// Reads the clock of the database, if it has one.
-    pub(crate) async fn synchronize(&self, store: &dyn Store) -> Result<(), StoreError> {
+    pub(crate) async fn synchronize(&self, database: &dyn Database) -> Result<(), StoreError> {
         let sent = Instant::now();
-        if let Some(at) = store.database_now().await? {
+        if let Some(at) = database.database_now().await? {
             self.set(at, sent, Instant::now());
         }
         Ok(())

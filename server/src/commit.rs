@@ -112,7 +112,7 @@ impl App {
             ticket
         });
         changes.extend(claim.map(Change::Claim));
-        let result = self.store.commit(changes).await;
+        let result = self.store.changes.commit(changes).await;
         self.store_health.note(&result);
         let mut done = Done { reported: Reported::LeaseLost, steps: Vec::new() };
         let mut advanced = Advanced::Conflict;
@@ -198,7 +198,7 @@ impl App {
     }
 
     async fn is_cancelled(&self, run: &RunId) -> Result<bool, StoreError> {
-        let status = self.store.run_status(run).await?;
+        let status = self.store.runs.run_status(run).await?;
         Ok(matches!(status, RunStatus::Cancelling | RunStatus::Cancelled))
     }
 

@@ -142,7 +142,7 @@ pub type ChangesFn = fn(StoredState, u32) -> Result<Option<ChangedAttempts>, Wor
 #[derive(Clone)]
 pub struct Parts {
     /// The database.
-    pub store: Arc<dyn Store>,
+    pub store: Store,
     /// Decides what runs do next.
     pub workflow: Arc<dyn AnyWorkflow>,
     /// Reads the states of the workflow.
@@ -161,7 +161,7 @@ pub struct Parts {
 
 impl Parts {
     /// Creates the components of a real server, with the strategies, the machine's clock and randomness.
-    pub fn new(store: Arc<dyn Store>, agents: Arc<dyn AgentExecutor>) -> Self {
+    pub fn new(store: Store, agents: Arc<dyn AgentExecutor>) -> Self {
         Self {
             store,
             workflow: Arc::new(nightshift_optimizer::strategy::StrategyWorkflow),

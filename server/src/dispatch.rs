@@ -10,7 +10,7 @@ mod reach;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nightshift_engine::store::{StepRecord, Store, StoreError};
+use nightshift_engine::store::{QueueStore, StepRecord, StoreError};
 use nightshift_protocol::id::WorkerId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -30,8 +30,8 @@ pub(crate) struct Dispatcher {
 
 impl Dispatcher {
     /// Reads the routes of ready steps from the store, and removes routes without steps for long.
-    pub(crate) async fn refresh_routes(&self, store: &dyn Store) -> Result<(), StoreError> {
-        let ready = store.ready_routes(MAX_ROUTES).await?;
+    pub(crate) async fn refresh_routes(&self, queue: &dyn QueueStore) -> Result<(), StoreError> {
+        let ready = queue.ready_routes(MAX_ROUTES).await?;
         self.queue().refresh(&ready);
         Ok(())
     }

@@ -89,7 +89,7 @@ pub(crate) async fn run(app: Arc<App>) {
 /// Acquires runs that wait for a decision.
 async fn take_over(app: &App, limit: u32) -> Result<Vec<RunId>, StoreError> {
     let Some(server) = app.server_lease.current() else { return Ok(Vec::new()) };
-    let taken = app.store.acquire_runs(&server, limit, app.clock.now()).await?;
+    let taken = app.store.ownership.acquire_runs(&server, limit, app.clock.now()).await?;
     Ok(taken
         .into_iter()
         .map(|(run, fence)| {
@@ -108,7 +108,7 @@ async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreErr
     if app.fences.is_foreign(run) {
         return Ok(None);
     }
-    match app.store.acquire_run(&server, run, app.clock.now()).await? {
+    match app.store.ownership.acquire_run(&server, run, app.clock.now()).await? {
         Ownership::Mine(fence) => {
             app.fences.keep(run.clone(), fence.clone());
             Ok(Some(fence))
@@ -134,7 +134,7 @@ async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreErr
 
 /// Returns a run that this process has just created for this server, with its fence.
 fn created(app: &App, run: &RunId) -> Option<(CreatedRun, OwnerFence)> {
-    let created = app.store.take_created(run)?;
+    let created = app.store.ownership.take_created(run)?;
     let server = app.server_lease.current()?;
     if created.run.owner.as_ref() != Some(&server) {
         return None;

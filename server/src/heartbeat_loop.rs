@@ -53,7 +53,7 @@ pub(crate) async fn run(app: Arc<App>) {
 /// Registers a new server lease, which owns no runs yet.
 pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
     let server = ServerId::from_uuid(app.new_uuid());
-    app.clock.synchronize(&*app.store).await?;
+    app.clock.synchronize(&*app.store.database).await?;
     let (now, at) = (Instant::now(), app.clock.now());
     let record = ServerRecord {
         id: server.clone(),
@@ -64,12 +64,12 @@ pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
         started_at: at,
         expires_at: at.plus_ms(app.config.server_lease_ms()),
     };
-    app.store.register_server(record, app.config.sole).await?;
+    app.store.servers.register_server(record, app.config.sole).await?;
     for worker in app.worker_registry.embedded(&server) {
-        app.store.register_worker(worker).await?;
+        app.store.workers.register_worker(worker).await?;
     }
-    app.dispatcher.refresh_routes(&*app.store).await?;
-    let newer = app.store.count_newer_runs(app.state_format).await?;
+    app.dispatcher.refresh_routes(&*app.store.queue).await?;
+    let newer = app.store.ownership.count_newer_runs(app.state_format).await?;
     if newer > 0 {
         tracing::warn!(
             runs = newer,
@@ -84,9 +84,9 @@ pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
 }
 
 async fn send_heartbeat(app: &App, server: &ServerId) -> Result<(), StoreError> {
-    app.clock.synchronize(&*app.store).await?;
+    app.clock.synchronize(&*app.store.database).await?;
     let (now, at) = (Instant::now(), app.clock.now());
-    let pulse = app.store.pulse(server, at, at.plus_ms(app.config.server_lease_ms())).await?;
+    let pulse = app.store.servers.pulse(server, at, at.plus_ms(app.config.server_lease_ms())).await?;
     if !pulse.alive {
         tracing::warn!(server.id = %server, "this server was declared dead; it decides nothing until it has registered again");
         end_lease(app);
@@ -115,7 +115,7 @@ async fn look_where(app: &App, pulse: Pulse) {
     }
     app.sweeper_schedule.next_timer(pulse.next_timer);
     if pulse.ready {
-        match app.dispatcher.refresh_routes(&*app.store).await {
+        match app.dispatcher.refresh_routes(&*app.store.queue).await {
             Ok(()) => app.error_log.worked(READING_ROUTES),
             Err(error) => app.error_log.failed(READING_ROUTES, &error),
         }

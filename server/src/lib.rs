@@ -1,6 +1,6 @@
 //! The HTTP server on axum: the API under `/api/v1`, access control, and the background loops that drive runs.
 //!
-//! It is composed of a [`Store`](nightshift_engine::store::Store), a
+//! It is composed of the ports of a [`Store`](nightshift_engine::store::Store), a
 //! [`Workflow`](nightshift_engine::workflow::Workflow) and the agents. It contains no SQL, model provider or GPU code,
 //! does not read the environment and starts no process.
 //!

@@ -12,7 +12,7 @@ use crate::backoff::Backoff;
 pub(crate) async fn run(app: Arc<App>) {
     let mut backoff = Backoff::default();
     loop {
-        let mut notices = app.store.notices();
+        let mut notices = app.store.database.notices();
         // Earlier notices were missed.
         app.wake.everything();
         loop {

@@ -57,7 +57,7 @@ pub(crate) async fn run(app: Arc<App>) {
 
 async fn round(app: &App) -> Result<(), StoreError> {
     let now = app.clock.now();
-    let forgotten = app.store.forget_workers(Prunes::before(now, FORGET_WORKERS_MS)).await?;
+    let forgotten = app.store.workers.forget_workers(Prunes::before(now, FORGET_WORKERS_MS)).await?;
     if forgotten > 0 {
         tracing::info!(workers = forgotten, "workers that were not seen for a week were deleted");
     }
@@ -81,7 +81,7 @@ async fn round(app: &App) -> Result<(), StoreError> {
 
 /// Deletes objects that no artifact has. An object store that deletes nothing does not keep the database from being pruned.
 async fn collect(app: &App, before: TimestampMs) -> Result<(), StoreError> {
-    while app.store.collect_objects(before, CHUNK_ARTIFACTS).await? >= u64::from(CHUNK_ARTIFACTS) {
+    while app.store.retention.collect_objects(before, CHUNK_ARTIFACTS).await? >= u64::from(CHUNK_ARTIFACTS) {
         tokio::time::sleep(PAUSE).await;
     }
     Ok(())
@@ -106,7 +106,7 @@ impl<'a> Prunes<'a> {
 
     /// Deletes until nothing is left or the time is over.
     pub(crate) async fn until(mut self, until: Instant) -> Result<PruneDone, StoreError> {
-        let campaigns = self.app.store.campaigns_to_prune(self.before, MAX_PRUNED_CAMPAIGNS).await?;
+        let campaigns = self.app.store.retention.campaigns_to_prune(self.before, MAX_PRUNED_CAMPAIGNS).await?;
         self.done.more = campaigns.len() >= usize::try_from(MAX_PRUNED_CAMPAIGNS).unwrap_or(usize::MAX);
         for campaign in campaigns {
             loop {
@@ -114,7 +114,7 @@ impl<'a> Prunes<'a> {
                     self.done.more = true;
                     return Ok(self.done);
                 }
-                let pruned = self.app.store.prune_campaign(&campaign, CHUNK_ROWS).await?;
+                let pruned = self.app.store.retention.prune_campaign(&campaign, CHUNK_ROWS).await?;
                 self.done.rows += pruned.rows;
                 self.done.artifacts += pruned.artifacts;
                 if !pruned.more {
@@ -129,7 +129,7 @@ impl<'a> Prunes<'a> {
                 self.done.more = true;
                 return Ok(self.done);
             }
-            let pruned = self.app.store.prune_artifacts(self.before, CHUNK_ARTIFACTS).await?;
+            let pruned = self.app.store.retention.prune_artifacts(self.before, CHUNK_ARTIFACTS).await?;
             self.done.artifacts += pruned.artifacts;
             if !pruned.more {
                 return Ok(self.done);

@@ -201,7 +201,7 @@ fn start_loop(loops: &mut JoinSet<&'static str>, name: &'static str, body: impl 
 async fn retire(app: &App) {
     let Some(server) = app.server_lease.current() else { return };
     app.server_lease.end();
-    match tokio::time::timeout(RETIRE_TIMEOUT, app.store.retire_server(&server, app.clock.now())).await {
+    match tokio::time::timeout(RETIRE_TIMEOUT, app.store.servers.retire_server(&server, app.clock.now())).await {
         Ok(Ok(())) => tracing::info!(server.id = %server, "the server lease has ended"),
         Ok(Err(error)) => {
             tracing::warn!(error = %error, "the server lease could not be ended; other servers wait until it expires");

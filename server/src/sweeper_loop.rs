@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nightshift_engine::store::StoreError;
+use nightshift_engine::store::{Store, StoreError};
 use nightshift_engine::sweeper::Sweeper;
 
 use crate::app::App;
@@ -19,7 +19,8 @@ const DOING: &str = "sweeping leases and timers";
 
 /// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
-    let sweeper = Sweeper::new(app.store.clone(), app.clock.clone(), app.random.clone());
+    let Store { servers, leases, queue, .. } = app.store.clone();
+    let sweeper = Sweeper::new(servers, leases, queue, app.clock.clone(), app.random.clone());
     let mut backoff = Backoff::default();
     // Check the leases of earlier servers once at the start.
     app.sweeper_schedule.leases_ran_out();

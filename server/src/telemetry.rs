@@ -1,13 +1,13 @@
 //! Telemetry of this server: metrics for Prometheus, and spans for OpenTelemetry.
 //!
-//! Both are recorded at two central places: at the store ([`ObservedStore`]) and at the HTTP layer (`api/observe_request.rs`). No
+//! Both are recorded at two central places: at the store ([`Observer`]) and at the HTTP layer (`api/observe_request.rs`). No
 //! other code depends on them or waits for them.
 
 mod exporter;
 mod metrics;
 mod observe;
 mod observed_change;
-mod observed_store;
+mod observer;
 mod running_tries;
 mod try_span;
 
@@ -17,4 +17,4 @@ pub(crate) use metrics::{
     BudgetLabels, DeviceLabels, DeviceUseLabels, Metrics, QuarantineLabels, RequestLabels, RouteLabels, StatusLabels,
     seconds,
 };
-pub(crate) use observed_store::ObservedStore;
+pub(crate) use observer::Observer;

@@ -39,7 +39,7 @@ const SENDING: &str = "sending webhooks";
 
 /// Runs the loop until the server ends.
 pub(crate) async fn run(app: Arc<App>) {
-    let Some(store) = app.store.webhooks() else { return app.shutdown.cancelled().await };
+    let store = &*app.store.webhooks;
     let sender = match Sender::new() {
         Ok(sender) => sender,
         Err(error) => {
@@ -51,7 +51,7 @@ pub(crate) async fn run(app: Arc<App>) {
     // A slow webhook delays only its own deliveries.
     let mut sending = FuturesUnordered::new();
     let mut busy: HashSet<WebhookId> = HashSet::new();
-    let mut notices = app.store.notices();
+    let mut notices = app.store.database.notices();
     let mut runs: HashSet<RunId> = HashSet::new();
     let mut survey = Instant::now();
     let mut tick = tokio::time::interval(LOOK_EVERY);
@@ -67,7 +67,7 @@ pub(crate) async fn run(app: Arc<App>) {
                 Some(Notice::RunChanged(_) | Notice::Unknown) => survey = Instant::now(),
                 Some(Notice::Ready(_) | Notice::TimerSet) => {}
                 None => {
-                    notices = app.store.notices();
+                    notices = app.store.database.notices();
                     survey = Instant::now();
                     tokio::time::sleep(LOOK_EVERY).await;
                 }

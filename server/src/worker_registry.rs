@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nightshift_engine::store::{ReadingRecord, Store, StoreError, WorkerRecord};
+use nightshift_engine::store::{ReadingRecord, StoreError, WorkerRecord, WorkerStore};
 use nightshift_protocol::id::{ServerId, WorkerId};
 use nightshift_protocol::machine::Offers;
 
@@ -40,7 +40,7 @@ pub(crate) struct WorkerRegistry {
 
 impl WorkerRegistry {
     /// Returns the data of this worker.
-    pub(crate) async fn find(&self, store: &dyn Store, worker: &WorkerId) -> Result<Known, StoreError> {
+    pub(crate) async fn find(&self, store: &dyn WorkerStore, worker: &WorkerId) -> Result<Known, StoreError> {
         if let Some(known) = lock(&self.known).get(worker) {
             return Ok(known.clone());
         }

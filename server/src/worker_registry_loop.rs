@@ -33,7 +33,7 @@ async fn write_down(app: &App) {
         return;
     }
     let workers: Vec<_> = workers.into_iter().collect();
-    if let Err(error) = app.store.workers_seen(&workers, app.clock.now()).await {
+    if let Err(error) = app.store.workers.workers_seen(&workers, app.clock.now()).await {
         app.store_health.note_error::<()>(&Err(error.clone()));
         app.error_log.failed(DOING, &error);
         for worker in &workers {
@@ -41,7 +41,7 @@ async fn write_down(app: &App) {
         }
         return;
     }
-    match app.store.list_workers(MAX_LISTED_WORKERS).await {
+    match app.store.workers.list_workers(MAX_LISTED_WORKERS).await {
         Ok(records) => {
             app.error_log.worked(DOING);
             for worker in app.worker_registry.refresh(&records) {
@@ -54,12 +54,11 @@ async fn write_down(app: &App) {
 
 /// Stores device readings. The next round retries a failed write.
 async fn write_readings(app: &App) {
-    let Some(watch) = app.store.watch() else { return };
     let readings = app.worker_registry.unwritten_readings();
     if readings.is_empty() {
         return;
     }
-    match watch.put_readings(readings.clone()).await {
+    match app.store.watch.put_readings(readings.clone()).await {
         Ok(()) => {
             app.error_log.worked(READING);
             app.worker_registry.readings_written(&readings);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
-use nightshift_engine::store::{CampaignArchive, Store};
+use nightshift_engine::store::{ArchiveStore, ArtifactStore, CampaignArchive};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::time::TimestampMs;

@@ -37,15 +37,15 @@ pub(crate) struct PausedCampaign {
 
 /// Pauses the running runs of all campaigns but the newest one with the request `except`. A database that machines share is
 /// left alone: its campaigns belong to a team, and its servers may come back.
-pub(super) async fn pause(store: &dyn Store, except: Option<&CampaignSpec>) -> Result<Vec<PausedCampaign>> {
-    if store.database_now().await?.is_some() {
+pub(super) async fn pause(store: &Store, except: Option<&CampaignSpec>) -> Result<Vec<PausedCampaign>> {
+    if store.database.database_now().await?.is_some() {
         return Ok(Vec::new());
     }
     let mut except = except;
     let mut paused = Vec::new();
     let mut page = PageRequest { limit: PAGE_ROWS, before: None };
     loop {
-        let campaigns = store.list_campaigns(page).await?;
+        let campaigns = store.campaigns.list_campaigns(page).await?;
         let last = campaigns.last().map(|campaign| campaign.id.to_string());
         for campaign in campaigns {
             let is_excepted = except.is_some_and(|spec| is_same(&campaign.spec, spec));
@@ -67,13 +67,13 @@ fn is_same(stored: &serde_json::Value, spec: &CampaignSpec) -> bool {
     serde_json::from_value::<CampaignSpec>(stored.clone()).is_ok_and(|stored| stored == *spec)
 }
 
-async fn pause_runs(store: &dyn Store, campaign: &CampaignId) -> Result<()> {
+async fn pause_runs(store: &Store, campaign: &CampaignId) -> Result<()> {
     let mut page = PageRequest { limit: PAGE_ROWS, before: None };
     loop {
-        let runs = store.list_runs(Some(campaign), Some(RunStatus::Running), page).await?;
+        let runs = store.runs.list_runs(Some(campaign), Some(RunStatus::Running), page).await?;
         let Some(last) = runs.last().map(|run| run.id.to_string()) else { return Ok(()) };
         for run in runs {
-            store.control_run(&run.id, RunTransition::Pause, Some(PAUSED_BY), SystemClock.now()).await?;
+            store.run_control.control_run(&run.id, RunTransition::Pause, Some(PAUSED_BY), SystemClock.now()).await?;
         }
         page = PageRequest { limit: PAGE_ROWS, before: Some(last) };
     }

@@ -18,8 +18,8 @@ use std::time::Instant;
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::{
-    Advance, Advanced, Change, Changed, ClaimRequest, NewCampaign, NewRun, Report, StepRecord, Store, TryEnd,
-    WorkerRecord,
+    Advance, Advanced, CampaignStore, Change, ChangeStore, Changed, ClaimRequest, Database, NewCampaign, NewRun,
+    Report, StepRecord, TryEnd, WorkerRecord, WorkerStore,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::budget::BudgetCaps;

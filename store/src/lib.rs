@@ -1,10 +1,10 @@
-//! The only crate with SQL for the database of Nightshift. It implements the engine's [`Store`](nightshift_engine::store::Store) port over sqlx,
+//! The only crate with SQL for the database of Nightshift. It implements the engine's [ports](nightshift_engine::store) over sqlx,
 //! rusqlite and sea-query, on SQLite and on Postgres.
 //!
 //! The engine decides what follows a failure, which step comes next and when a lease expires. The store commits the
 //! decision, or refuses it because another transaction came first.
 //!
-//! Read `store.rs` (opening) and `port.rs` (the port, one line per method) first. Hot changes go through the tasks of
+//! Read `store.rs` (opening) and `port/` (the ports, mostly one line per method) first. Hot changes go through the tasks of
 //! `writer.rs` into `batch.rs`. Everything else is in `direct/`, one file per noun or verb. Only `batch/admit.rs`
 //! makes a step ready. The index of attempts is derived from the other data and has a port of its own, in `attempt.rs` and
 //! `search.rs`. The databases differ in `connection.rs`, `sqlite/`, `postgres/`, and in statements with two texts.
@@ -43,23 +43,11 @@ mod transaction;
 mod value;
 mod writer;
 
-// Before the modules that use its macros.
+// Before the other modules, for its macros.
 #[macro_use]
-mod port_macros;
+mod port;
 mod attempt;
 mod attempt_columns;
-mod port;
-mod port_artifacts;
-mod port_attempts;
-mod port_handover;
-mod port_knowledge;
-mod port_loops;
-mod port_objects;
-mod port_request;
-mod port_session;
-mod port_team;
-mod port_watch;
-mod port_webhook;
 
 pub use attempt::{
     AttemptIndex, CampaignBest, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS,

@@ -1,4 +1,4 @@
-//! Opens and closes a store, and provides its connections. The operations are in `port.rs`.
+//! Opens and closes a store, and provides its connections. The operations are in `port/`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

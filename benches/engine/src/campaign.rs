@@ -115,7 +115,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     place.prepare().await?;
     let store = place.open().await?;
     let description = place.describe(&store).await?;
-    let port = Place::port(&store);
+    let port = store.ports();
     let indexer = Indexer::new(port.clone(), store.clone(), strategy::view, strategy::changed_attempts);
     let mut course = Course::begin(port, indexer, Written::of(&place).await?).await?;
     let costs = course.finish().await?;
@@ -136,7 +136,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
 
 /// One run and what carries it out.
 struct Course {
-    store: Arc<dyn Store>,
+    store: Store,
     driver: Driver,
     indexer: Indexer,
     recorded: Value,
@@ -148,9 +148,15 @@ struct Course {
 }
 
 impl Course {
-    async fn begin(store: Arc<dyn Store>, indexer: Indexer, written: Written) -> anyhow::Result<Self> {
+    async fn begin(store: Store, indexer: Indexer, written: Written) -> anyhow::Result<Self> {
         let recorded: Value = serde_json::from_str(RECORDED)?;
-        let driver = Driver::new(store.clone(), Arc::new(StrategyWorkflow), Arc::new(SystemClock), Arc::new(OsRandom));
+        let driver = Driver::new(
+            store.runs.clone(),
+            store.changes.clone(),
+            Arc::new(StrategyWorkflow),
+            Arc::new(SystemClock),
+            Arc::new(OsRandom),
+        );
         let (worker, run) = (WorkerId::from_uuid(uuid()), RunId::from_uuid(uuid()));
         let at = SystemClock.now();
         let mut input = recorded["run_created"].clone();
@@ -159,6 +165,7 @@ impl Course {
             "replan_after_stagnant": MAX_ATTEMPTS,
         });
         store
+            .campaigns
             .create_campaign(NewCampaign {
                 id: CampaignId::from_uuid(uuid()),
                 name: "cost".to_owned(),
@@ -174,6 +181,7 @@ impl Course {
             })
             .await?;
         store
+            .workers
             .register_worker(WorkerRecord {
                 id: worker.clone(),
                 name: "cost".to_owned(),
@@ -187,7 +195,7 @@ impl Course {
             })
             .await?;
         driver.drive(&run, None).await?;
-        let open = store.claim(claim(&worker)).await?.into();
+        let open = store.changes.claim(claim(&worker)).await?.into();
         Ok(Self { store, driver, indexer, recorded, worker, run, open, written, foreseen: 0 })
     }
 
@@ -225,7 +233,7 @@ impl Course {
             let Some(hash) = output.pointer_mut(pointer) else { continue };
             let text = text(&format!("{}{pointer}", step.key));
             let stored = ArtifactHash::of(text.as_bytes());
-            self.store.put_artifact(&stored, text.as_bytes(), SystemClock.now()).await?;
+            self.store.artifacts.put_artifact(&stored, text.as_bytes(), SystemClock.now()).await?;
             *hash = json!(stored);
         }
         Ok(output)
@@ -244,7 +252,7 @@ impl Course {
         });
         changes.push(Change::Claim(claim(&self.worker)));
         let (mut reported, mut advanced) = (Reported::LeaseLost, Advanced::Conflict);
-        for answer in self.store.commit(changes).await? {
+        for answer in self.store.changes.commit(changes).await? {
             match answer {
                 Changed::Reported(became) => reported = became,
                 Changed::Advanced(became) => advanced = became,
@@ -258,7 +266,7 @@ impl Course {
             return Ok(1);
         }
         self.driver.drive(&self.run, None).await?;
-        self.open.extend(self.store.claim(claim(&self.worker)).await?);
+        self.open.extend(self.store.changes.claim(claim(&self.worker)).await?);
         Ok(3)
     }
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use async_trait::async_trait;
-use nightshift_engine::store::Store;
 use nightshift_optimizer::agent::{AgentPorts, AgentStep};
 use nightshift_protocol::api::LeasedStep;
 use nightshift_protocol::id::RunId;
@@ -18,10 +17,10 @@ use nightshift_protocol::machine::Needs;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_server::AgentExecutor;
+use nightshift_store::fault::FaultyStore;
 use nightshift_worker::lease::{self, Work};
 use tokio_util::sync::CancellationToken;
 
-use crate::idle::Counted;
 use crate::place::Place;
 use crate::setup::{Settings, introduction, start, worker_client};
 use crate::trivial::{self, STEPS_PER_WORKFLOW, Trivial};
@@ -117,24 +116,24 @@ pub(crate) struct ServerOptions {
 pub(crate) async fn serve(options: ServerOptions) -> anyhow::Result<()> {
     let ServerOptions { place, create, expect, slots } = options;
     let store = place.open().await?;
-    let counted = Arc::new(Counted::new(Place::port(&store)));
-    let port = Arc::clone(&counted) as Arc<dyn Store>;
+    let counted = Arc::new(FaultyStore::counting(store.ports()));
+    let port = counted.ports();
     let agents: Arc<dyn AgentExecutor> = match expect {
         Some(runs) => Arc::new(Resumes { runs: usize::try_from(runs)?, seen: Mutex::default() }),
         None => Arc::new(Hangs),
     };
     let workflow = Trivial { steps: STEPS_PER_WORKFLOW, needs: Needs::agent(), decided: None };
-    let running = start(&Settings::new(slots, place.is_embedded()), Arc::clone(&port), workflow, agents).await?;
+    let running = start(&Settings::new(slots, place.is_embedded()), port.clone(), workflow, agents).await?;
     tell("listens", running.addr())?;
     if let Some(runs) = create {
         let mut first = 0;
         while first < runs {
             let next = (first + RUNS_PER_CAMPAIGN).min(runs);
-            port.create_campaign(campaign(first..next, None)?).await?;
+            port.campaigns.create_campaign(campaign(first..next, None)?).await?;
             first = next;
         }
         loop {
-            let gauges = port.gauges().await?;
+            let gauges = port.database.gauges().await?;
             let open = gauges.leases + gauges.ready.iter().map(|(_, count)| count).sum::<u64>();
             if open >= runs {
                 break;

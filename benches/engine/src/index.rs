@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use nightshift_engine::clock::{Clock as _, Random as _};
-use nightshift_engine::store::{NewCampaign, NewRun, Store as _};
+use nightshift_engine::store::{CampaignStore as _, NewCampaign, NewRun};
 use nightshift_protocol::attempt::{AttemptOutcome, Stage};
 use nightshift_protocol::budget::BudgetCaps;
 use nightshift_protocol::id::{CampaignId, RunId};

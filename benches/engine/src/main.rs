@@ -7,7 +7,6 @@ mod campaign;
 mod child;
 mod cost;
 mod figure;
-mod idle;
 mod index;
 mod leased;
 mod measured;

@@ -49,7 +49,7 @@ impl Measured {
         let mut servers = Vec::new();
         for (number, store) in self.stores.iter().enumerate() {
             let workflow = Trivial { steps: self.load.steps, needs: needs(number)?, decided: None };
-            servers.push(start(&settings, Place::port(store), workflow, Arc::new(AddOne)).await?);
+            servers.push(start(&settings, store.ports(), workflow, Arc::new(AddOne)).await?);
         }
         Ok(servers)
     }
@@ -58,7 +58,7 @@ impl Measured {
     pub(crate) async fn drive(&self) -> anyhow::Result<Timing> {
         let store = self.stores.first().context("at least one server")?;
         let several = self.place.database_url.clone().filter(|_| self.stores.len() > 1);
-        let mut workflows = Loop::new(Place::port(store), several, self.load.in_flight, self.load.steps).await?;
+        let mut workflows = Loop::new(store.ports(), several, self.load.in_flight, self.load.steps).await?;
         workflows.run(self.load.warm_up).await?;
         Ok(workflows.run(self.load.workflows).await?.0)
     }

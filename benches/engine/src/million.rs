@@ -46,8 +46,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let description = place.describe(&store).await?;
     let workflow = Trivial { steps: STEPS_PER_WORKFLOW, needs: Needs::agent(), decided: None };
     let settings = Settings::new(usize::try_from(in_flight)?, place.is_embedded());
-    let server = start(&settings, Place::port(&store), workflow, Arc::new(AddOne)).await?;
-    let mut workflows = Loop::new(Place::port(&store), None, in_flight, STEPS_PER_WORKFLOW).await?;
+    let server = start(&settings, store.ports(), workflow, Arc::new(AddOne)).await?;
+    let mut workflows = Loop::new(store.ports(), None, in_flight, STEPS_PER_WORKFLOW).await?;
     let began = Instant::now();
     let (timing, ends) = workflows.run(steps / STEPS_PER_WORKFLOW).await?;
     drop(workflows);

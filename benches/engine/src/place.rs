@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use nightshift_engine::store::Store;
 use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
 use sqlx::{Connection as _, SqliteConnection};
 
@@ -82,10 +81,5 @@ impl Place {
             Some(url) => Ok(Some(cost::read(url).await?)),
             None => Ok(None),
         }
-    }
-
-    /// The port, as the server takes it.
-    pub(crate) fn port(store: &Arc<SqlStore>) -> Arc<dyn Store> {
-        Arc::clone(store) as Arc<dyn Store>
     }
 }

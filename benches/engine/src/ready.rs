@@ -58,7 +58,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let decided = Arc::new(Decided::default());
     let workflow =
         Trivial { steps: trivial::STEPS_PER_WORKFLOW, needs: worker_needs(), decided: Some(Arc::clone(&decided)) };
-    let server = start(&Settings::new(0, place.is_embedded()), Place::port(&store), workflow, Arc::new(AddOne)).await?;
+    let server = start(&Settings::new(0, place.is_embedded()), store.ports(), workflow, Arc::new(AddOne)).await?;
     let client = worker_client(server.addr())?;
     let (started, mut starts) = mpsc::unbounded_channel();
     let mut crowd = JoinSet::new();
@@ -67,7 +67,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     }
     let all_wait = async {
         // The claims are on their way; the first workflows are not counted, and by then every client waits.
-        let mut workflows_before = Loop::new(Place::port(&store), None, 1, trivial::STEPS_PER_WORKFLOW).await?;
+        let mut workflows_before = Loop::new(store.ports(), None, 1, trivial::STEPS_PER_WORKFLOW).await?;
         workflows_before.run(20).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         while let Ok(start) = starts.try_recv() {

@@ -64,7 +64,7 @@ impl Settings {
 /// Starts a server; its loops, its API and its listener are those of the product.
 pub(crate) async fn start(
     settings: &Settings,
-    store: Arc<dyn Store>,
+    store: Store,
     workflow: Trivial,
     agents: Arc<dyn AgentExecutor>,
 ) -> anyhow::Result<Running> {

@@ -37,7 +37,7 @@ pub(crate) struct Ended {
 
 /// Runs in flight, and those that ended.
 pub(crate) struct Watch {
-    store: Arc<dyn Store>,
+    store: Store,
     steps: u64,
     awaited: Mutex<HashMap<RunId, Awaited>>,
     ended: mpsc::UnboundedSender<anyhow::Result<Ended>>,
@@ -47,7 +47,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// A watch over runs of this many steps; each that ends gives a place back to `room`.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Store,
         steps: u64,
         room: Arc<Semaphore>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<anyhow::Result<Ended>>) {
@@ -62,7 +62,7 @@ impl Watch {
 
     /// Listens, until it is dropped.
     pub(crate) async fn listen(self: Arc<Self>) {
-        let mut notices = self.store.notices();
+        let mut notices = self.store.database.notices();
         let mut sweep = tokio::time::interval_at(tokio::time::Instant::now() + SWEEP, SWEEP);
         loop {
             tokio::select! {
@@ -146,7 +146,7 @@ impl Watch {
 
     /// What a run has come to, once it is over.
     async fn read(&self, run: &RunId) -> anyhow::Result<Option<u64>> {
-        let record = match self.store.load_run(run).await {
+        let record = match self.store.runs.load_run(run).await {
             // It is waited for since before its creation was committed.
             Err(StoreError::NotFound { .. }) => return Ok(None),
             read => read?,

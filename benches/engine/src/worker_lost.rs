@@ -50,13 +50,13 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let description = place.describe(&store).await?;
     let settings = Settings { lease_ms, heartbeat_ms: lease_ms / 6, ..Settings::new(0, place.is_embedded()) };
     let workflow = Trivial { steps: 1, needs: worker_needs(), decided: None };
-    let port = Place::port(&store);
-    let server = start(&settings, Arc::clone(&port), workflow, Arc::new(AddOne)).await?;
+    let port = store.ports();
+    let server = start(&settings, port.clone(), workflow, Arc::new(AddOne)).await?;
     let mut leased_again_ms = Vec::new();
     for number in 0..u64::from(kills) {
         let arguments = ["worker-child".to_owned(), "--server".to_owned(), server.addr().to_string()];
         let mut lost = Process::start(&arguments)?;
-        port.create_campaign(campaign(number..number + 1, None)?).await?;
+        port.campaigns.create_campaign(campaign(number..number + 1, None)?).await?;
         let (lost, step) = tokio::task::spawn_blocking(move || {
             let step = lost.until("holds")?;
             // Some heartbeats later, at another moment of the lease each time.

@@ -41,7 +41,7 @@ pub(crate) struct Load {
 
 /// Workflows on a store, created through its port as the API does it, and owned by a server from the start.
 pub(crate) struct Loop {
-    store: Arc<dyn Store>,
+    store: Store,
     /// The servers, which own the campaigns in turn.
     owners: Vec<ServerId>,
     room: Arc<Semaphore>,
@@ -53,15 +53,10 @@ pub(crate) struct Loop {
 
 impl Loop {
     /// A loop on the store of servers that have started. Several of them have a database at this address.
-    pub(crate) async fn new(
-        store: Arc<dyn Store>,
-        several: Option<String>,
-        in_flight: u32,
-        steps: u64,
-    ) -> anyhow::Result<Self> {
-        let owners = store.list_servers().await?.into_iter().map(|server| server.id).collect();
+    pub(crate) async fn new(store: Store, several: Option<String>, in_flight: u32, steps: u64) -> anyhow::Result<Self> {
+        let owners = store.servers.list_servers().await?.into_iter().map(|server| server.id).collect();
         let room = Arc::new(Semaphore::new(usize::try_from(in_flight)?));
-        let (watch, ends) = Watch::new(Arc::clone(&store), steps, Arc::clone(&room));
+        let (watch, ends) = Watch::new(store.clone(), steps, Arc::clone(&room));
         let listener = match several {
             None => tokio::spawn(Arc::clone(&watch).listen()),
             Some(url) => tokio::spawn(Arc::clone(&watch).query(url)),
@@ -100,7 +95,7 @@ impl Loop {
         for (run, number) in campaign.runs.iter().zip(numbers) {
             self.watch.expect(run.id.clone(), number);
         }
-        self.store.create_campaign(campaign).await?;
+        self.store.campaigns.create_campaign(campaign).await?;
         Ok(())
     }
 }

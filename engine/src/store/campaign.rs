@@ -1,12 +1,14 @@
 //! Campaigns: records for creating, reading, archiving and deleting them.
 
+use async_trait::async_trait;
 use nightshift_protocol::api::RunCounts;
-use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::BudgetCaps;
 use nightshift_protocol::id::{CampaignId, RunId, ServerId};
 use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
+
+use super::{PageRequest, StoreError};
 
 /// A campaign to create with its runs.
 #[derive(Debug, Clone)]
@@ -78,24 +80,30 @@ pub struct CampaignRecord {
     pub runs: RunCounts,
 }
 
-/// A campaign with all of its data except the bytes of its artifacts.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct CampaignArchive {
-    /// Rows in an order in which they can be stored: `{ "table": …, … }`.
-    pub rows: Vec<Value>,
-    /// Artifacts that the rows reference.
-    pub artifacts: Vec<ArtifactHash>,
-}
+/// Campaigns: creating, reading, and changing their settings.
+#[async_trait]
+pub trait CampaignStore: Send + Sync {
+    /// Creates a campaign with its runs, or finds the one that was created with the same idempotency key.
+    async fn create_campaign(&self, new: NewCampaign) -> Result<CreatedCampaign, StoreError>;
 
-/// Outcome of a deletion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pruned {
-    /// Number of deleted campaigns.
-    pub campaigns: u64,
-    /// Number of deleted rows.
-    pub rows: u64,
-    /// Number of deleted artifacts.
-    pub artifacts: u64,
-    /// Whether more rows are left to delete.
-    pub more: bool,
+    /// Lists campaigns, newest first.
+    async fn list_campaigns(&self, page: PageRequest) -> Result<Vec<CampaignRecord>, StoreError>;
+
+    /// Loads one campaign.
+    async fn load_campaign(&self, id: &CampaignId) -> Result<CampaignRecord, StoreError>;
+
+    /// Changes when a campaign may work. Steps that are ready or wait for a window are admitted again.
+    async fn set_schedule(
+        &self,
+        campaign: &CampaignId,
+        schedule: Option<Schedule>,
+        at: TimestampMs,
+    ) -> Result<(), StoreError>;
+
+    /// Changes the campaign's share relative to other campaigns.
+    async fn set_weight(&self, campaign: &CampaignId, weight: u32, at: TimestampMs) -> Result<(), StoreError>;
+
+    /// Finds campaigns and runs whose id or its digits begin with the text, or whose id ends with it. Returns at most
+    /// `limit` of each.
+    async fn find_ids(&self, text: &str, limit: u32) -> Result<(Vec<CampaignId>, Vec<RunId>), StoreError>;
 }

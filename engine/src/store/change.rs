@@ -1,11 +1,12 @@
 //! Hot changes: claims, reports and decisions, which are committed together.
 
+use async_trait::async_trait;
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::time::TimestampMs;
 
-use super::run::{Advance, Advanced};
-use super::step::{StepRecord, TryEnd};
+use super::error::mismatch;
+use super::{Advance, Advanced, StepRecord, StoreError, TryEnd};
 
 /// A claim.
 #[derive(Debug, Clone)]
@@ -43,11 +44,11 @@ pub struct DeviceLane {
 /// One hot change. Changes that are committed together are applied in their order, each atomically.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// See [`super::Store::report`].
+    /// See [`ChangeStore::report`].
     Report(Report),
-    /// See [`super::Store::advance`].
+    /// See [`ChangeStore::advance`].
     Advance(Box<Advance>),
-    /// See [`super::Store::claim`].
+    /// See [`ChangeStore::claim`].
     Claim(ClaimRequest),
 }
 
@@ -84,4 +85,38 @@ pub enum Reported {
     Committed,
     /// The lease was lost. Nothing was changed.
     LeaseLost,
+}
+
+/// Hot changes: claims, reports and decisions, many in one transaction.
+#[async_trait]
+pub trait ChangeStore: Send + Sync {
+    /// Commits hot changes in one transaction, in their order.
+    ///
+    /// Each change is atomic. A change that fails its check (a lost lease, a conflict) does not affect the others. An
+    /// error affects all of them.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError>;
+
+    /// Commits a decision. If the run ends, its open steps are cancelled and their leases end.
+    async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
+        match self.commit(vec![Change::Advance(Box::new(advance))]).await?.pop() {
+            Some(Changed::Advanced(advanced)) => Ok(advanced),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Leases ready steps to a worker, in the order of their rank, each under a new epoch.
+    async fn claim(&self, claim: ClaimRequest) -> Result<Vec<StepRecord>, StoreError> {
+        match self.commit(vec![Change::Claim(claim)]).await?.pop() {
+            Some(Changed::Claimed(steps)) => Ok(steps),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Commits how a try ended, if the fence holds. A second copy of a committed report returns `Committed`.
+    async fn report(&self, report: Report) -> Result<Reported, StoreError> {
+        match self.commit(vec![Change::Report(report)]).await?.pop() {
+            Some(Changed::Reported(reported)) => Ok(reported),
+            _ => Err(mismatch()),
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! Records that API calls create, each at most once per idempotency key.
 
+use async_trait::async_trait;
 use nightshift_protocol::api::{Remark, SavedView};
 use nightshift_protocol::time::TimestampMs;
 
-use super::{ShareRecord, TokenRecord, WebhookRecord, WorkerRecord};
+use super::{ShareRecord, StoreError, TokenRecord, WebhookRecord, WorkerRecord};
 
 /// A record to create. Campaigns have a method of their own.
 #[derive(Debug, Clone)]
@@ -58,4 +59,14 @@ pub struct Once {
     pub answer: String,
     /// Time of the request.
     pub at: TimestampMs,
+}
+
+/// Records that API calls create, each at most once per idempotency key.
+#[async_trait]
+pub trait CreationStore: Send + Sync {
+    /// Creates something, at most once per idempotency key.
+    ///
+    /// Repeating the request with its key creates nothing and returns the first answer. The same key with another
+    /// request is [`StoreError::IdempotencyConflict`].
+    async fn create(&self, creation: Creation, once: Option<Once>) -> Result<Option<String>, StoreError>;
 }

@@ -1,12 +1,14 @@
-//! Runs: stored records, ownership, and decisions.
+//! Runs: stored records, and decisions.
 
+use async_trait::async_trait;
 use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId};
 use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
-use crate::event::Event;
+use super::{PageRequest, StepRecord, StoreError};
+use crate::event::{Event, EventRecord};
 use crate::workflow::{StepOrder, StoredState};
 
 /// A run as stored.
@@ -124,20 +126,31 @@ impl Advanced {
     }
 }
 
-/// Ownership of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ownership {
-    /// The asking server owns it, under this epoch.
-    Mine(OwnerFence),
-    /// Another living server owns it.
-    Other(ServerId),
-    /// A newer release owned it last. Its state may hold data that the asking server would lose.
-    TooNew {
-        /// The format of its state.
-        state_format: u32,
-    },
-    /// Its campaign is handed over to another machine: no server decides for it here.
-    HandedOver,
-    /// The run has ended.
-    Over,
+/// Reading runs with their logs and steps.
+#[async_trait]
+pub trait RunStore: Send + Sync {
+    /// Lists runs without their state, newest first. Runs of one campaign come in the order of its tasks.
+    async fn list_runs(
+        &self,
+        campaign: Option<&CampaignId>,
+        status: Option<RunStatus>,
+        page: PageRequest,
+    ) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// Loads one run with its state.
+    async fn load_run(&self, id: &RunId) -> Result<RunRecord, StoreError>;
+
+    /// Returns the status of a run.
+    async fn run_status(&self, id: &RunId) -> Result<RunStatus, StoreError>;
+
+    /// Returns events after `after`, oldest first: at most `limit`, and fewer if they are large. Returns an empty list
+    /// only if no further events exist.
+    async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError>;
+
+    /// Lists the steps of a run in the order of their scheduling.
+    async fn list_steps(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError>;
+
+    /// Lists the steps of a run in the order of their scheduling, without the large fields. Input reads as `null`,
+    /// output as none.
+    async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError>;
 }

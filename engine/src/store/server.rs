@@ -1,7 +1,10 @@
 //! Server leases, and the notices that servers exchange about commits.
 
+use async_trait::async_trait;
 use nightshift_protocol::id::{RunId, ServerId};
 use nightshift_protocol::time::TimestampMs;
+
+use super::StoreError;
 
 /// A lease of a server process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,4 +72,29 @@ pub enum Notice {
     TimerSet,
     /// Something changed; the details were lost.
     Unknown,
+}
+
+/// Server leases.
+#[async_trait]
+pub trait ServerStore: Send + Sync {
+    /// Registers a server lease.
+    ///
+    /// `sole` says that this process has locked the database, so no other server can be alive. All earlier leases end
+    /// at once then.
+    async fn register_server(&self, server: ServerRecord, sole: bool) -> Result<(), StoreError>;
+
+    /// Sends a heartbeat: keeps a server alive until `expires_at` and returns where work is due.
+    async fn pulse(&self, server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Result<Pulse, StoreError>;
+
+    /// Ends a server lease in an orderly way: its runs belong to no server.
+    async fn retire_server(&self, server: &ServerId, at: TimestampMs) -> Result<(), StoreError>;
+
+    /// Frees the leases of embedded workers of dead servers and deletes those servers. Returns the number of freed
+    /// leases.
+    ///
+    /// The lost tries do not count.
+    async fn reap_servers(&self, at: TimestampMs) -> Result<u64, StoreError>;
+
+    /// Lists the known server leases, newest first.
+    async fn list_servers(&self) -> Result<Vec<ServerRecord>, StoreError>;
 }

@@ -1,6 +1,6 @@
 //! Steps: stored records, ends of tries, and leases.
 
-use nightshift_protocol::budget::{Amount, BudgetLine, Resource};
+use nightshift_protocol::budget::{Amount, Resource};
 use nightshift_protocol::id::{RunId, StepId, WorkerId};
 use nightshift_protocol::run::StepStatus;
 use nightshift_protocol::step::StepFailure;
@@ -85,35 +85,4 @@ pub enum TryEnd {
     },
     /// The try was stopped. If its run is not being cancelled, the step becomes ready again.
     Cancelled,
-}
-
-/// An expired lease.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ExpiredLease {
-    /// The step as stored.
-    pub step: StepRecord,
-    /// The epoch of the lease.
-    pub epoch: u64,
-}
-
-/// Outcome of a heartbeat, per lease.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct HeartbeatOutcome {
-    /// Leases that are gone.
-    pub lost: Vec<StepId>,
-    /// Steps whose run is being cancelled.
-    pub cancelled: Vec<StepId>,
-}
-
-/// Outcome of a reservation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reservation {
-    /// The amount is reserved for the step.
-    Granted,
-    /// Other steps have reserved the rest. Some of it may be released.
-    Wait(BudgetLine),
-    /// The campaign's budget does not suffice.
-    Exhausted(BudgetLine),
-    /// The lease was lost.
-    LeaseLost,
 }

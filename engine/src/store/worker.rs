@@ -1,8 +1,11 @@
 //! Workers, and their quarantined devices.
 
+use async_trait::async_trait;
 use nightshift_protocol::id::{ServerId, WorkerId};
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
+
+use super::StoreError;
 
 /// A worker to register.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,29 +30,24 @@ pub struct WorkerRecord {
     pub draining: bool,
 }
 
-/// A quarantined device of a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuarantineRecord {
-    /// The driver's name of the device.
-    pub device: String,
-    /// Its worker, which may be deleted.
-    pub worker: WorkerId,
-    /// The worker's name for people.
-    pub worker_name: String,
-    /// The device's number on that worker.
-    pub number: u32,
-    /// Its model.
-    pub device_name: String,
-    /// Number of the incident, which distinguishes it from earlier ones of the same worker.
-    pub incident: u64,
-    /// Stable code.
-    pub code: String,
-    /// The observed problem.
-    pub reason: String,
-    /// Time at which the server learned of it.
-    pub since: TimestampMs,
-    /// Time of the request for its release.
-    pub released_at: Option<TimestampMs>,
-    /// Name of the caller that requested the release.
-    pub released_by: Option<String>,
+/// Workers.
+#[async_trait]
+pub trait WorkerStore: Send + Sync {
+    /// Registers a worker.
+    async fn register_worker(&self, worker: WorkerRecord) -> Result<(), StoreError>;
+
+    /// Lists workers, most recently seen first.
+    async fn list_workers(&self, limit: u32) -> Result<Vec<WorkerRecord>, StoreError>;
+
+    /// Loads one worker.
+    async fn load_worker(&self, id: &WorkerId) -> Result<WorkerRecord, StoreError>;
+
+    /// Records that workers were seen. Unknown workers are skipped.
+    async fn workers_seen(&self, workers: &[WorkerId], at: TimestampMs) -> Result<(), StoreError>;
+
+    /// Asks a worker to take no new steps, or to resume.
+    async fn drain_worker(&self, id: &WorkerId, draining: bool) -> Result<(), StoreError>;
+
+    /// Deletes workers without leases that were last seen before `before`. Their steps keep the worker's id.
+    async fn forget_workers(&self, before: TimestampMs) -> Result<u64, StoreError>;
 }

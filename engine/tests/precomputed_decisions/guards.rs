@@ -2,7 +2,7 @@
 
 use nightshift_engine::driver::Settled;
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{Change, Changed, OwnerFence, Reported, Store, TryEnd};
+use nightshift_engine::store::{Change, ChangeStore, Changed, OwnerFence, Reported, TryEnd};
 use nightshift_protocol::id::ServerId;
 use nightshift_protocol::run::RunTransition;
 use nightshift_protocol::signal::Signal;
@@ -209,8 +209,9 @@ async fn a_gate_is_waited_at_and_the_steps_behind_it_are_decided_ahead_again() {
     assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Decided));
     assert_eq!(site.stored().record.awaits, ["gate 1"]);
     let at = nightshift_engine::clock::Clock::now(&*site.clock);
-    let approved = Signal::Approved { gate: nightshift_protocol::signal::Gate::Plan };
-    site.store.signal_run(&site.run, approved, None, None, at).await.unwrap();
+    let signal = Signal::Approved { gate: nightshift_protocol::signal::Gate::Plan };
+    let approved = Event::SignalReceived { signal, by: None };
+    site.store.world().run(&site.run).unwrap().append(at, approved);
     site.drive().await;
     site.claim().await;
     assert!(site.stored().record.awaits.is_empty());

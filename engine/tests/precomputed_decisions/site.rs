@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nightshift_engine::clock::Clock;
 use nightshift_engine::driver::{Driver, Settled};
 use nightshift_engine::store::{
-    Advanced, Change, Changed, ClaimRequest, NewCampaign, NewRun, OwnerFence, Report, Reported, Store, TryEnd,
+    Advanced, Change, ChangeStore, Changed, ClaimRequest, NewCampaign, NewRun, OwnerFence, Report, Reported, TryEnd,
 };
 use nightshift_protocol::budget::BudgetCaps;
 use nightshift_protocol::id::{CampaignId, RunId, StepId, WorkerId};
@@ -40,7 +40,7 @@ impl Site {
     pub(crate) async fn begun(phases: &[Phase]) -> Self {
         let store = Arc::new(MemoryStore::default());
         let (clock, random) = (Arc::new(SetClock::default()), Arc::new(Counting::default()));
-        let driver = Driver::new(store.clone(), Arc::new(Toy), clock.clone(), random);
+        let driver = Driver::new(store.clone(), store.clone(), Arc::new(Toy), clock.clone(), random);
         let run = RunId::from_uuid(Uuid::from_u128(1));
         let new = NewCampaign {
             id: CampaignId::from_uuid(Uuid::from_u128(1)),
@@ -55,7 +55,7 @@ impl Site {
             owner: None,
             runs: vec![NewRun { id: run.clone(), input: serde_json::to_value(phases).unwrap(), digest: Value::Null }],
         };
-        store.create_campaign(new).await.unwrap();
+        store.world().create(new);
         let mut site = Self { store, driver, clock, run, fence: None, leases: BTreeMap::new() };
         site.drive().await;
         site.claim().await;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use nightshift_engine::event::{Event, EventRecord};
 use nightshift_engine::store::{
-    Advance, Advanced, Change, Changed, ClaimRequest, NewCampaign, OwnerFence, Ownership, Report, Reported, RunRecord,
+    Advance, Advanced, Change, Changed, ClaimRequest, NewCampaign, OwnerFence, Report, Reported, RunRecord,
     ServerRecord, StepRecord, StoreError, TryEnd, WorkerRecord,
 };
 use nightshift_engine::workflow::{StatePart, StoredState};
@@ -120,14 +120,6 @@ impl Run {
         for key in cancelled {
             self.append(at, Event::StepCancelled { key });
         }
-    }
-
-    /// Returns whether a decision is due.
-    pub(crate) fn is_to_be_driven(&self) -> bool {
-        let unfolded = self.log.iter().filter(|event| event.seq > self.record.folded_seq);
-        let asks = unfolded.into_iter().any(|event| event.event.requires_decision());
-        let leased = self.steps.iter().any(|step| step.record.status == StepStatus::Leased);
-        !self.record.status.is_final() && (asks || (self.record.status == RunStatus::Cancelling && !leased))
     }
 }
 
@@ -412,22 +404,6 @@ impl World {
 }
 
 impl World {
-    /// Assigns the run to this server if possible. Returns the ownership.
-    pub(crate) fn acquire(&mut self, server: &ServerId, run: &RunId, at: TimestampMs) -> Result<Ownership, StoreError> {
-        let alive: Vec<ServerId> =
-            self.servers.values().filter(|server| server.expires_at > at).map(|server| server.id.clone()).collect();
-        let record = &mut self.run(run)?.record;
-        if record.status.is_final() {
-            return Ok(Ownership::Over);
-        }
-        match &record.owner {
-            Some(owner) if owner != server && alive.contains(owner) => return Ok(Ownership::Other(owner.clone())),
-            Some(owner) if owner == server => {}
-            _ => (record.owner, record.owner_epoch) = (Some(server.clone()), record.owner_epoch + 1),
-        }
-        Ok(Ownership::Mine(OwnerFence { server: server.clone(), epoch: record.owner_epoch }))
-    }
-
     /// Frees the leases of workers in dead servers. The tries do not count.
     pub(crate) fn reap(&mut self, at: TimestampMs) -> u64 {
         let dead: Vec<ServerId> =

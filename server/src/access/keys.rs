@@ -67,7 +67,7 @@ impl Keys {
         if let Some(kept) = self.kept().get(hash.as_bytes()).filter(|kept| now < kept.until) {
             return Ok(kept.token.clone());
         }
-        let mut token = app.store.find_token(hash.to_hex().as_str()).await?;
+        let mut token = app.store.tokens.find_token(hash.to_hex().as_str()).await?;
         if let Some(token) = &mut token {
             note_use(app, token).await;
         }
@@ -89,7 +89,7 @@ async fn note_use(app: &App, token: &mut TokenView) {
     if token.revoked_at.is_some() || token.last_used_at.is_some_and(lately) {
         return;
     }
-    match app.store.touch_token(&token.id, now).await {
+    match app.store.tokens.touch_token(&token.id, now).await {
         Ok(()) => token.last_used_at = Some(now),
         Err(error) => tracing::debug!(token.id = %token.id, error = %error, "the use of a token could not be recorded"),
     }

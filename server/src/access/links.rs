@@ -60,11 +60,7 @@ impl Keys {
     /// Returns the share link of this secret.
     pub(super) async fn link(app: &App, secret: &[u8]) -> Result<Share, ApiFailure> {
         let hash = blake3::hash(secret).to_hex();
-        let share = match app.store.team() {
-            Some(team) => team.find_share(hash.as_str()).await?,
-            None => None,
-        };
-        share.ok_or_else(wrong_token)
+        app.store.team.find_share(hash.as_str()).await?.ok_or_else(wrong_token)
     }
 
     /// Returns the caller of this share link, if it is still valid.
@@ -129,8 +125,7 @@ async fn leads_to(
     artifact: Option<&ArtifactHash>,
 ) -> Result<bool, ApiFailure> {
     if let Some(hash) = artifact {
-        let Some(team) = app.store.team() else { return Ok(false) };
-        return match team.names_artifact(target, hash).await {
+        return match app.store.team.names_artifact(target, hash).await {
             Ok(names) => Ok(names && campaigns.is_empty() && runs.is_empty()),
             Err(StoreError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error.into()),
@@ -145,8 +140,10 @@ async fn leads_to(
             if campaigns.iter().any(|campaign| campaign != only) {
                 return Ok(false);
             }
-            let Some(watch) = app.store.watch().filter(|_| !runs.is_empty()) else { return Ok(runs.is_empty()) };
-            let marks = watch.run_marks(runs).await?;
+            if runs.is_empty() {
+                return Ok(true);
+            }
+            let marks = app.store.watch.run_marks(runs).await?;
             Ok(runs.iter().all(|run| marks.iter().any(|mark| mark.run == *run && mark.campaign == *only)))
         }
         Target::Run(only) | Target::Attempt(only, _) => Ok(campaigns.is_empty() && runs.iter().all(|run| run == only)),

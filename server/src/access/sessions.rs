@@ -6,7 +6,7 @@ use axum::http::header::{CONTENT_TYPE, COOKIE, HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use nightshift_engine::clock::Random;
-use nightshift_engine::store::{SessionHolder, SessionRecord, SessionStore};
+use nightshift_engine::store::{SessionHolder, SessionRecord};
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::REQUEST_HEADER;
 use nightshift_protocol::time::TimestampMs;
@@ -62,7 +62,7 @@ impl Keys {
     }
 
     async fn look_up_session(&self, app: &App, secret: &str) -> Result<Option<Caller>, ApiFailure> {
-        let store = store(app)?;
+        let store = &app.store.sessions;
         let Some(session) = store.find_session(&secret_hash(secret)).await? else { return Ok(None) };
         if session.expires_at <= app.clock.now() {
             return Ok(None);
@@ -75,10 +75,10 @@ impl Keys {
                 let token = store.token_of_id(id).await?;
                 token.and_then(|token| Self::examine(app, &token).ok())
             }
-            SessionHolder::Share(id) => match app.store.team() {
-                Some(team) => team.load_share(id).await.ok().and_then(|share| Self::examine_link(app, share).ok()),
-                None => None,
-            },
+            SessionHolder::Share(id) => {
+                let share = app.store.team.load_share(id).await.ok();
+                share.and_then(|share| Self::examine_link(app, share).ok())
+            }
         };
         Ok(caller.map(|caller| Caller { by_cookie: true, ends_at: Some(session.expires_at), ..caller }))
     }
@@ -134,11 +134,6 @@ impl Keys {
 /// Creates a new cookie value.
 pub(crate) fn new_cookie(random: &dyn Random) -> String {
     new_secret_of(random, COOKIE_PREFIX)
-}
-
-/// Returns the session part of the store.
-pub(crate) fn store(app: &App) -> Result<&dyn SessionStore, ApiFailure> {
-    app.store.sessions().ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support sessions"))
 }
 
 /// Returns the error for an ended session.

@@ -72,7 +72,7 @@ pub(crate) async fn collect(
     without: &BTreeSet<ArtifactHash>,
 ) -> Result<(Spooled, Manifest, Vec<ArtifactHash>), ApiFailure> {
     let spool = Arc::new(Spool::new(LEVEL).map_err(|error| unkept(&error))?);
-    app.store.export_rows(id, spool.clone()).await?;
+    app.store.archives.export_rows(id, spool.clone()).await?;
     let mut spooled = spool.finish().await.map_err(|error| unkept(&error))?;
     let left_out: Vec<ArtifactHash>;
     (left_out, spooled.artifacts) =
@@ -117,7 +117,7 @@ pub(crate) fn answer(app: Arc<App>, spooled: Spooled, first: String, digest: Str
 async fn stored(app: &App, named: Vec<ArtifactHash>) -> Result<Vec<ArtifactHash>, StoreError> {
     let mut stored = Vec::with_capacity(named.len());
     for hash in named {
-        match app.store.artifact_progress(&hash).await? {
+        match app.store.artifacts.artifact_progress(&hash).await? {
             Some(progress) if progress.complete => stored.push(hash),
             _ => tracing::debug!(artifact.hash = %hash, "a row references a missing artifact; the archive omits it"),
         }
@@ -175,14 +175,14 @@ async fn write_artifact(
     hash: ArtifactHash,
     chunks: &Chunks,
 ) -> Result<Packer, WriteError> {
-    let size_bytes = app.store.artifact_progress(&hash).await?.map_or(0, |progress| progress.size_bytes);
+    let size_bytes = app.store.artifacts.artifact_progress(&hash).await?.map_or(0, |progress| progress.size_bytes);
     if size_bytes <= ARTIFACT_PART_BYTES {
-        let bytes = app.store.get_artifact(&hash).await?;
+        let bytes = app.store.artifacts.get_artifact(&hash).await?;
         return packer.text(move || ArchiveLine::artifact(hash, &bytes).to_text(), chunks).await;
     }
     let mut offset = 0;
     while offset < size_bytes {
-        let bytes = app.store.read_artifact(&hash, offset, ARTIFACT_PART_BYTES).await?;
+        let bytes = app.store.artifacts.read_artifact(&hash, offset, ARTIFACT_PART_BYTES).await?;
         if bytes.is_empty() {
             return Err(StoreError::NotFound { noun: "artifact", id: hash.to_string() }.into());
         }
@@ -240,7 +240,7 @@ pub(crate) async fn import(
 ) -> Result<(StatusCode, Json<CampaignCreated>), ApiFailure> {
     let unpacked = Unpacker::<ArchiveReader>::new(&app, MAX_ARCHIVE_BYTES).unpack(body).await.map_err(not_unpacked)?;
     let archive = CampaignArchive { rows: unpacked.rows, artifacts: unpacked.artifacts };
-    let result = app.store.import_campaign(archive, app.clock.now()).await;
+    let result = app.store.archives.import_campaign(archive, app.clock.now()).await;
     app.store_health.note_error(&result);
     let created = result?;
     app.indexing.look();

@@ -73,7 +73,7 @@ pub(crate) async fn append(
         Ok(progress) => Ok(answer(StatusCode::OK, progress, Json(shown(progress)).into_response())),
         Err(StoreError::Refused { code: WRONG_OFFSET, message }) => {
             let nothing = ArtifactProgress { size_bytes: size, stored_bytes: 0, complete: false };
-            let progress = app.store.artifact_progress(&hash).await?.unwrap_or(nothing);
+            let progress = app.store.artifacts.artifact_progress(&hash).await?.unwrap_or(nothing);
             let failure = ApiFailure::new(StatusCode::CONFLICT, WRONG_OFFSET, message)
                 .with_details(json!({ "progress": shown(progress) }));
             Ok(answer(StatusCode::CONFLICT, progress, failure.into_response()))
@@ -149,7 +149,7 @@ impl<'a> Upload<'a> {
 
     /// Reads the upload progress from the store.
     async fn look(&mut self) -> Result<(), StoreError> {
-        let progress = self.app.store.renew_artifact(&self.hash, self.app.clock.now()).await?;
+        let progress = self.app.store.artifacts.renew_artifact(&self.hash, self.app.clock.now()).await?;
         self.stored = progress.map_or(0, |progress| progress.stored_bytes);
         Ok(())
     }
@@ -180,7 +180,7 @@ impl<'a> Upload<'a> {
             return Err(wrong_hash(&actual));
         }
         if self.size == 0 || (self.offset == 0 && self.stored == 0) {
-            let stored = self.app.store.put_artifact(&self.hash, &self.part, self.app.clock.now()).await;
+            let stored = self.app.store.artifacts.put_artifact(&self.hash, &self.part, self.app.clock.now()).await;
             self.app.store_health.note_error(&stored);
             return stored.map_err(failed);
         }
@@ -224,7 +224,7 @@ async fn append_part(
     offset: u64,
     bytes: &[u8],
 ) -> Result<ArtifactProgress, StoreError> {
-    let appended = app.store.append_artifact(hash, size, offset, bytes, app.clock.now()).await;
+    let appended = app.store.artifacts.append_artifact(hash, size, offset, bytes, app.clock.now()).await;
     app.store_health.note_error(&appended);
     appended
 }

@@ -25,7 +25,7 @@ use crate::extract::TextPath;
 pub(crate) async fn head(State(app): State<Arc<App>>, TextPath(text): TextPath) -> Result<Response<Body>, ApiFailure> {
     let hash = hash_of(&text)?;
     // A caller that finds the artifact does not upload it, and references it next.
-    let progress = app.store.renew_artifact(&hash, app.clock.now()).await?.ok_or_else(|| missing(&hash))?;
+    let progress = app.store.artifacts.renew_artifact(&hash, app.clock.now()).await?.ok_or_else(|| missing(&hash))?;
     let answer = if progress.complete {
         blob(StatusCode::OK).header(CONTENT_LENGTH, progress.size_bytes)
     } else {
@@ -42,7 +42,7 @@ pub(crate) async fn get(
     headers: HeaderMap,
 ) -> Result<Response<Body>, ApiFailure> {
     let hash = hash_of(&text)?;
-    let size = match app.store.artifact_progress(&hash).await? {
+    let size = match app.store.artifacts.artifact_progress(&hash).await? {
         Some(progress) if progress.complete => progress.size_bytes,
         _ => return Err(missing(&hash)),
     };
@@ -116,7 +116,7 @@ async fn read(app: Arc<App>, hash: ArtifactHash, range: Range<u64>) -> Result<Bo
 
 async fn part(app: &App, hash: &ArtifactHash, range: &Range<u64>) -> Result<Bytes, StoreError> {
     let length = (range.end - range.start).min(u64::try_from(MAX_UPLOAD_PART_BYTES).unwrap_or(u64::MAX));
-    let bytes = app.store.read_artifact(hash, range.start, length).await?;
+    let bytes = app.store.artifacts.read_artifact(hash, range.start, length).await?;
     if bytes.is_empty() {
         // Deleted in the meantime: abort the answer so that the client notices.
         return Err(StoreError::NotFound { noun: "artifact", id: hash.to_string() });

@@ -70,7 +70,7 @@ impl Found {
         };
         let number: u32 = number.parse().map_err(|_| missing())?;
         let id: RunId = run.parse().map_err(|_| missing())?;
-        let record = app.store.load_run(&id).await?;
+        let record = app.store.runs.load_run(&id).await?;
         let state = record.state.as_ref().filter(|state| !state.is_null()).ok_or_else(missing)?;
         let view = (app.view)(state)?;
         let attempt = view.attempts.into_iter().find(|attempt| attempt.number == number).ok_or_else(missing)?;
@@ -78,8 +78,8 @@ impl Found {
             let message = format!("attempt {number} of {id} has no program: its reply held no usable code");
             ApiFailure::new(StatusCode::CONFLICT, "attempt.no_source", message)
         })?;
-        let source = String::from_utf8_lossy(&app.store.get_artifact(hash).await?).into_owned();
-        let task = serde_json::from_slice(&app.store.get_artifact(&view.task).await?).map_err(|error| {
+        let source = String::from_utf8_lossy(&app.store.artifacts.get_artifact(hash).await?).into_owned();
+        let task = serde_json::from_slice(&app.store.artifacts.get_artifact(&view.task).await?).map_err(|error| {
             ApiFailure::internal("task.unreadable", format!("the task of {id} cannot be read: {error}"))
         })?;
         Ok(Self { run: id, attempt, task, source })

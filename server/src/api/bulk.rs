@@ -40,7 +40,7 @@ pub(crate) async fn act(
         BulkAction::Pause | BulkAction::Resume | BulkAction::Cancel | BulkAction::Retry => {}
     }
     if let Some(campaign) = &bulk.filter.campaign {
-        app.store.load_campaign(campaign).await?;
+        app.store.campaigns.load_campaign(campaign).await?;
     }
     let (runs, more) = find(&app, &bulk.filter, &bulk.action).await?;
     let mut answer = BulkDone { done: Vec::new(), refused: Vec::new(), more };
@@ -77,7 +77,7 @@ async fn find(app: &App, filter: &RunFilter, action: &BulkAction) -> Result<(Vec
     let mut before = None;
     loop {
         let page = PageRequest { limit: PAGE_ROWS, before: before.take() };
-        let rows = app.store.list_runs(filter.campaign.as_ref(), filter.status, page).await?;
+        let rows = app.store.runs.list_runs(filter.campaign.as_ref(), filter.status, page).await?;
         let full = rows.len() >= usize::try_from(PAGE_ROWS).unwrap_or(usize::MAX);
         before = rows.last().map(|run| run.id.to_string());
         examined += rows.len();
@@ -135,16 +135,16 @@ async fn apply(
         BulkAction::Resume => app.control(&run.id, RunTransition::Resume, by).await,
         BulkAction::Cancel => app.control(&run.id, RunTransition::Cancel, by).await,
         BulkAction::Retry => {
-            app.store.retry_run(&run.id, None, Some(by), app.clock.now()).await.map(|_| RunStatus::Running)
+            app.store.run_control.retry_run(&run.id, None, Some(by), app.clock.now()).await.map(|_| RunStatus::Running)
         }
         BulkAction::Prioritize { priority } => {
-            app.store.set_priority(&run.id, *priority, app.clock.now()).await.map(|()| run.status)
+            app.store.run_control.set_priority(&run.id, *priority, app.clock.now()).await.map(|()| run.status)
         }
         BulkAction::Signal { signal } => {
             let at = app.clock.now();
             // Each run gets the signal once.
             let key = key.map(|(key, digest)| (format!("{key}:{}", run.id), digest.clone()));
-            app.store.signal_run(&run.id, signal.clone(), Some(by), key, at).await.map(|()| run.status)
+            app.store.run_control.signal_run(&run.id, signal.clone(), Some(by), key, at).await.map(|()| run.status)
         }
     }
 }

@@ -54,7 +54,7 @@ pub(crate) async fn results(
     if places.is_empty() {
         return Err(ApiFailure::bad("request.invalid_query", "`from` must not be above `to`"));
     }
-    let runs = app.store.load_campaign(&id).await?.runs.total();
+    let runs = app.store.campaigns.load_campaign(&id).await?.runs.total();
     Ok(Json(app.attempt_index().await?.campaign_results(&id, runs, places).await?))
 }
 
@@ -73,8 +73,8 @@ pub(crate) async fn show(
 impl App {
     /// Returns one campaign. Its budget has no elapsed time yet: see [`Self::with_elapsed_time`].
     pub(super) async fn campaign_detail(&self, id: &CampaignId) -> Result<CampaignDetail, ApiFailure> {
-        let record = self.store.load_campaign(id).await?;
-        let runs = self.store.list_runs(Some(id), None, all_runs()).await?;
+        let record = self.store.campaigns.load_campaign(id).await?;
+        let runs = self.store.runs.list_runs(Some(id), None, all_runs()).await?;
         let mut summary = campaign_summary(&record)?;
         summary.priority = common_priority(&runs).unwrap_or(summary.priority);
         self.add_sums(std::slice::from_mut(&mut summary)).await?;
@@ -82,7 +82,7 @@ impl App {
             summary,
             spec: campaign_spec(&record)?,
             runs: runs.into_iter().map(run_summary).collect::<Result<_, _>>()?,
-            budget: self.store.load_budget(id).await?,
+            budget: self.store.budgets.load_budget(id).await?,
         })
     }
 
@@ -114,9 +114,9 @@ pub(crate) async fn control(
     actor: Actor,
     Body(control): Body<Control>,
 ) -> Result<Json<Controlled>, ApiFailure> {
-    app.store.load_campaign(&id).await?;
+    app.store.campaigns.load_campaign(&id).await?;
     let mut controlled = Controlled { runs: Vec::new() };
-    for run in app.store.list_runs(Some(&id), None, all_runs()).await? {
+    for run in app.store.runs.list_runs(Some(&id), None, all_runs()).await? {
         if run.status.is_final() {
             continue;
         }
@@ -144,13 +144,13 @@ pub(crate) async fn prioritize(
     Body(SetPriority { priority }): Body<SetPriority>,
 ) -> Result<StatusCode, ApiFailure> {
     examine_priority(priority)?;
-    app.store.load_campaign(&id).await?;
+    app.store.campaigns.load_campaign(&id).await?;
     let mut moved = 0_usize;
-    for run in app.store.list_runs(Some(&id), None, all_runs()).await? {
+    for run in app.store.runs.list_runs(Some(&id), None, all_runs()).await? {
         if run.status.is_final() {
             continue;
         }
-        let result = app.store.set_priority(&run.id, priority, app.clock.now()).await;
+        let result = app.store.run_control.set_priority(&run.id, priority, app.clock.now()).await;
         // It may have ended in between.
         if result.as_ref().is_err_and(|error| error.code() == RUN_OVER) {
             continue;

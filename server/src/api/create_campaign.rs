@@ -73,10 +73,10 @@ pub(crate) async fn create(
         owner: app.server_lease.current(),
         runs,
     };
-    let mut result = app.store.create_campaign(new.clone()).await;
+    let mut result = app.store.campaigns.create_campaign(new.clone()).await;
     // This server was declared dead and does not know it yet. The first server that looks acquires its runs.
     if matches!(&result, Err(StoreError::NotFound { noun: "server", .. })) {
-        result = app.store.create_campaign(NewCampaign { owner: None, ..new }).await;
+        result = app.store.campaigns.create_campaign(NewCampaign { owner: None, ..new }).await;
     }
     app.store_health.note_error(&result);
     let created = result?;
@@ -225,7 +225,7 @@ async fn accept_task(app: &App, spec: &CampaignSpec, task: &CampaignTask) -> Res
 }
 
 async fn artifact(app: &App, task: &CampaignTask, what: &str, hash: &ArtifactHash) -> Result<Vec<u8>, ApiFailure> {
-    match app.store.get_artifact(hash).await {
+    match app.store.artifacts.get_artifact(hash).await {
         Ok(bytes) => Ok(bytes),
         Err(StoreError::NotFound { .. }) => Err(refused(
             task,

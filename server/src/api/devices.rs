@@ -25,7 +25,7 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<QuarantineView>>, ApiFailure> {
-    let records = app.store.list_quarantine().await?;
+    let records = app.store.devices.list_quarantine().await?;
     let items: Vec<QuarantineView> = records.into_iter().map(view).collect();
     Ok(Json(query.of_all(items, |device| derived_cursor(&[&device.device]))?))
 }
@@ -36,7 +36,7 @@ pub(crate) async fn release(
     TextPath(device): TextPath,
     actor: Actor,
 ) -> Result<(StatusCode, Json<QuarantineView>), ApiFailure> {
-    let result = app.store.release_device(&device, Some(actor.name()), app.clock.now()).await;
+    let result = app.store.devices.release_device(&device, Some(actor.name()), app.clock.now()).await;
     app.store_health.note_error(&result);
     let record = result?;
     tracing::info!(worker.id = %record.worker, device, by = actor.name(), "a quarantined device is to be tested again");
@@ -71,7 +71,7 @@ impl App {
         offers: &Arc<Offers>,
         quarantined: &[QuarantinedDevice],
     ) -> Result<Vec<u32>, StoreError> {
-        let known = self.store.list_quarantine().await?;
+        let known = self.store.devices.list_quarantine().await?;
         let mut current = Offers::clone(offers);
         let (mut records, mut well, mut released) = (Vec::new(), Vec::new(), Vec::new());
         for device in &mut current.devices {
@@ -124,7 +124,7 @@ impl App {
                 );
             }
             let stored = serde_json::to_value(&current).map_err(|error| StoreError::Other(error.to_string()))?;
-            let result = self.store.set_quarantine(worker, stored, records, well).await;
+            let result = self.store.devices.set_quarantine(worker, stored, records, well).await;
             self.store_health.note(&result);
             result?;
             self.worker_registry.set_offers(worker, Arc::new(current));

@@ -1,7 +1,7 @@
 //! Decides whether a file of a hand-over is accepted.
 
 use axum::http::StatusCode;
-use nightshift_engine::store::{HandoverStore, StoreError};
+use nightshift_engine::store::StoreError;
 use nightshift_protocol::archive::ArchiveError;
 use nightshift_protocol::handover::{Direction, HandoverError, HandoverHeader, HandoverReader};
 
@@ -23,7 +23,7 @@ pub(super) async fn examine(
     authenticate: impl Fn(&str) -> Result<(), HandoverError>,
 ) -> Result<(), ApiFailure> {
     header.examine(Direction::Back, app.state_format).map_err(|error| refused(&error))?;
-    let handover = match store(app)?.load_handover(&header.handover).await {
+    let handover = match app.store.handovers.load_handover(&header.handover).await {
         Err(StoreError::NotFound { .. }) => return Err(unknown(app, header)),
         other => other?,
     };
@@ -39,11 +39,6 @@ fn unknown(app: &App, header: &HandoverHeader) -> ApiFailure {
         app.config.name
     );
     conflict("handover.unknown", message)
-}
-
-pub(super) fn store(app: &App) -> Result<&dyn HandoverStore, ApiFailure> {
-    let missing = || ApiFailure::internal("store.failed", "this store does not support hand-overs");
-    app.store.handovers().ok_or_else(missing)
 }
 
 pub(super) fn conflict(code: &str, message: String) -> ApiFailure {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::actor::Actor;
 use crate::api::archive::{self, MAX_ARCHIVE_BYTES};
-use crate::api::handover_admission::{conflict, examine, store};
+use crate::api::handover_admission::{conflict, examine};
 use crate::api::refused_file::refused;
 use crate::api::unpack::Unpacker;
 use crate::app::App;
@@ -38,7 +38,7 @@ pub(crate) async fn begin(
     if wait_s > MAX_HANDOVER_WAIT_S {
         return Err(ApiFailure::bad("request.invalid", format!("`wait_s` is at most {MAX_HANDOVER_WAIT_S}")));
     }
-    let store = store(&app)?;
+    let store = &app.store.handovers;
     let new = NewHandover {
         id: HandoverId::from_uuid(app.new_uuid()),
         campaign: id.clone(),
@@ -79,8 +79,8 @@ pub(crate) async fn file(
     actor: Actor,
     Body(HandoverFile { without }): Body<HandoverFile>,
 ) -> Result<Response, ApiFailure> {
-    app.store.load_campaign(&id).await?;
-    let handover = store(&app)?.open_handovers(Some(&id)).await?.pop();
+    app.store.campaigns.load_campaign(&id).await?;
+    let handover = app.store.handovers.open_handovers(Some(&id)).await?.pop();
     let handover = handover.ok_or_else(|| conflict("handover.none", format!("{id} is not handed over")))?;
     if handover.state != HandoverState::Out {
         let message = format!("steps of {id} are still in flight: hand it over again to wait for them");
@@ -112,7 +112,7 @@ pub(crate) async fn cancel(
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
 ) -> Result<Json<HandoverDetail>, ApiFailure> {
-    let result = store(&app)?.cancel_handover(&id, actor.name(), app.clock.now()).await;
+    let result = app.store.handovers.cancel_handover(&id, actor.name(), app.clock.now()).await;
     app.store_health.note_error(&result);
     let handover = result?;
     wake_runs(&app, &handover);
@@ -135,7 +135,9 @@ pub(crate) async fn finish(
     examine(&app, &returned.header, &digest, |key| returned.authenticate(key)).await?;
     let mut artifacts = returned.header.left_out;
     artifacts.extend(returned.archive.artifacts);
-    let result = store(&app)?
+    let result = app
+        .store
+        .handovers
         .finish_handover(ReturnedHandover {
             id: returned.header.handover,
             digest,

@@ -27,12 +27,12 @@ pub(crate) async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>
 pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiFailure> {
     let trouble = match app.store_health.current() {
         Some(error) => Some(error),
-        None => in_time(app.store.list_servers()).await.err(),
+        None => in_time(app.store.servers.list_servers()).await.err(),
     };
     let health = Health {
         status: trouble.as_ref().map_or("ok", StoreError::code).to_owned(),
         version: app.config.version.clone(),
-        database: app.store.kind().to_owned(),
+        database: app.store.database.kind().to_owned(),
         now: app.clock.now(),
         drives: app.config.drives,
     };
@@ -63,7 +63,7 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<StatusCode, Api
             "the server lease has expired, because a heartbeat was not written: the server registers again when the database answers",
         );
     }
-    if let Err(error) = in_time(app.store.list_servers()).await {
+    if let Err(error) = in_time(app.store.servers.list_servers()).await {
         // As for `/health`: the message may contain a path of this machine.
         return not_ready(error.code(), "the database does not answer: see the server's log");
     }

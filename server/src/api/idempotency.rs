@@ -95,7 +95,7 @@ impl Creator {
                 at: app.clock.now(),
             }),
         };
-        let result = app.store.create(creation, once).await;
+        let result = app.store.creations.create(creation, once).await;
         app.store_health.note_error(&result);
         let answer = match (result?, self.0) {
             (Some(first), Some(keyed)) => keyed.open(&first)?,

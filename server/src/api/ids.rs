@@ -24,6 +24,6 @@ pub(crate) async fn find(State(app): State<Arc<App>>, TextPath(text): TextPath) 
     {
         return Err(ApiFailure::bad("request.invalid_id", "an id holds only letters, digits and `_`, at most 36"));
     }
-    let (campaigns, runs) = app.store.find_ids(&text, MAX_ID_MATCHES).await?;
+    let (campaigns, runs) = app.store.campaigns.find_ids(&text, MAX_ID_MATCHES).await?;
     Ok(Json(IdMatches { campaigns, runs }))
 }

@@ -25,17 +25,17 @@ pub(crate) async fn set(
     Body(limits): Body<SetLimits>,
 ) -> Result<Json<CampaignDetail>, ApiFailure> {
     examine(&limits)?;
-    app.store.load_campaign(&id).await?;
+    app.store.campaigns.load_campaign(&id).await?;
     let at = app.clock.now();
     let changed = async {
         if let Some(caps) = limits.budget {
-            app.store.set_budget(&id, caps, at).await?;
+            app.store.budgets.set_budget(&id, caps, at).await?;
         }
         if limits.no_schedule || limits.schedule.is_some() {
-            app.store.set_schedule(&id, limits.schedule, at).await?;
+            app.store.campaigns.set_schedule(&id, limits.schedule, at).await?;
         }
         if let Some(weight) = limits.weight {
-            app.store.set_weight(&id, weight, at).await?;
+            app.store.campaigns.set_weight(&id, weight, at).await?;
         }
         Ok(())
     }

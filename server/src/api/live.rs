@@ -47,11 +47,10 @@ pub(crate) async fn open(
     headers: HeaderMap,
 ) -> Result<Response, ApiFailure> {
     if let Some(campaign) = &query.campaign {
-        app.store.load_campaign(campaign).await?;
+        app.store.campaigns.load_campaign(campaign).await?;
     }
     if let Some(run) = &query.run
-        && let Some(watch) = app.store.watch()
-        && watch.run_marks(std::slice::from_ref(run)).await?.is_empty()
+        && app.store.watch.run_marks(std::slice::from_ref(run)).await?.is_empty()
     {
         return Err(StoreError::NotFound { noun: "run", id: run.to_string() }.into());
     }

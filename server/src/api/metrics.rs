@@ -66,7 +66,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiFai
 async fn refresh(app: &App) -> Result<(), StoreError> {
     let metrics = &app.metrics;
     let now = app.clock.now();
-    let gauges = app.store.gauges().await?;
+    let gauges = app.store.database.gauges().await?;
     metrics.ready_steps.clear();
     for (route, steps) in gauges.ready {
         metrics.ready_steps.get_or_create(&RouteLabels { route }).set(whole(steps));
@@ -108,7 +108,7 @@ async fn count_workers(app: &App) -> Result<(), StoreError> {
     let now = app.clock.now();
     let (mut alive, mut draining, mut silent) = (0, 0, 0);
     let mut devices: BTreeMap<(&'static str, &'static str), i64> = BTreeMap::new();
-    for worker in app.store.list_workers(MAX_LISTED_WORKERS).await? {
+    for worker in app.store.workers.list_workers(MAX_LISTED_WORKERS).await? {
         if now.since_ms(worker.last_seen_at) > silent_ms {
             silent += 1;
             continue;
@@ -129,7 +129,7 @@ async fn count_workers(app: &App) -> Result<(), StoreError> {
         app.metrics.devices.get_or_create(&DeviceLabels { target, state }).set(count);
     }
     app.metrics.quarantined.clear();
-    for record in app.store.list_quarantine().await? {
+    for record in app.store.devices.list_quarantine().await? {
         let labels = QuarantineLabels { device: record.device, worker: record.worker_name, code: record.code };
         app.metrics.quarantined.get_or_create(&labels).set(seconds(now.since_ms(record.since)));
     }
@@ -141,11 +141,11 @@ async fn count_workers(app: &App) -> Result<(), StoreError> {
 
 async fn show_budgets(app: &App) -> Result<(), StoreError> {
     let metrics = &app.metrics;
-    let campaigns = app.store.list_campaigns(PageRequest { limit: MAX_LOOKED_AT, before: None }).await?;
+    let campaigns = app.store.campaigns.list_campaigns(PageRequest { limit: MAX_LOOKED_AT, before: None }).await?;
     let mut lines = Vec::new();
     for campaign in campaigns.iter().filter(|campaign| campaign.runs.unfinished() > 0).take(MAX_CAMPAIGNS) {
         let elapsed_ms = app.clock.now().since_ms(campaign.created_at);
-        for line in with_wall_time(app.store.load_budget(&campaign.id).await?, elapsed_ms) {
+        for line in with_wall_time(app.store.budgets.load_budget(&campaign.id).await?, elapsed_ms) {
             let labels = BudgetLabels { campaign: campaign.id.to_string(), resource: line.resource.as_str() };
             lines.push((labels, line));
         }

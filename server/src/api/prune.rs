@@ -69,7 +69,7 @@ fn examine(older_than_ms: u64) -> Result<(), String> {
 
 async fn would_prune(app: &App, older_than_ms: u64) -> Result<Json<PruneDone>, ApiFailure> {
     let before = Prunes::before(app.clock.now(), older_than_ms);
-    let campaigns = app.store.campaigns_to_prune(before, MAX_PRUNED_CAMPAIGNS + 1).await?;
+    let campaigns = app.store.retention.campaigns_to_prune(before, MAX_PRUNED_CAMPAIGNS + 1).await?;
     let most = usize::try_from(MAX_PRUNED_CAMPAIGNS).unwrap_or(usize::MAX);
     let more = campaigns.len() > most;
     Ok(Json(PruneDone { campaigns: campaigns.into_iter().take(most).collect(), rows: 0, artifacts: 0, more }))

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use nightshift_engine::store::{RequestAnswer, RequestFilter, RequestLease, RequestStore, StoreError};
+use nightshift_engine::store::{RequestAnswer, RequestFilter, RequestLease, StoreError};
 use nightshift_optimizer::agent::examine_answer;
 use nightshift_protocol::api::{
     AnswerRequest, DEFAULT_REQUEST_LEASE_S, ExtendRequest, MAX_ANSWER_BYTES, MAX_HOLDER_CHARS, MAX_REQUEST_LEASE_S,
@@ -50,10 +50,6 @@ pub(crate) struct RequestsQuery {
     before: Option<String>,
 }
 
-fn store(app: &App) -> Result<&dyn RequestStore, ApiFailure> {
-    app.store.requests().ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support requests"))
-}
-
 /// Lists requests, newest first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
@@ -61,7 +57,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<RequestView>>, ApiFailure> {
     let page = page_request(query.limit, query.before)?;
     let filter = RequestFilter { campaign: query.campaign, run: query.run, ..RequestFilter::default() };
-    let rows = store(&app)?.list_requests(&filter, !query.all, &page, app.clock.now()).await?;
+    let rows = app.store.requests.list_requests(&filter, !query.all, &page, app.clock.now()).await?;
     Ok(Json(team::page(&page, rows)))
 }
 
@@ -70,7 +66,7 @@ pub(crate) async fn show(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RequestId>,
 ) -> Result<Json<RequestDetail>, ApiFailure> {
-    Ok(Json(store(&app)?.load_request(&id, app.clock.now()).await?))
+    Ok(Json(app.store.requests.load_request(&id, app.clock.now()).await?))
 }
 
 /// Leases the oldest matching request, or waits for one: 204 when there is none.
@@ -85,10 +81,10 @@ pub(crate) async fn next(
         return Err(ApiFailure::bad("request.invalid", message));
     }
     if let Some(run) = &wish.run {
-        app.store.run_status(run).await?;
+        app.store.runs.run_status(run).await?;
     }
     if let Some(campaign) = &wish.campaign {
-        app.store.load_campaign(campaign).await?;
+        app.store.campaigns.load_campaign(campaign).await?;
     }
     let holder = if wish.holder.trim().is_empty() { actor.name().to_owned() } else { wish.holder };
     let filter = RequestFilter { campaign: wish.campaign, run: wish.run, roles: wish.roles, model: wish.model };
@@ -96,7 +92,7 @@ pub(crate) async fn next(
         let at = app.clock.now();
         let until = at.plus_ms(u64::from(lease_s) * 1_000);
         let lease = RequestLease { token: new_request_lease(&*app.random), holder: holder.clone(), until };
-        let leased = store(&app)?.lease_request(filter.clone(), lease, at).await;
+        let leased = app.store.requests.lease_request(filter.clone(), lease, at).await;
         app.store_health.note_error(&leased);
         let leased = leased?;
         Ok((leased.is_some(), leased))
@@ -121,7 +117,7 @@ pub(crate) async fn answer(
     if [wish.input_tokens, wish.output_tokens].into_iter().flatten().any(|tokens| tokens > MAX_STATED_TOKENS) {
         return Err(ApiFailure::bad("request.invalid", format!("at most {MAX_STATED_TOKENS} tokens are accepted")));
     }
-    let store = store(&app)?;
+    let store = &app.store.requests;
     let asked = store.load_request(&id, app.clock.now()).await?;
     // An answer that was accepted before is not validated again.
     if asked.request.state.is_waiting() {
@@ -167,7 +163,7 @@ pub(crate) async fn extend(
 ) -> Result<Json<RequestView>, ApiFailure> {
     let at = app.clock.now();
     let until = at.plus_ms(u64::from(lease_seconds(wish.lease_s)?) * 1_000);
-    let extended = store(&app)?.extend_request(&id, &wish.lease, until, at).await;
+    let extended = app.store.requests.extend_request(&id, &wish.lease, until, at).await;
     app.store_health.note_error(&extended);
     Ok(Json(extended?))
 }
@@ -178,7 +174,7 @@ pub(crate) async fn release(
     IdPath(id): IdPath<RequestId>,
     Body(wish): Body<ReleaseRequest>,
 ) -> Result<StatusCode, ApiFailure> {
-    let released = store(&app)?.release_request(&id, &wish.lease, app.clock.now()).await;
+    let released = app.store.requests.release_request(&id, &wish.lease, app.clock.now()).await;
     app.store_health.note_error(&released);
     released?;
     app.requests.notify_waiters();

@@ -10,7 +10,6 @@ use nightshift_protocol::id::RunId;
 use serde::Deserialize;
 
 use crate::api::list::{page, page_request};
-use crate::api::scores::knowledge;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params};
@@ -31,7 +30,7 @@ pub(crate) async fn list(
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Page<Retrieval>>, ApiFailure> {
     let request = page_request(query.limit, query.before)?;
-    let store = knowledge(&app)?;
+    let store = &app.store.knowledge;
     let records = store.list_retrievals(&id, query.attempt, request.before.as_deref(), request.limit).await?;
     let items = records.into_iter().map(|record| read(&id, record)).collect::<Result<Vec<_>, _>>()?;
     Ok(Json(page(&request, items, |retrieval| retrieval.step_key.clone())))

@@ -46,7 +46,7 @@ pub(crate) async fn retry(
             format!("`step_key` has at most {MAX_STEP_KEY_CHARS} characters"),
         ));
     }
-    let result = app.store.retry_run(&id, key, Some(actor.name()), app.clock.now()).await;
+    let result = app.store.run_control.retry_run(&id, key, Some(actor.name()), app.clock.now()).await;
     app.store_health.note(&result);
     let keys = result?;
     tracing::info!(run.id = %id, steps = keys.len(), "failed steps of a run were scheduled again");
@@ -68,7 +68,7 @@ pub(crate) async fn signal(
         Some(key) => Some((key, digest(&(&id, &signal))?)),
         None => None,
     };
-    let result = app.store.signal_run(&id, signal, Some(actor.name()), key, app.clock.now()).await;
+    let result = app.store.run_control.signal_run(&id, signal, Some(actor.name()), key, app.clock.now()).await;
     app.store_health.note_error(&result);
     result?;
     tracing::info!(run.id = %id, by = actor.name(), "a signal was sent to a run");
@@ -99,7 +99,7 @@ pub(crate) async fn prioritize(
     Body(SetPriority { priority }): Body<SetPriority>,
 ) -> Result<StatusCode, ApiFailure> {
     examine_priority(priority)?;
-    let result = app.store.set_priority(&id, priority, app.clock.now()).await;
+    let result = app.store.run_control.set_priority(&id, priority, app.clock.now()).await;
     app.store_health.note_error(&result);
     result?;
     Ok(StatusCode::NO_CONTENT)
@@ -133,7 +133,7 @@ impl App {
         transition: RunTransition,
         by: &str,
     ) -> Result<RunStatus, StoreError> {
-        let result = self.store.control_run(run, transition, Some(by), self.clock.now()).await;
+        let result = self.store.run_control.control_run(run, transition, Some(by), self.clock.now()).await;
         self.store_health.note_error(&result);
         let status = result?;
         tracing::info!(run.id = %run, run.status = status.as_str(), by, "a run was controlled");

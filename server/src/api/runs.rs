@@ -46,9 +46,9 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<RunSummary>>, ApiFailure> {
     let request = page_request(query.limit, query.before)?;
     if let Some(campaign) = &query.campaign {
-        app.store.load_campaign(campaign).await?;
+        app.store.campaigns.load_campaign(campaign).await?;
     }
-    let records = app.store.list_runs(query.campaign.as_ref(), query.status, request.clone()).await?;
+    let records = app.store.runs.list_runs(query.campaign.as_ref(), query.status, request.clone()).await?;
     let items = records.into_iter().map(run_summary).collect::<Result<Vec<_>, _>>()?;
     Ok(Json(page(&request, items, |run| run.id.to_string())))
 }
@@ -59,8 +59,8 @@ pub(crate) async fn show(
     IdPath(id): IdPath<RunId>,
     headers: HeaderMap,
 ) -> Result<Response, ApiFailure> {
-    let mut record = app.store.load_run(&id).await?;
-    let mut steps = app.store.list_step_heads(&id).await?;
+    let mut record = app.store.runs.load_run(&id).await?;
+    let mut steps = app.store.runs.list_step_heads(&id).await?;
     steps.retain(|step| !step.status.is_final());
     let open_steps = app.step_views(&record, steps).await?;
     // The position of the state stands for the large view, which is not made for a caller that has it.
@@ -83,7 +83,7 @@ pub(crate) async fn show(
 
 /// Returns the view of a run before its first decision.
 async fn not_begun(app: &App, run: &RunId) -> Result<RunView, ApiFailure> {
-    let first = app.store.events_after(run, 0, 1).await?.into_iter().next();
+    let first = app.store.runs.events_after(run, 0, 1).await?.into_iter().next();
     let Some(Event::RunCreated { input }) = first.map(|first| first.event) else {
         return Err(ApiFailure::internal("run.unreadable", "the run's log does not begin with its creation"));
     };
@@ -107,8 +107,8 @@ pub(crate) async fn steps(
     IdPath(id): IdPath<RunId>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<StepView>>, ApiFailure> {
-    let run = app.store.load_run(&id).await?;
-    let steps = app.store.list_step_heads(&id).await?;
+    let run = app.store.runs.load_run(&id).await?;
+    let steps = app.store.runs.list_step_heads(&id).await?;
     let Page { items, next } = query.of_all(steps, |step| step.id.to_string())?;
     Ok(Json(Page { items: app.step_views(&run, items).await?, next }))
 }
@@ -131,8 +131,8 @@ pub(crate) async fn events(
 ) -> Result<Json<EventsPage>, ApiFailure> {
     let look = || async {
         // Read the status first: if it says that the run has ended, the log read afterwards is complete.
-        let status = app.store.run_status(&id).await?;
-        let records = app.store.events_after(&id, query.after, MAX_EVENTS_PER_PAGE).await?;
+        let status = app.store.runs.run_status(&id).await?;
+        let records = app.store.runs.events_after(&id, query.after, MAX_EVENTS_PER_PAGE).await?;
         let events = records.iter().map(event_view).collect::<Result<Vec<_>, _>>()?;
         Ok((!events.is_empty() || status.is_final(), EventsPage { events, status }))
     };
@@ -175,7 +175,7 @@ impl App {
         if self.server_lease.current().as_ref() == Some(owner) {
             return Ok(Carrier::Alive);
         }
-        let (now, servers) = (self.clock.now(), self.store.list_servers().await?);
+        let (now, servers) = (self.clock.now(), self.store.servers.list_servers().await?);
         if servers.iter().any(|server| server.id == *owner && now < server.expires_at) {
             return Ok(Carrier::Alive);
         }
@@ -187,12 +187,13 @@ impl App {
     async fn reasons(&self, run: &RunRecord, steps: &[StepRecord]) -> Result<Reasons, ApiFailure> {
         let blocked = steps.iter().any(|step| step.blocked_on.is_some());
         let timed = steps.iter().any(|step| step.not_before.is_some());
-        let mut reasons = Reasons { workers: self.store.list_workers(MAX_LISTED_WORKERS).await?, ..Reasons::default() };
+        let mut reasons =
+            Reasons { workers: self.store.workers.list_workers(MAX_LISTED_WORKERS).await?, ..Reasons::default() };
         if blocked || timed {
-            let campaign = self.store.load_campaign(&run.campaign).await?;
+            let campaign = self.store.campaigns.load_campaign(&run.campaign).await?;
             if blocked {
                 let elapsed_ms = self.clock.now().since_ms(campaign.created_at);
-                reasons.budget = with_wall_time(self.store.load_budget(&run.campaign).await?, elapsed_ms);
+                reasons.budget = with_wall_time(self.store.budgets.load_budget(&run.campaign).await?, elapsed_ms);
             }
             reasons.schedule = campaign.schedule;
         }

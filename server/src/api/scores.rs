@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use nightshift_engine::store::{KnowledgeStore, ScoreRecord};
+use nightshift_engine::store::ScoreRecord;
 use nightshift_optimizer::reward::recompute::rescore;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::score::{AttemptScore, Rescore, RewardFormula, RunScores};
@@ -20,7 +20,7 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
 ) -> Result<Json<RunScores>, ApiFailure> {
-    let records = knowledge(&app)?.list_scores(&id).await?;
+    let records = app.store.knowledge.list_scores(&id).await?;
     let scores = records.into_iter().map(read).collect::<Result<Vec<AttemptScore>, _>>()?;
     Ok(Json(RunScores { run: id, scores }))
 }
@@ -33,11 +33,11 @@ pub(crate) async fn recompute(
     Body(wish): Body<Rescore>,
 ) -> Result<Json<RunScores>, ApiFailure> {
     let formulas = if wish.formulas.is_empty() { RewardFormula::ALL.to_vec() } else { wish.formulas };
-    let record = app.store.load_run(&id).await?;
+    let record = app.store.runs.load_run(&id).await?;
     let scores = match &record.state {
         Some(state) if !state.is_null() => {
             let view = (app.view)(state)?;
-            let bytes = app.store.get_artifact(&view.task).await?;
+            let bytes = app.store.artifacts.get_artifact(&view.task).await?;
             let bundle: TaskBundle = serde_json::from_slice(&bytes)
                 .map_err(|error| ApiFailure::internal("task.unreadable", format!("the stored task: {error}")))?;
             rescore(&bundle.spec, &view, &formulas, app.clock.now())
@@ -46,15 +46,11 @@ pub(crate) async fn recompute(
         _ => Vec::new(),
     };
     let records = scores.iter().map(|score| written(&id, score)).collect::<Result<Vec<_>, _>>()?;
-    let stored = knowledge(&app)?.put_scores(records).await;
+    let stored = app.store.knowledge.put_scores(records).await;
     app.store_health.note(&stored);
     stored?;
     tracing::info!(run.id = %id, scores = scores.len(), by = actor.name(), "scores of a run were computed again");
     Ok(Json(RunScores { run: id, scores }))
-}
-
-pub(super) fn knowledge(app: &App) -> Result<&dyn KnowledgeStore, ApiFailure> {
-    app.store.knowledge().ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support scores"))
 }
 
 fn written(run: &RunId, score: &AttemptScore) -> Result<ScoreRecord, ApiFailure> {

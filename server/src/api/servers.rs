@@ -17,7 +17,7 @@ pub(crate) async fn list(
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<ServerView>>, ApiFailure> {
     let now = app.clock.now();
-    let items = app.store.list_servers().await?.into_iter().map(|server| ServerView {
+    let items = app.store.servers.list_servers().await?.into_iter().map(|server| ServerView {
         alive: now < server.expires_at,
         id: server.id,
         name: server.name,

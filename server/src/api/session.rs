@@ -43,7 +43,7 @@ pub(crate) async fn sign_in(
     let secret = sessions::new_cookie(&*app.random);
     let expires_at = app.clock.now().plus_ms(valid_for_ms);
     let (session, caller) = app.keys.sign_in(&app, wish.token.trim(), &secret, expires_at).await?;
-    let result = sessions::store(&app)?.create_session(session, MAX_SESSIONS).await;
+    let result = app.store.sessions.create_session(session, MAX_SESSIONS).await;
     app.store_health.note_error(&result);
     result?;
     tracing::info!(by = %caller.name, "a browser was signed in");
@@ -55,7 +55,7 @@ pub(crate) async fn sign_in(
 pub(crate) async fn sign_out(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, ApiFailure> {
     sessions::refuse_foreign_sign_in(&headers)?;
     if let Some(secret) = sessions::cookie(&headers) {
-        let result = sessions::store(&app)?.end_session(&secret_hash(secret)).await;
+        let result = app.store.sessions.end_session(&secret_hash(secret)).await;
         app.store_health.note_error(&result);
         result?;
         app.keys.forget();

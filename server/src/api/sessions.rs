@@ -31,9 +31,9 @@ pub(crate) async fn list(
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<OpenSession>>, ApiFailure> {
     let own = sessions::cookie(&headers).map(secret_hash);
-    let records = sessions::store(&app)?.list_sessions(app.clock.now(), MAX_LISTED).await?;
+    let records = app.store.sessions.list_sessions(app.clock.now(), MAX_LISTED).await?;
     let tokens: HashMap<TokenId, TokenView> =
-        app.store.list_tokens().await?.into_iter().map(|token| (token.id.clone(), token)).collect();
+        app.store.tokens.list_tokens().await?.into_iter().map(|token| (token.id.clone(), token)).collect();
     let mut items = Vec::with_capacity(records.len());
     for record in records {
         if let Some(mut session) = view(&app, &tokens, &record).await? {
@@ -58,16 +58,13 @@ async fn view(
             }
             _ => return Ok(None),
         },
-        SessionHolder::Share(id) => {
-            let Some(team) = app.store.team() else { return Ok(None) };
-            match team.load_share(id).await {
-                Ok(share) if share.revoked_at.is_none() && share.expires_at > now => {
-                    (format!("link of {}", share.author), Role::Viewer, Some(share.target))
-                }
-                Ok(_) | Err(StoreError::NotFound { .. }) => return Ok(None),
-                Err(error) => return Err(error.into()),
+        SessionHolder::Share(id) => match app.store.team.load_share(id).await {
+            Ok(share) if share.revoked_at.is_none() && share.expires_at > now => {
+                (format!("link of {}", share.author), Role::Viewer, Some(share.target))
             }
-        }
+            Ok(_) | Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        },
     };
     Ok(Some(OpenSession {
         id: record.secret_hash.chars().take(ID_CHARS).collect(),
@@ -90,7 +87,7 @@ pub(crate) async fn end(
     if id.len() != ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(unknown());
     }
-    let result = sessions::store(&app)?.end_session_named(&id).await;
+    let result = app.store.sessions.end_session_named(&id).await;
     app.store_health.note_error(&result);
     let was_there = result?;
     app.keys.forget();

@@ -7,7 +7,7 @@ pub(crate) mod shares;
 pub(crate) mod tags;
 pub(crate) mod views;
 
-use nightshift_engine::store::{Among, PageRequest, Placed, StoreError, TeamStore};
+use nightshift_engine::store::{Among, PageRequest, Placed, StoreError};
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{MAX_LABEL_CHARS, Page, RunDigest, Target};
 use serde::Deserialize;
@@ -37,13 +37,6 @@ impl AmongQuery {
     }
 }
 
-/// Returns the annotation part of the store.
-pub(crate) fn store(app: &App) -> Result<&dyn TeamStore, ApiFailure> {
-    app.store
-        .team()
-        .ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support notes, tags and links"))
-}
-
 /// Returns the page, from one row more than wanted.
 pub(crate) fn page<T>(request: &PageRequest, mut rows: Vec<Placed<T>>) -> Page<T> {
     let wanted = usize::try_from(request.limit.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -56,8 +49,7 @@ pub(crate) fn page<T>(request: &PageRequest, mut rows: Vec<Placed<T>>) -> Page<T
 /// Refuses an attempt that its run does not have. The store checks campaigns and runs.
 async fn examine_target(app: &App, target: &Target) -> Result<(), ApiFailure> {
     let Target::Attempt(run, number) = target else { return Ok(()) };
-    let Some(watch) = app.store.watch() else { return Ok(()) };
-    let mark = watch.run_marks(std::slice::from_ref(run)).await?.pop();
+    let mark = app.store.watch.run_marks(std::slice::from_ref(run)).await?.pop();
     let mark = mark.ok_or_else(|| StoreError::NotFound { noun: "run", id: run.to_string() })?;
     let digest: RunDigest = serde_json::from_value(mark.digest)
         .map_err(|error| ApiFailure::internal("run.unreadable", format!("the digest of {run}: {error}")))?;

@@ -75,7 +75,7 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<TokenView>>, ApiFailure> {
-    Ok(Json(query.of_all(app.store.list_tokens().await?, |token| token.id.to_string())?))
+    Ok(Json(query.of_all(app.store.tokens.list_tokens().await?, |token| token.id.to_string())?))
 }
 
 /// Revokes a token: at once on this server, within five seconds on others. Repeating it changes nothing.
@@ -84,11 +84,11 @@ pub(crate) async fn revoke(
     IdPath(id): IdPath<TokenId>,
     actor: Actor,
 ) -> Result<Json<TokenView>, ApiFailure> {
-    let result = app.store.revoke_token(&id, app.clock.now()).await;
+    let result = app.store.tokens.revoke_token(&id, app.clock.now()).await;
     app.store_health.note_error(&result);
     result?;
     app.keys.forget();
     tracing::info!(token.id = %id, by = actor.name(), "a token was revoked");
-    let token = app.store.list_tokens().await?.into_iter().find(|token| token.id == id);
+    let token = app.store.tokens.list_tokens().await?.into_iter().find(|token| token.id == id);
     Ok(Json(token.ok_or_else(|| StoreError::NotFound { noun: "token", id: id.to_string() })?))
 }

@@ -151,7 +151,7 @@ impl<'a, R: Lines> Unpacker<'a, R> {
                     self.reader.admit(self.app).await?;
                     self.is_admitted = true;
                 }
-                store_unpacked(&*self.app.store, &artifact, self.app.clock.now()).await?;
+                store_unpacked(&*self.app.store.artifacts, &artifact, self.app.clock.now()).await?;
             }
         }
         if self.line.len() + bytes.len() > MAX_ARCHIVE_LINE_BYTES {

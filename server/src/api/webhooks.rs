@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use nightshift_engine::store::{Creation, WebhookRecord, WebhookStore};
+use nightshift_engine::store::{Creation, WebhookRecord};
 use nightshift_protocol::api::{CreateWebhook, Delivery, Page, Webhook, WebhookCreated};
 use nightshift_protocol::id::{DeliveryId, WebhookId};
 
@@ -34,16 +34,12 @@ impl PathId for DeliveryId {
     const NOT_FOUND: &'static str = "delivery.not_found";
 }
 
-fn store(app: &App) -> Result<&dyn WebhookStore, ApiFailure> {
-    app.store.webhooks().ok_or_else(|| ApiFailure::internal("store.failed", "this store does not support webhooks"))
-}
-
 /// Lists webhooks, newest first, without their secrets.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<Webhook>>, ApiFailure> {
-    let items = store(&app)?.list_webhooks().await?.into_iter().map(|webhook| webhook.view).collect();
+    let items = app.store.webhooks.list_webhooks().await?.into_iter().map(|webhook| webhook.view).collect();
     Ok(Json(query.of_all(items, |webhook: &Webhook| webhook.id.to_string())?))
 }
 
@@ -55,7 +51,7 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, Json<WebhookCreated>), ApiFailure> {
     examine(&wish)?;
     if let Some(campaign) = &wish.campaign {
-        app.store.load_campaign(campaign).await?;
+        app.store.campaigns.load_campaign(campaign).await?;
     }
     let mut events = wish.events;
     events.sort_unstable();
@@ -83,7 +79,7 @@ pub(crate) async fn delete(
     IdPath(id): IdPath<WebhookId>,
     actor: Actor,
 ) -> Result<StatusCode, ApiFailure> {
-    let result = store(&app)?.delete_webhook(&id).await;
+    let result = app.store.webhooks.delete_webhook(&id).await;
     app.store_health.note_error(&result);
     result?;
     tracing::info!(webhook.id = %id, by = actor.name(), "a webhook was deleted");
@@ -97,7 +93,7 @@ pub(crate) async fn deliveries(
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<Delivery>>, ApiFailure> {
     let request = query.request()?;
-    let rows = store(&app)?.list_deliveries(&id, &request).await?;
+    let rows = app.store.webhooks.list_deliveries(&id, &request).await?;
     Ok(Json(team::page(&request, rows)))
 }
 
@@ -106,7 +102,7 @@ pub(crate) async fn repeat(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<DeliveryId>,
 ) -> Result<Json<Delivery>, ApiFailure> {
-    let result = store(&app)?.repeat_delivery(&id, app.clock.now()).await;
+    let result = app.store.webhooks.repeat_delivery(&id, app.clock.now()).await;
     app.store_health.note_error(&result);
     Ok(Json(result?))
 }

@@ -54,11 +54,8 @@ pub(crate) async fn list(
 impl App {
     /// Returns workers, most recently seen first.
     pub(super) async fn worker_views(&self) -> Result<Vec<WorkerView>, ApiFailure> {
-        let records = self.store.list_workers(MAX_LISTED_WORKERS).await?;
-        let stored = match self.store.watch() {
-            Some(watch) => watch.list_readings().await?,
-            None => Vec::new(),
-        };
+        let records = self.store.workers.list_workers(MAX_LISTED_WORKERS).await?;
+        let stored = self.store.watch.list_readings().await?;
         let mut stored: HashMap<WorkerId, ReadingRecord> =
             stored.into_iter().map(|reading| (reading.worker.clone(), reading)).collect();
         let (now, silent_ms) = (self.clock.now(), silent_after_ms(self.config.lease_ms));
@@ -147,7 +144,7 @@ pub(crate) async fn claim(
     Body(claim): Body<Claim>,
 ) -> Result<Json<Claimed>, ApiFailure> {
     let until = Instant::now() + Duration::from_millis(claim.wait_ms.min(MAX_WAIT_MS));
-    let known = app.worker_registry.find(&*app.store, &worker).await?;
+    let known = app.worker_registry.find(&*app.store.workers, &worker).await?;
     app.worker_registry.mark_seen(&worker);
     if known.draining {
         return Ok(Json(Claimed { steps: Vec::new(), draining: true, held_ms: 0 }));
@@ -205,7 +202,7 @@ pub(crate) async fn heartbeat(
     if heartbeat.leases.len() > MAX_LEASES {
         return Err(ApiFailure::bad("request.invalid", format!("a heartbeat carries at most {MAX_LEASES} leases")));
     }
-    let known = app.worker_registry.find(&*app.store, &worker).await?;
+    let known = app.worker_registry.find(&*app.store.workers, &worker).await?;
     if heartbeat.leaving {
         app.drain(&worker, true).await?;
     }
@@ -227,7 +224,7 @@ pub(crate) async fn heartbeat(
     }
     let at = app.clock.now();
     let expires_at = app.lease_end(at);
-    let result = app.store.heartbeat(&worker, &heartbeat.leases, at, expires_at).await;
+    let result = app.store.leases.heartbeat(&worker, &heartbeat.leases, at, expires_at).await;
     app.store_health.note(&result);
     let outcome = result?;
     app.sweeper_schedule.extended(&worker, (outcome.lost.len() < heartbeat.leases.len()).then_some(expires_at));
@@ -248,7 +245,7 @@ pub(crate) async fn drain(
 impl App {
     /// Stores whether a worker takes no new steps.
     async fn drain(&self, worker: &WorkerId, draining: bool) -> Result<(), StoreError> {
-        let result = self.store.drain_worker(worker, draining).await;
+        let result = self.store.workers.drain_worker(worker, draining).await;
         self.store_health.note_error(&result);
         result?;
         self.worker_registry.set_draining(worker, draining);
@@ -265,7 +262,7 @@ pub(crate) async fn report(
 ) -> Result<Json<ReportReply>, ApiFailure> {
     let step = match app.leases.find(&id, report.epoch) {
         Some(step) => step,
-        None => app.store.load_step(&id).await?,
+        None => app.store.leases.load_step(&id).await?,
     };
     if StepKind::parse(&step.kind).is_some_and(|kind| kind.executor() == Executor::Agent) {
         return Err(ApiFailure::forbidden(
@@ -298,7 +295,7 @@ pub(crate) async fn report(
 /// Returns none for a draining or unknown worker, and while the server stops. The report is committed without it, and
 /// the worker's next claim reports the problem.
 async fn claim_with_report(app: &App, worker: &WorkerId, free: &FreeSlots) -> Option<ClaimRequest> {
-    let known = app.worker_registry.find(&*app.store, worker).await.ok()?;
+    let known = app.worker_registry.find(&*app.store.workers, worker).await.ok()?;
     if known.draining || app.shutdown.is_cancelled() {
         return None;
     }

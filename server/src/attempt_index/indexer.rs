@@ -36,7 +36,7 @@ const UNKNOWN: &str = "unknown";
 /// changed attempts. A run is read as a whole when it is new or over, when another server owned it in between, and
 /// when anything besides attempts changed.
 pub struct Indexer {
-    store: Arc<dyn Store>,
+    store: Store,
     index: Arc<dyn AttemptIndex>,
     view: ViewFn,
     changes: ChangesFn,
@@ -67,7 +67,7 @@ enum Changed {
 impl Indexer {
     /// Creates an indexer that remembers nothing. `store` and `index` are the same database.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, index: Arc<dyn AttemptIndex>, view: ViewFn, changes: ChangesFn) -> Self {
+    pub fn new(store: Store, index: Arc<dyn AttemptIndex>, view: ViewFn, changes: ChangesFn) -> Self {
         Self { store, index, view, changes, known: Mutex::default() }
     }
 
@@ -201,7 +201,7 @@ impl Indexer {
         };
         let rows = project::rows(&attempts, &facts, &project::spans(&steps));
         let texts = attempts.iter().flat_map(texts::of_attempt).collect();
-        let gathered = texts::gather(&*self.store, texts, &rows, &documents).await?;
+        let gathered = texts::gather(&*self.store.artifacts, texts, &rows, &documents).await?;
         let mut indexed = head(id, run.folded_seq, Some(&known.input));
         indexed.documents = gathered.documents;
         indexed.attempts = known.update(rows, best_attempt);
@@ -211,7 +211,7 @@ impl Indexer {
 
     /// Reads a whole run. Rows that are known and did not change are not written again.
     async fn read_whole(&self, id: &RunId, known: Option<KnownRun>) -> Result<Option<Update>, StoreError> {
-        let record = match self.store.load_run(id).await {
+        let record = match self.store.runs.load_run(id).await {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             record => record?,
         };
@@ -230,11 +230,11 @@ impl Indexer {
             tracing::warn!(run.id = %id, "a run was stored in a form that this release cannot read: it is not listed");
             return Ok(Some(Update { indexed, known: None, more: false }));
         };
-        let spans = project::spans(&self.store.list_step_heads(id).await?);
+        let spans = project::spans(&self.store.runs.list_step_heads(id).await?);
         let is_over = record.status.is_final();
         let rows = project::indexed_attempts(&view, &input, &spans, record.created_at, is_over);
         let documents = self.index.documents_of(id, None).await?.into_iter().collect();
-        let gathered = texts::gather(&*self.store, texts::of_run(&view), &rows, &documents).await?;
+        let gathered = texts::gather(&*self.store.artifacts, texts::of_run(&view), &rows, &documents).await?;
         indexed.documents = gathered.documents;
         let prepared = view.prepared.map(|prepared| PreparedTask { profile: None, ..prepared });
         let mut known = KnownRun {
@@ -253,7 +253,7 @@ impl Indexer {
 
     /// Returns the input of a run, or none if its log does not contain it in a readable form.
     async fn input_of(&self, run: &RunId) -> Result<Option<Arc<RunInput>>, StoreError> {
-        let first = self.store.events_after(run, 0, 1).await?.into_iter().next();
+        let first = self.store.runs.events_after(run, 0, 1).await?.into_iter().next();
         let Some(Event::RunCreated { input }) = first.map(|first| first.event) else { return Ok(None) };
         Ok(serde_json::from_value(input).ok().map(Arc::new))
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use nightshift_engine::store::{Store, StoreError};
+use nightshift_engine::store::{ArtifactStore, StoreError};
 use nightshift_protocol::api::{RunView, SearchKind};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Attempt;
@@ -35,7 +35,7 @@ pub(super) enum From<'v> {
 
 /// Returns those of the texts that are not stored yet. `attempts` are the rows of their attempts.
 pub(super) async fn gather(
-    store: &dyn Store,
+    artifacts: &dyn ArtifactStore,
     texts: Vec<Text<'_>>,
     attempts: &[IndexedAttempt],
     known: &HashSet<DocumentKey>,
@@ -58,7 +58,7 @@ pub(super) async fn gather(
         }
         let body = match from {
             From::Text(text) => text,
-            From::Artifact(hash) => match read(store, hash).await? {
+            From::Artifact(hash) => match read(artifacts, hash).await? {
                 Some(text) => text,
                 None => continue,
             },
@@ -71,9 +71,9 @@ pub(super) async fn gather(
 }
 
 /// Returns the beginning of an artifact, or none if it is missing. The search works without it.
-async fn read(store: &dyn Store, hash: &ArtifactHash) -> Result<Option<String>, StoreError> {
+async fn read(artifacts: &dyn ArtifactStore, hash: &ArtifactHash) -> Result<Option<String>, StoreError> {
     let length = u64::try_from(MAX_DOCUMENT_BYTES).unwrap_or(u64::MAX);
-    match store.read_artifact(hash, 0, length).await {
+    match artifacts.read_artifact(hash, 0, length).await {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),

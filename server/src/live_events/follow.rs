@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use nightshift_engine::store::{Notice, RunMark, StoreError, WatchStore};
+use nightshift_engine::store::{Notice, RunMark, StoreError};
 use nightshift_protocol::api::{CampaignChange, LiveEvent, RunChange, RunDigest, WorkerChange};
 use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
 use nightshift_protocol::run::RunStatus;
@@ -46,15 +46,13 @@ pub(crate) async fn run(app: Arc<App>) {
             // The sender lives as long as the server.
             _ = listeners.wait_for(|listeners| *listeners > 0) => {}
         }
-        let Some(store) = app.store.watch() else { return app.shutdown.cancelled().await };
-        Follower::new(&app, store).follow().await;
+        Follower::new(&app).follow().await;
         app.live.follows.send_replace(false);
     }
 }
 
 struct Follower<'a> {
     app: &'a Arc<App>,
-    store: &'a dyn WatchStore,
     survey: Survey,
     workers: Option<HashMap<WorkerId, WorkerChange>>,
     runs: HashSet<RunId>,
@@ -63,10 +61,9 @@ struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    fn new(app: &'a Arc<App>, store: &'a dyn WatchStore) -> Self {
+    fn new(app: &'a Arc<App>) -> Self {
         Self {
             app,
-            store,
             survey: Survey::default(),
             workers: None,
             runs: HashSet::new(),
@@ -78,7 +75,7 @@ impl<'a> Follower<'a> {
     /// Writes the journal until the server stops or there was no listener for a while.
     async fn follow(&mut self) {
         let app = self.app;
-        let mut notices = app.store.notices();
+        let mut notices = app.store.database.notices();
         let mut listeners = app.live.listeners.subscribe();
         app.live.restart();
         app.live.follows.send_replace(true);
@@ -157,7 +154,7 @@ impl<'a> Follower<'a> {
     async fn look_at_changed(&mut self) -> Result<(), StoreError> {
         while !self.runs.is_empty() {
             let runs: Vec<RunId> = self.runs.iter().take(MAX_TOGETHER).cloned().collect();
-            let marks = self.store.run_marks(&runs).await?;
+            let marks = self.app.store.watch.run_marks(&runs).await?;
             let there: HashSet<&RunId> = marks.iter().map(|mark| &mark.run).collect();
             for run in &runs {
                 self.runs.remove(run);
@@ -172,7 +169,7 @@ impl<'a> Follower<'a> {
         }
         let campaigns: Vec<CampaignId> = self.campaigns.iter().cloned().collect();
         for campaign in campaigns {
-            match self.app.store.load_campaign(&campaign).await {
+            match self.app.store.campaigns.load_campaign(&campaign).await {
                 Ok(record) => {
                     let change = CampaignChange { campaign: record.id, runs: record.runs };
                     self.app.live.add(About::Campaign(campaign.clone()), &LiveEvent::CampaignChanged(change));
@@ -207,7 +204,7 @@ impl<'a> Follower<'a> {
     }
 
     async fn look_for_runs(&mut self) -> Result<(), StoreError> {
-        let stamps = self.store.run_stamps(MAX_STAMPS).await?;
+        let stamps = self.app.store.watch.run_stamps(MAX_STAMPS).await?;
         let changed = self.survey.compare(stamps);
         self.runs.extend(changed);
         Ok(())
@@ -216,7 +213,7 @@ impl<'a> Follower<'a> {
     async fn look_at_workers(&mut self) -> Result<(), StoreError> {
         let silent_ms = silent_after_ms(self.app.config.lease_ms);
         let now = self.app.clock.now();
-        let records = self.app.store.list_workers(MAX_LISTED_WORKERS).await?;
+        let records = self.app.store.workers.list_workers(MAX_LISTED_WORKERS).await?;
         let found: HashMap<WorkerId, WorkerChange> = records
             .into_iter()
             .map(|record| {

@@ -10,10 +10,10 @@ use nightshift_protocol::trace::Span;
 
 use super::metrics::Outcome;
 use super::observed_change::ObservedChange;
-use super::observed_store::ObservedStore;
+use super::observer::Observer;
 use super::try_span::{model_span, run_span, try_span, wait_span};
 
-impl ObservedStore {
+impl Observer {
     pub(super) async fn note(&self, asked: ObservedChange, changed: &Changed, took: Duration) {
         match (asked, changed) {
             (ObservedChange::Report { step, epoch, outcome, error, at }, Changed::Reported(reported)) => {
@@ -62,7 +62,7 @@ impl ObservedStore {
     /// Creates the span of the whole run, which is the parent of its other spans.
     async fn run_ended(&self, run: &RunId, at: TimestampMs) {
         let Some(spans) = &self.spans else { return };
-        match nightshift_engine::store::Store::load_run(self, run).await {
+        match self.inner.runs.load_run(run).await {
             Ok(record) => spans.take(run_span(&record, at)),
             Err(error) => tracing::debug!(run.id = %run, error = %error, "the span of a run was not made"),
         }

@@ -70,10 +70,9 @@ impl DeliveryWriter {
         webhooks: &[WebhookRecord],
         runs: &mut HashSet<RunId>,
     ) -> Result<(), StoreError> {
-        let Some(watch) = app.store.watch() else { return Ok(()) };
         while !runs.is_empty() {
             let some: Vec<RunId> = runs.iter().take(MAX_TOGETHER).cloned().collect();
-            let marks = watch.run_marks(&some).await?;
+            let marks = app.store.watch.run_marks(&some).await?;
             self.put(app, store, webhooks, marks).await?;
             for run in &some {
                 runs.remove(run);
@@ -95,7 +94,7 @@ impl DeliveryWriter {
         }
         let now = app.clock.now();
         for (id, marks) in of_campaigns {
-            let campaign = match app.store.load_campaign(&id).await {
+            let campaign = match app.store.campaigns.load_campaign(&id).await {
                 Ok(campaign) => campaign,
                 // It was deleted.
                 Err(StoreError::NotFound { .. }) => continue,
@@ -232,7 +231,7 @@ async fn of_budget(app: &App, campaign: &CampaignRecord, at: TimestampMs) -> Res
         return Ok(Vec::new());
     }
     let elapsed_ms = at.since_ms(campaign.created_at);
-    let lines = match app.store.load_budget(&campaign.id).await {
+    let lines = match app.store.budgets.load_budget(&campaign.id).await {
         Ok(lines) => with_wall_time(lines, elapsed_ms),
         Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
         Err(error) => return Err(error),

@@ -107,7 +107,7 @@ async fn a_server_for_the_network_answers_to_every_name() {
     let wish = Wish::default();
     let mut config = wish.config();
     config.bind = SocketAddr::from(([0, 0, 0, 0], 0));
-    let running = nightshift_server::Server::start(config, wish.parts(store), Router::new()).await.unwrap();
+    let running = nightshift_server::Server::start(config, wish.parts(store.ports()), Router::new()).await.unwrap();
     let url = format!("http://127.0.0.1:{}/api/v1/campaigns", running.addr().port());
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let answer = http.get(url).header(HOST, "gpu-farm.example").send().await.unwrap();
@@ -149,10 +149,10 @@ async fn a_short_token_is_no_token() {
     let wish = Wish::default();
     for token in ["", "1", "short-token"] {
         let config = ServerConfig { token: token.to_owned().into(), ..wish.config() };
-        let refused = Server::start(config, wish.parts(store.clone()), Router::new()).await.unwrap_err();
+        let refused = Server::start(config, wish.parts(store.ports()), Router::new()).await.unwrap_err();
         assert!(refused.to_string().contains("12 characters"), "{refused}");
         let config = ServerConfig { worker_token: token.to_owned().into(), ..wish.config() };
-        assert!(Server::start(config, wish.parts(store.clone()), Router::new()).await.is_err());
+        assert!(Server::start(config, wish.parts(store.ports()), Router::new()).await.is_err());
     }
 }
 

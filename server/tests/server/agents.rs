@@ -112,13 +112,13 @@ async fn a_restarted_server_continues_at_once_with_its_previous_leases() {
     let hanging = FakeAgents::new(Behaviour::Hangs);
     // The lease is longer than the timeout of the test.
     let wish = Wish { agents: hanging.clone(), lease_ms: 300_000, ..Wish::default() };
-    let server = TestServer::on(store.clone(), wish).await;
+    let server = TestServer::on(store.ports(), wish).await;
     let run = up_to_the_agent(&server).await;
     hanging.began().await;
     server.stop().await;
     assert_eq!(hanging.dropped.load(Ordering::SeqCst), 1);
 
-    let server = TestServer::on(store, Wish::default()).await;
+    let server = TestServer::on(store.ports(), Wish::default()).await;
     server.until_status(&run, RunStatus::Completed).await;
     let step = plan_step(&server, &run).await;
     assert_eq!((step.tries, step.epoch), (1, 2), "the lost try of the old life must not count");

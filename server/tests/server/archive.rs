@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use nightshift_engine::store::{ModelCallRecord, Store as _};
+use nightshift_engine::store::{ModelCallRecord, ModelCallStore as _};
 use nightshift_protocol::api::{CampaignCreated, CampaignDetail, EventsPage, TryOutcome};
 use nightshift_protocol::archive::{ARCHIVE_FORMAT, ArchiveLine};
 use nightshift_protocol::artifact::MAX_ARTIFACT_BYTES;
@@ -54,7 +54,7 @@ fn packed(text: &str) -> Vec<u8> {
 async fn an_artifact_that_is_larger_than_a_line_travels_in_parts() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
-    let server = TestServer::on(store.clone(), Wish::default()).await;
+    let server = TestServer::on(store.ports(), Wish::default()).await;
     let (campaign, run) = server.finished_campaign().await;
     let bytes = vec![7; MAX_ARTIFACT_BYTES + 5];
     let hash = server.put_artifact(&bytes).await;

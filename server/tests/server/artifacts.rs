@@ -1,6 +1,6 @@
 //! Tests of artifacts.
 
-use nightshift_engine::store::Store as _;
+use nightshift_engine::store::ArtifactStore as _;
 use nightshift_protocol::api::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER, UploadProgress};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::time::TimestampMs;
@@ -76,7 +76,7 @@ async fn artifacts_of_an_earlier_release_are_moved_at_the_start() {
     store.put_artifact(&hash, &bytes, TimestampMs(1)).await.unwrap();
     store.close().await.unwrap();
     drop(store);
-    let server = TestServer::on(open_store(&folder).await, Wish::default()).await;
+    let server = TestServer::on(open_store(&folder).await.ports(), Wish::default()).await;
     let object_folder = folder.path().join(ARTIFACT_FOLDER).join(&hash.as_str()[..2]);
     until("the move", async || {
         let mut entries = std::fs::read_dir(&object_folder).ok()?;

@@ -31,7 +31,7 @@ fn view(state: &Value) -> Result<RunView, WorkflowError> {
 async fn start() -> (TestServer, RunId, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let store: Arc<SqlStore> = open_store(&folder).await;
-    let server = TestServer::on(store.clone(), Wish { view, ..Wish::default() }).await;
+    let server = TestServer::on(store.ports(), Wish { view, ..Wish::default() }).await;
     server.put_artifact(SOURCE.as_bytes()).await;
     let (_, run) = server.campaign().await;
     until("a decision", async || {

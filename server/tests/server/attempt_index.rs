@@ -9,7 +9,8 @@ use nightshift_engine::clock::Clock as _;
 use nightshift_engine::driver::Driver;
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{
-    ClaimRequest, DeviceLane, NewCampaign, NewRun, Report, Reported, StepRecord, Store, TryEnd, WorkerRecord,
+    CampaignStore as _, ChangeStore as _, ClaimRequest, DeviceLane, NewCampaign, NewRun, Report, Reported, StepRecord,
+    TryEnd, WorkerRecord, WorkerStore as _,
 };
 use nightshift_engine::workflow::{StoredState, WorkflowError};
 use nightshift_optimizer::strategy::{ChangedAttempts, StrategyWorkflow, changed_attempts, view};
@@ -37,7 +38,7 @@ fn counted(changed: StoredState, known: u32) -> Result<Option<ChangedAttempts>, 
 }
 
 fn indexer(store: &Arc<SqlStore>, changes: ChangesFn) -> Indexer {
-    Indexer::new(store.clone(), store.clone(), view, changes)
+    Indexer::new(store.ports(), store.clone(), view, changes)
 }
 
 fn recorded(history: &str) -> Vec<Event> {
@@ -84,7 +85,13 @@ impl Replay {
             draining: false,
         };
         store.register_worker(record).await.unwrap();
-        let driver = Driver::new(store.clone(), Arc::new(StrategyWorkflow), Arc::new(SystemClock), Arc::new(OsRandom));
+        let driver = Driver::new(
+            store.clone(),
+            store.clone(),
+            Arc::new(StrategyWorkflow),
+            Arc::new(SystemClock),
+            Arc::new(OsRandom),
+        );
         Self { store: store.clone(), driver, worker, run, open: HashMap::new() }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nightshift_engine::store::Store as _;
+use nightshift_engine::store::RunStore as _;
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::api::{
     AttemptPage, AttemptPoints, AttemptRow, CampaignDetail, CampaignPage, CampaignResults, ModelBoard,
@@ -46,7 +46,7 @@ fn wish(store: &Arc<SqlStore>) -> Wish {
 pub(crate) async fn start() -> (TestServer, Arc<SqlStore>, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
-    let server = TestServer::on(store.clone(), wish(&store)).await;
+    let server = TestServer::on(store.ports(), wish(&store)).await;
     (server, store, folder)
 }
 
@@ -198,13 +198,13 @@ async fn a_server_that_only_reads_catches_up_before_it_answers() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
     // Without an index, like an earlier release.
-    let server = TestServer::on(store.clone(), Wish { view, ..Wish::default() }).await;
+    let server = TestServer::on(store.ports(), Wish { view, ..Wish::default() }).await;
     let (_, run) = server.campaign().await;
     until("a decision", async || (store.load_run(&run).await.unwrap().folded_seq > 0).then_some(())).await;
     let (status, error) = error_of(server.get("/attempts").send().await.unwrap()).await;
     assert_eq!((status, error.code.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "store.failed"));
     server.stop().await;
-    let server = TestServer::on(store.clone(), Wish { drives: false, ..wish(&store) }).await;
+    let server = TestServer::on(store.ports(), Wish { drives: false, ..wish(&store) }).await;
     let page: AttemptPage = server.read("/attempts").await;
     assert_eq!(page.total, RECORDED);
     server.stop().await;
@@ -214,7 +214,7 @@ async fn a_server_that_only_reads_catches_up_before_it_answers() {
 async fn attempts_are_read_with_the_role_of_a_viewer() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
-    let server = TestServer::on(store.clone(), Wish { reads_need_token: true, ..wish(&store) }).await;
+    let server = TestServer::on(store.ports(), Wish { reads_need_token: true, ..wish(&store) }).await;
     for path in ["/attempts", "/attempts/points", "/attempts/at/1/1", "/tasks", "/models", "/search?q=x"] {
         let answer = server.bare(reqwest::Method::GET, &format!("/api/v1{path}")).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{path}");

@@ -43,7 +43,7 @@ async fn back_up_under_load(server: &TestServer, backup: impl FnOnce() + Send + 
 /// Checks that the restored server continues the campaign to its end.
 async fn goes_on(store: Arc<SqlStore>, before: &CampaignDetail) {
     assert_eq!(store.find_violations().await.unwrap(), Vec::<String>::new());
-    let server = TestServer::on(store, Wish::default()).await;
+    let server = TestServer::on(store.ports(), Wish::default()).await;
     let after: CampaignDetail = server.read(&format!("/campaigns/{}", before.summary.id)).await;
     assert_eq!(after.spec, before.spec);
     let bundle = &before.spec.tasks[0].bundle;
@@ -87,7 +87,8 @@ async fn a_dump_of_postgres_that_was_taken_under_load_goes_on() {
     let (old, new) = (database().await.unwrap(), database().await.unwrap());
     let folder = tempfile::tempdir().unwrap();
     let dump = text(&folder.path().join("nightshift.dump"));
-    let server = TestServer::on(open_postgres(&old.url).await, Wish { lease_ms: 1_000, ..Wish::default() }).await;
+    let server =
+        TestServer::on(open_postgres(&old.url).await.ports(), Wish { lease_ms: 1_000, ..Wish::default() }).await;
     let (from, file) = (old.url.clone(), dump.clone());
     let before = back_up_under_load(&server, move || {
         run("pg_dump", &["--format=custom", "--file", &file, &from]);

@@ -22,10 +22,10 @@ const MAX_COMMITS: u64 = 12;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_step_wakes_no_herd_of_idle_workers() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(FaultyStore::counting(open_store(&folder).await));
+    let store = Arc::new(FaultyStore::counting(open_store(&folder).await.ports()));
     // The agents would write, too. The heartbeat may look once.
     let wish = Wish { agent_slots: 0, pulse_ms: 30_000, ..Wish::default() };
-    let server = Arc::new(TestServer::on(store.clone(), wish).await);
+    let server = Arc::new(TestServer::on(store.ports(), wish).await);
     let worker = server.register().await;
     let mut herd = JoinSet::new();
     for _ in 0..HERD {

@@ -33,15 +33,15 @@ async fn campaign_under(fault: Option<Fault>) -> Outcome {
     let inner = open_store(&folder).await;
     // Artifacts and the idempotent request are prepared without faults.
     let request: CreateCampaign = {
-        let quiet = TestServer::on(inner.clone(), Wish { drives: false, ..Wish::default() }).await;
+        let quiet = TestServer::on(inner.ports(), Wish { drives: false, ..Wish::default() }).await;
         let request = quiet.request(&["softmax"]).await;
         quiet.stop().await;
         request
     };
-    let store = Arc::new(FaultyStore::with(inner.clone(), fault));
+    let store = Arc::new(FaultyStore::with(inner.ports(), fault));
     let wish = Wish { lease_ms: 1_000, heartbeat_ms: 200, ..Wish::default() };
     // The first write registers the server. A failed start is repeated.
-    let server = until("the start", || async { TestServer::try_on(store.clone(), &wish).await.ok() }).await;
+    let server = until("the start", || async { TestServer::try_on(store.ports(), &wish).await.ok() }).await;
 
     let created: CampaignCreated = until("the campaign", || async {
         let answer = server.create(&request, Some("once")).await;
@@ -118,9 +118,9 @@ async fn fail_each(faults: &[Fault]) -> BTreeSet<Fault> {
 #[tokio::test]
 async fn a_campaign_goes_on_by_itself_when_a_full_disk_has_space_again() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(FaultyStore::counting(open_store(&folder).await));
+    let store = Arc::new(FaultyStore::counting(open_store(&folder).await.ports()));
     let wish = Wish { lease_ms: 15_000, heartbeat_ms: 200, ..Wish::default() };
-    let server = TestServer::on(store.clone(), wish).await;
+    let server = TestServer::on(store.ports(), wish).await;
     let (_, run) = server.campaign().await;
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use nightshift_engine::store::{CampaignArchive, Store as _};
+use nightshift_engine::store::{ArchiveStore as _, ArtifactStore as _, CampaignArchive, RunControlStore as _};
 use nightshift_protocol::api::{
     CampaignDetail, CampaignPage, Control, ControlAction, HandoverDetail, HandoverFinished, HandoverState, TryOutcome,
 };
@@ -130,7 +130,7 @@ async fn a_campaign_is_carried_on_elsewhere_and_its_results_are_taken_in_once() 
     }
     let archive = CampaignArchive { rows: file.archive.rows.clone(), artifacts: file.archive.artifacts.clone() };
     store.import_campaign(archive, TimestampMs(1)).await.unwrap();
-    let far = TestServer::on(store.clone(), Wish { agent_slots: 0, ..Wish::default() }).await;
+    let far = TestServer::on(store.ports(), Wish { agent_slots: 0, ..Wish::default() }).await;
     store.control_run(&run, RunTransition::Resume, None, TimestampMs(2)).await.unwrap();
     let far_worker = far.register().await;
     let step = far.claim_one(&far_worker).await;

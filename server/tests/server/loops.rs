@@ -20,7 +20,7 @@ async fn a_port_that_is_in_use_is_named_with_the_remedy() {
     let wish = Wish::default();
     let mut config = wish.config();
     config.bind = server.addr();
-    let error = Server::start(config, wish.parts(store), Router::new()).await.unwrap_err();
+    let error = Server::start(config, wish.parts(store.ports()), Router::new()).await.unwrap_err();
     assert_eq!(error.code(), "server.port_in_use");
     let message = error.to_string();
     assert!(message.contains(&server.addr().to_string()) && message.contains("--bind"), "{message}");
@@ -41,7 +41,7 @@ async fn settings_that_make_no_sense_are_refused() {
     let mut hectic = wish.config();
     hectic.pulse_ms = 1;
     for config in [same_tokens, no_token, rare_heartbeat, hectic] {
-        let error = Server::start(config, wish.parts(store.clone()), Router::new()).await.unwrap_err();
+        let error = Server::start(config, wish.parts(store.ports()), Router::new()).await.unwrap_err();
         assert_eq!(error.code(), "config.server");
     }
 }
@@ -50,7 +50,7 @@ async fn settings_that_make_no_sense_are_refused() {
 async fn a_server_that_only_reads_moves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
-    let server = TestServer::on(store.clone(), Wish { drives: false, ..Wish::default() }).await;
+    let server = TestServer::on(store.ports(), Wish { drives: false, ..Wish::default() }).await;
     let health: Health = server.read("/health").await;
     assert!(!health.drives);
     let (_, run) = server.campaign().await;
@@ -62,7 +62,7 @@ async fn a_server_that_only_reads_moves_nothing() {
     server.stop().await;
 
     // A driving server finds the runs of the other one.
-    let server = TestServer::on(store, Wish::default()).await;
+    let server = TestServer::on(store.ports(), Wish::default()).await;
     server.until_event(&run, "step_scheduled").await;
     let steps: Page<StepView> = server.read(&format!("/runs/{run}/steps")).await;
     assert_eq!(steps.items.len(), 1);
@@ -111,7 +111,7 @@ async fn a_full_database_is_seen_in_the_health() {
     let artifacts = ArtifactOptions { max_piece_bytes: usize::MAX, ..ArtifactOptions::default() };
     let options = OpenOptions { max_size_bytes: Some(2 << 20), artifacts, ..OpenOptions::default() };
     let store = Arc::new(SqlStore::open_sqlite(folder.path(), options).await.unwrap());
-    let server = TestServer::on(store, Wish { drives: false, ..Wish::default() }).await;
+    let server = TestServer::on(store.ports(), Wish { drives: false, ..Wish::default() }).await;
     let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| u8::try_from(i.wrapping_mul(2_654_435_761) >> 24).unwrap()).collect();
     let hash = nightshift_protocol::artifact::ArtifactHash::of(&bytes);
     let put = server.call(Method::PUT, &format!("/artifacts/{hash}"), WORKER).body(bytes).send().await.unwrap();

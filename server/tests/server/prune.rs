@@ -86,7 +86,7 @@ async fn a_server_that_keeps_for_a_day_deletes_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let store = crate::setup::open_store(&folder).await;
     let wish = Wish { clock: clock.clone(), ..Wish::default() };
-    let server = TestServer::on(store.clone(), wish).await;
+    let server = TestServer::on(store.ports(), wish).await;
     let (old, run) = server.campaign().await;
     server.post(&format!("/runs/{run}/control")).json(&serde_json::json!({ "action": "cancel" })).send().await.unwrap();
     server.until_status(&run, RunStatus::Cancelled).await;
@@ -95,7 +95,7 @@ async fn a_server_that_keeps_for_a_day_deletes_by_itself() {
     // A server prunes at its start, and every hour after that.
     clock.0.store(2 * DAY_MS, Ordering::SeqCst);
     let keeps = Wish { clock: clock.clone(), retention: Some(std::time::Duration::from_hours(24)), ..Wish::default() };
-    let server = TestServer::on(store, keeps).await;
+    let server = TestServer::on(store.ports(), keeps).await;
     crate::setup::until("the deletion", || async { (!server.knows(&old.campaign).await).then_some(()) }).await;
     server.stop().await;
 }

@@ -23,9 +23,10 @@ use crate::toy::{Behaviour, FakeAgents, PLAN, PREPARE, Stall, prepared_output};
 const PULSE_MS: u64 = 300;
 
 /// A database that several servers share.
+#[expect(clippy::large_enum_variant, reason = "a test has one of them")]
 pub(crate) enum Shared {
     /// Only one process may open it, so all servers share one store.
-    Sqlite { store: Arc<dyn Store>, _folder: TempDir },
+    Sqlite { store: Store, _folder: TempDir },
     /// Each server has a store of its own.
     Postgres(Box<Database>),
 }
@@ -33,7 +34,7 @@ pub(crate) enum Shared {
 impl Shared {
     pub(crate) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::Sqlite { store: open_store(&folder).await, _folder: folder }
+        Self::Sqlite { store: open_store(&folder).await.ports(), _folder: folder }
     }
 
     pub(crate) async fn postgres() -> Self {
@@ -41,10 +42,10 @@ impl Shared {
         Self::Postgres(Box::new(database))
     }
 
-    async fn store(&self) -> Arc<dyn Store> {
+    async fn store(&self) -> Store {
         match self {
             Self::Sqlite { store, .. } => store.clone(),
-            Self::Postgres(database) => open_postgres(&database.url).await,
+            Self::Postgres(database) => open_postgres(&database.url).await.ports(),
         }
     }
 
@@ -61,7 +62,7 @@ impl Shared {
             }
             Self::Postgres(database) => {
                 let url = database.url.clone();
-                Doomed::start(async move || TestServer::on(open_postgres(&url).await, wish).await)
+                Doomed::start(async move || TestServer::on(open_postgres(&url).await.ports(), wish).await)
             }
         }
     }

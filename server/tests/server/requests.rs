@@ -166,12 +166,12 @@ async fn a_request_that_no_agent_answers_ends_with_its_deadline() {
 async fn a_leased_request_survives_the_restart_of_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
-    let server = TestServer::on(store.clone(), wish()).await;
+    let server = TestServer::on(store.ports(), wish()).await;
     let run = server.asking_run().await;
     let taken = server.taken().await;
     server.stop().await;
     store.close().await.unwrap();
-    let server = TestServer::on(open_store(&folder).await, wish()).await;
+    let server = TestServer::on(open_store(&folder).await.ports(), wish()).await;
     ok::<RequestAnswered>(server.answer(&taken, GOOD).await).await;
     server.until_status(&run, RunStatus::Completed).await;
     server.stop().await;

@@ -94,16 +94,16 @@ async fn a_cookie_stands_for_its_token() {
 async fn the_operators_token_of_the_configuration_signs_in_and_another_one_ends_that() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
-    let server = TestServer::on(store.clone(), Wish::default()).await;
+    let server = TestServer::on(store.ports(), Wish::default()).await;
     let cookie = server.sign_in(OPERATOR).await;
     assert_eq!(server.session(&cookie).await.role, Some(Role::Admin));
     server.stop().await;
     // A new server has another port, because another process may have taken the old one.
-    let again = TestServer::with_token(store.clone(), OPERATOR).await;
+    let again = TestServer::with_token(store.ports(), OPERATOR).await;
     let signed_in = again.session(&again.cookie_with_secret_of(&cookie)).await;
     assert_eq!(signed_in.role, Some(Role::Admin), "a session outlives its server");
     again.stop().await;
-    let other = TestServer::with_token(store, "another-token").await;
+    let other = TestServer::with_token(store.ports(), "another-token").await;
     assert_eq!(other.session(&other.cookie_with_secret_of(&cookie)).await.by, SignedInBy::Nothing);
     other.stop().await;
 }

@@ -114,7 +114,7 @@ impl Wish {
         }
     }
 
-    pub(crate) fn parts(&self, store: Arc<dyn Store>) -> Parts {
+    pub(crate) fn parts(&self, store: Store) -> Parts {
         Parts {
             store,
             workflow: Arc::new(ToyWorkflow {
@@ -152,14 +152,14 @@ impl TestServer {
     pub(crate) async fn start(wish: Wish) -> (Self, TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let store = open_store(&folder).await;
-        (Self::on(store, wish).await, folder)
+        (Self::on(store.ports(), wish).await, folder)
     }
 
-    pub(crate) async fn on(store: Arc<dyn Store>, wish: Wish) -> Self {
+    pub(crate) async fn on(store: Store, wish: Wish) -> Self {
         Self::try_on(store, &wish).await.unwrap()
     }
 
-    pub(crate) async fn try_on(store: Arc<dyn Store>, wish: &Wish) -> Result<Self, ServerError> {
+    pub(crate) async fn try_on(store: Store, wish: &Wish) -> Result<Self, ServerError> {
         let running = Server::start(wish.config(), wish.parts(store), wish.extra.clone()).await?;
         let base = format!("http://{}", running.addr());
         let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
@@ -167,7 +167,7 @@ impl TestServer {
     }
 
     /// Starts a server with this operator token.
-    pub(crate) async fn with_token(store: Arc<dyn Store>, token: &str) -> Self {
+    pub(crate) async fn with_token(store: Store, token: &str) -> Self {
         let wish = Wish::default();
         let config = ServerConfig { token: token.to_owned().into(), ..wish.config() };
         let running = Server::start(config, wish.parts(store), Router::new()).await.unwrap();

@@ -215,7 +215,7 @@ async fn a_table_that_does_not_exist_is_refused_before_anything_is_sent() {
 async fn tables_are_read_with_the_role_of_a_viewer() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
-    let server = TestServer::on(store.clone(), Wish { reads_need_token: true, ..Wish::default() }).await;
+    let server = TestServer::on(store.ports(), Wish { reads_need_token: true, ..Wish::default() }).await;
     for table in TableName::ALL {
         let path = format!("/api/v1/tables/{}", table.as_str());
         let answer = server.bare(reqwest::Method::GET, &path).send().await.unwrap();

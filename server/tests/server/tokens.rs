@@ -93,8 +93,8 @@ async fn a_secret_is_shown_once_and_not_kept() {
 async fn a_revoked_token_ends_at_once_here_and_soon_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
-    let here = TestServer::on(store.clone(), Wish { sole: false, ..Wish::default() }).await;
-    let elsewhere = TestServer::on(store, Wish { sole: false, ..Wish::default() }).await;
+    let here = TestServer::on(store.ports(), Wish { sole: false, ..Wish::default() }).await;
+    let elsewhere = TestServer::on(store.ports(), Wish { sole: false, ..Wish::default() }).await;
     let created = here.token("guest", Role::Viewer, None).await;
     for server in [&here, &elsewhere] {
         assert_eq!(server.status(Method::GET, "/campaigns", &created.secret).await, StatusCode::OK);

@@ -135,6 +135,6 @@ async fn an_endpoint_that_is_none_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let store = crate::setup::open_store(&folder).await;
     let wish = Wish { otlp_endpoint: Some("collector:4317".to_owned()), ..Wish::default() };
-    let Err(error) = TestServer::try_on(store, &wish).await else { panic!("the server started") };
+    let Err(error) = TestServer::try_on(store.ports(), &wish).await else { panic!("the server started") };
     assert_eq!(error.code(), "config.server");
 }

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use nightshift_client::Client;
 use nightshift_engine::clock::Clock as _;
-use nightshift_engine::store::{CampaignArchive, Store as _, StoreError, StoreGauges, store_unpacked};
+use nightshift_engine::store::{
+    ArchiveStore as _, CampaignArchive, CampaignStore as _, Database as _, OwnershipStore as _, StoreError,
+    StoreGauges, store_unpacked,
+};
 use nightshift_optimizer::strategy::STATE_FORMAT;
 use nightshift_protocol::api::{CampaignDetail, ControlAction};
 use nightshift_protocol::error::ExitCode;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nightshift_engine::clock::Clock as _;
-use nightshift_engine::store::Store;
+use nightshift_engine::store::ArtifactStore;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_server::SystemClock;
 use nightshift_store::{OpenOptions, SqlStore};
@@ -11,7 +11,7 @@ use nightshift_store::{OpenOptions, SqlStore};
 use crate::failure::{Failure, Result};
 
 /// Copies the artifacts that `store` lacks from the other folders next to `folder`.
-pub(super) async fn bring(store: &dyn Store, folder: &Path, wanted: &[ArtifactHash]) -> Result<()> {
+pub(super) async fn bring(store: &dyn ArtifactStore, folder: &Path, wanted: &[ArtifactHash]) -> Result<()> {
     let mut missing = Vec::new();
     for hash in wanted {
         if !is_there(store, hash).await? {
@@ -39,12 +39,12 @@ pub(super) async fn bring(store: &dyn Store, folder: &Path, wanted: &[ArtifactHa
     }
 }
 
-async fn is_there(store: &dyn Store, hash: &ArtifactHash) -> Result<bool> {
+async fn is_there(store: &dyn ArtifactStore, hash: &ArtifactHash) -> Result<bool> {
     Ok(store.artifact_progress(hash).await?.is_some_and(|progress| progress.complete))
 }
 
 /// Copies what is there. Returns what is not.
-async fn copy(from: &SqlStore, to: &dyn Store, wanted: Vec<ArtifactHash>) -> Result<Vec<ArtifactHash>> {
+async fn copy(from: &SqlStore, to: &dyn ArtifactStore, wanted: Vec<ArtifactHash>) -> Result<Vec<ArtifactHash>> {
     let mut missing = Vec::new();
     for hash in wanted {
         if is_there(from, &hash).await? {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nightshift_engine::clock::Clock as _;
-use nightshift_engine::store::Store as _;
+use nightshift_engine::store::{ArchiveStore as _, ArtifactStore as _};
 use nightshift_optimizer::strategy::STATE_FORMAT;
 use nightshift_protocol::api::CampaignDetail;
 use nightshift_protocol::artifact::ArtifactHash;

@@ -8,8 +8,10 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::{
-    Advance, ChangedRun, ClaimRequest, Creation, ModelCallRecord, NewCampaign, NewRun, Notice, Report, Reservation,
-    StepRecord, Store as _, TokenRecord, TryEnd, WorkerRecord,
+    Advance, ArchiveStore as _, ArtifactStore as _, BudgetStore as _, CampaignStore as _, ChangeStore as _, ChangedRun,
+    ClaimRequest, Creation, CreationStore as _, Database as _, LeaseStore as _, ModelCallRecord, ModelCallStore as _,
+    NewCampaign, NewRun, Notice, Report, Reservation, RetentionStore as _, RunControlStore as _, RunStore as _,
+    StepRecord, TokenRecord, TokenStore as _, TryEnd, WorkerRecord, WorkerStore as _,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::access::{Role, TokenView};

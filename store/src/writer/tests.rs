@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use nightshift_engine::store::{Change, ClaimRequest, Store as _};
+use nightshift_engine::store::{Change, ChangeStore as _, ClaimRequest};
 use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_testbed::postgres::Cluster;

@@ -1,14 +1,17 @@
 //! Executes commands, to compare the answers of two stores.
 
 use nightshift_engine::store::{
-    Advance, BoundFrom, Change, Changed, LessonQuery, LessonRecord, NoteRecord, OwnerFence, Ownership, PageRequest,
-    ScoreRecord, StepRecord, Store, StoreError, TryEnd,
+    Advance, ArtifactStore, BoundFrom, BudgetStore, CampaignStore, Change, ChangeStore, Changed, Database,
+    KnowledgeStore, LeaseStore, LessonQuery, LessonRecord, NoteRecord, OwnerFence, Ownership, OwnershipStore,
+    PageRequest, QueueStore, RetentionStore, RunControlStore, RunStore, ScoreRecord, ServerStore, StepRecord,
+    StoreError, TryEnd, WorkerStore,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
+use nightshift_store::SqlStore;
 use serde_json::json;
 
 use crate::bench::{LEASE_MS, LIFE_MS, lost, server_record};
@@ -49,7 +52,7 @@ impl Answer {
 }
 
 /// Executes a command on one store.
-pub(crate) async fn apply(store: &dyn Store, command: Command, at: TimestampMs) -> Answer {
+pub(crate) async fn apply(store: &SqlStore, command: Command, at: TimestampMs) -> Answer {
     match command {
         Command::Create(new) => Answer::of(store.create_campaign(*new).await),
         Command::Decide { run, orders, end, fence } => {
@@ -148,8 +151,7 @@ pub(crate) async fn apply(store: &dyn Store, command: Command, at: TimestampMs) 
     }
 }
 
-async fn know(store: &dyn Store, run: RunId, what: usize, number: u32, at: TimestampMs) -> Answer {
-    let shelf = store.knowledge().unwrap();
+async fn know(store: &SqlStore, run: RunId, what: usize, number: u32, at: TimestampMs) -> Answer {
     let lesson = LessonRecord {
         run: run.clone(),
         attempt: number,
@@ -164,23 +166,23 @@ async fn know(store: &dyn Store, run: RunId, what: usize, number: u32, at: Times
         at,
     };
     match what {
-        0 => Answer::of(shelf.record_lesson(lesson).await),
+        0 => Answer::of(store.record_lesson(lesson).await),
         1 => {
             let operator_classes = vec!["class0".to_owned(), "class1".to_owned()];
             let device = Some(format!("device{number}"));
             let query = LessonQuery { operator_classes, device, except_run: Some(run), limit: 9, bound: None };
-            Answer::of(shelf.find_lessons(query).await)
+            Answer::of(store.find_lessons(query).await)
         }
-        2 => Answer::of(shelf.pin_retrieval(&run, &format!("step{number}"), json!({ "at": at.0 }), at).await),
+        2 => Answer::of(store.pin_retrieval(&run, &format!("step{number}"), json!({ "at": at.0 }), at).await),
         3 => {
             let row = json!({ "reward": 1.0 / 3.0, "number": number });
             Answer::of(
-                shelf
+                store
                     .put_scores(vec![ScoreRecord { run, attempt: number, formula: "f".to_owned(), score: row, at }])
                     .await,
             )
         }
-        4 => Answer::of(shelf.list_scores(&run).await),
+        4 => Answer::of(store.list_scores(&run).await),
         _ => {
             let note = |n: u32| NoteRecord {
                 id: format!("note{n}"),
@@ -191,15 +193,15 @@ async fn know(store: &dyn Store, run: RunId, what: usize, number: u32, at: Times
                 operators: Vec::new(),
                 architectures: Vec::new(),
             };
-            let changed = shelf.replace_notes("ours", (0..number).map(note).collect(), at).await.unwrap();
+            let changed = store.replace_notes("ours", (0..number).map(note).collect(), at).await.unwrap();
             // Equal ranks are sorted by name.
-            Answer::of(shelf.search_notes(&["waits".to_owned()], 9).await.map(|found| (changed, found)))
+            Answer::of(store.search_notes(&["waits".to_owned()], 9).await.map(|found| (changed, found)))
         }
     }
 }
 
 /// Returns the content of the lists.
-async fn look(store: &dyn Store) -> Answer {
+async fn look(store: &SqlStore) -> Answer {
     let page = || PageRequest { limit: 100, before: None };
     let lists = (
         store.list_campaigns(page()).await.unwrap(),

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use nightshift_engine::store::{
-    Among, CampaignArchive, Creation, KnowledgeStore, ModelCallRecord, NewCampaign, PageRequest, RowSink, ScoreRecord,
-    Store, StoreError, TeamStore,
+    Among, ArchiveStore, ArtifactStore, BudgetStore, CampaignArchive, CampaignStore, Creation, CreationStore,
+    KnowledgeStore, ModelCallRecord, ModelCallStore, NewCampaign, PageRequest, RetentionStore, RowSink,
+    RunControlStore, RunStore, ScoreRecord, StoreError, TeamStore,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::api::{Pin, Remark, Tag, Target};

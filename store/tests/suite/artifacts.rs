@@ -1,7 +1,7 @@
 //! Tests of artifacts in parts: uploads, and reads of ranges.
 
 use futures::future::join_all;
-use nightshift_engine::store::{ArtifactProgress, Store, StoreError};
+use nightshift_engine::store::{ArtifactProgress, ArtifactStore, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_store::DEFAULT_MAX_ARTIFACT_BYTES;
 

@@ -1,6 +1,6 @@
 //! Tests of the index of attempts: lists with exact counts, cursors and points, and their changes over time.
 
-use nightshift_engine::store::{Store, TeamStore};
+use nightshift_engine::store::{RetentionStore, RunStore, TeamStore};
 use nightshift_protocol::api::{
     AttemptFilter, AttemptPage, AttemptQuery, AttemptSort, PointValue, PointsQuery, SortOrder, Tag, Target,
 };

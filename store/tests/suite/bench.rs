@@ -7,8 +7,9 @@ use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::{
-    Advance, ClaimRequest, CreatedCampaign, NewCampaign, NewRun, Report, Reported, ServerRecord, StepRecord, Store,
-    TryEnd, WorkerRecord,
+    Advance, BudgetStore, CampaignStore, ChangeStore, ClaimRequest, CreatedCampaign, NewCampaign, NewRun,
+    OwnershipStore, Report, Reported, RunStore, ServerRecord, ServerStore, StepRecord, TryEnd, WorkerRecord,
+    WorkerStore,
 };
 use nightshift_engine::workflow::{StatePart, StepOrder, StoredState};
 use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
@@ -369,7 +370,7 @@ pub(crate) fn report(step: &StepRecord, end: TryEnd, at: TimestampMs) -> Report 
     Report { step: step.id.clone(), epoch: step.epoch, end, used: Vec::new(), at }
 }
 
-pub(crate) async fn events(store: &dyn Store, run: &RunId) -> Vec<Event> {
+pub(crate) async fn events(store: &SqlStore, run: &RunId) -> Vec<Event> {
     let records = store.events_after(run, 0, ALL).await.unwrap();
     for (index, record) in records.iter().enumerate() {
         assert_eq!(record.seq, u64::try_from(index).unwrap() + 1, "the log has no gaps");

@@ -2,7 +2,10 @@
 
 use futures::future::join_all;
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{ModelCallRecord, NewCampaign, Reservation, StepRecord, Store, TryEnd};
+use nightshift_engine::store::{
+    BudgetStore, LeaseStore, ModelCallRecord, ModelCallStore, NewCampaign, QueueStore, Reservation, RunControlStore,
+    RunStore, StepRecord, TryEnd, WatchStore,
+};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::budget::{Amount, BudgetCaps, Resource};
 use nightshift_protocol::id::{CampaignId, RunId};
@@ -349,7 +352,7 @@ async fn a_list_of_campaigns_contains_their_totals(bench: Bench) {
     bench.report_used(&step, done(json!(1)), price(300)).await;
     bench.clock.forward(5_000);
     bench.fail_run(&run, lost()).await;
-    let watch = bench.store.watch().unwrap();
+    let watch = &bench.store;
     let unknown = CampaignId::from_uuid(bench.uuid());
     let mut sums = watch.campaign_sums(&[other.clone(), unknown, campaign.clone()]).await.unwrap();
     sums.sort_by_key(|sum| sum.cost_microusd);

@@ -1,6 +1,6 @@
 //! Tests of campaigns, lists and ids.
 
-use nightshift_engine::store::{PageRequest, Store, StoreError};
+use nightshift_engine::store::{CampaignStore, PageRequest, RunControlStore, RunStore, StoreError, WatchStore};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::run::{RunStatus, RunTransition};
 use serde_json::json;
@@ -93,7 +93,7 @@ async fn every_campaign_is_marked_with_where_its_runs_stand(bench: Bench) {
     let first = bench.create(bench.new_campaign(2)).await;
     let second = bench.create(bench.new_campaign(1)).await;
     bench.store.control_run(&first.runs[0], RunTransition::Pause, None, bench.now()).await.unwrap();
-    let watch = bench.store.watch().unwrap();
+    let watch = &bench.store;
     let marks = watch.campaign_marks().await.unwrap();
     let told: Vec<_> = marks.iter().map(|mark| (&mark.campaign, mark.runs.running, mark.runs.paused)).collect();
     assert_eq!(told, [(&second.id, 1, 0), (&first.id, 1, 1)]);

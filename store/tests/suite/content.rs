@@ -1,6 +1,6 @@
 //! Tests of artifacts, model calls, workers.
 
-use nightshift_engine::store::{ModelCallRecord, Store, WorkerRecord};
+use nightshift_engine::store::{ArtifactStore, ModelCallRecord, ModelCallStore, WorkerRecord, WorkerStore};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
 use nightshift_store::ArtifactOptions;

@@ -1,7 +1,9 @@
 //! Tests of pause, resume, cancel, retry.
 
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{Reported, Store, StoreError, TryEnd};
+use nightshift_engine::store::{
+    ChangeStore, LeaseStore, QueueStore, Reported, RunControlStore, RunStore, StoreError, TryEnd,
+};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;

@@ -1,7 +1,10 @@
 //! Tests of steps that need a device: which of them may run at the same time.
 
 use futures::future::join_all;
-use nightshift_engine::store::{Change, Changed, ClaimRequest, DeviceLane, Reported, StepRecord, Store, TryEnd};
+use nightshift_engine::store::{
+    Change, ChangeStore, Changed, ClaimRequest, Database, DeviceLane, LeaseStore, QueueStore, Reported, StepRecord,
+    TryEnd, WorkerStore,
+};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::id::{RunId, WorkerId};
 use nightshift_protocol::machine::{DeviceUse, Needs};

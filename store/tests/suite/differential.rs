@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use nightshift_engine::event::Event;
-use nightshift_engine::store::Store;
+use nightshift_engine::store::RunStore;
 use nightshift_protocol::id::{RunId, StepId};
 use serde_json::Value;
 

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use nightshift_engine::driver::{Driven, MAX_EVENTS_PER_READ};
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{NewCampaign, OwnerFence, Ownership, Store, StoreError, TryEnd};
+use nightshift_engine::store::{
+    CampaignStore, LeaseStore, NewCampaign, OwnerFence, Ownership, OwnershipStore, RunControlStore, RunStore,
+    ServerStore, StoreError, TryEnd,
+};
 use nightshift_engine::workflow::AnyWorkflow;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
@@ -103,11 +106,11 @@ async fn a_created_run_of_another_server_is_left_alone(bench: Bench) {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn party(bench: &Bench, workflow: Arc<dyn AnyWorkflow>) -> Party {
-    Party::new(bench.store.clone(), workflow, bench.clock.clone(), 1_000)
+    Party::new(bench.store.ports(), workflow, bench.clock.clone(), 1_000)
 }
 
 /// Creates the campaign, and repeats the call when the store fails.
-async fn create(store: &dyn Store, new: &NewCampaign) -> RunId {
+async fn create(store: &dyn CampaignStore, new: &NewCampaign) -> RunId {
     for _ in 0..3 {
         if let Ok(mut created) = store.create_campaign(new.clone()).await {
             return created.runs.remove(0);
@@ -151,8 +154,8 @@ async fn a_run_of_two_steps_goes_from_creation_to_its_end(bench: Bench) {
 }
 
 async fn driving_a_run_that_waits_for_its_steps_writes_nothing(bench: Bench) {
-    let counting = Arc::new(FaultyStore::counting(bench.store.clone()));
-    let party = Party::new(counting.clone(), Toy::sequence(), bench.clock.clone(), 1_000);
+    let counting = Arc::new(FaultyStore::counting(bench.store.ports()));
+    let party = Party::new(counting.ports(), Toy::sequence(), bench.clock.clone(), 1_000);
     let run = bench.run().await;
     assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Advanced);
     assert_eq!(counting.writes(), 1);
@@ -164,7 +167,7 @@ async fn a_run_goes_on_where_it_was_after_each_restart(mut bench: Bench) {
     let expected = undisturbed(bench.another().await, Toy::fan()).await;
     let run = bench.run().await;
     for life in 1..=50 {
-        let party = Party::new(bench.store.clone(), Toy::fan(), bench.clock.clone(), life * 1_000);
+        let party = Party::new(bench.store.ports(), Toy::fan(), bench.clock.clone(), life * 1_000);
         party.register().await;
         party.round().await;
         party.assert_folds(&run).await;
@@ -208,8 +211,8 @@ async fn played(
     life: u64,
     fault: Option<Fault>,
 ) -> (Vec<Event>, Arc<FaultyStore>) {
-    let store = Arc::new(FaultyStore::with(bench.store.clone(), fault));
-    let party = Party::new(store.clone(), workflow, bench.clock.clone(), life * 10_000);
+    let store = Arc::new(FaultyStore::with(bench.store.ports(), fault));
+    let party = Party::new(store.ports(), workflow, bench.clock.clone(), life * 10_000);
     party.register().await;
     let run = create(store.as_ref(), &bench.new_campaign(1)).await;
     party.finish(&run).await;
@@ -349,7 +352,7 @@ async fn a_run_that_this_release_cannot_read_can_still_be_cancelled(bench: Bench
         }
         let step = bench.claim(&known.worker, 1).await.pop();
         bench.store.control_run(&run, RunTransition::Cancel, None, known.now()).await.unwrap();
-        let stranger = Party::new(bench.store.clone(), Arc::new(Stranger), bench.clock.clone(), 2_000);
+        let stranger = Party::new(bench.store.ports(), Arc::new(Stranger), bench.clock.clone(), 2_000);
         if let Some(step) = step {
             assert_eq!(stranger.driver.drive(&run, None).await.unwrap(), Driven::Idle, "a worker still has the step");
             bench.report(&step, TryEnd::Cancelled).await;

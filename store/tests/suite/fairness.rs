@@ -1,6 +1,6 @@
 //! Tests of the fair shares of campaigns.
 
-use nightshift_engine::store::{NewCampaign, Store};
+use nightshift_engine::store::{CampaignStore, NewCampaign, RunControlStore, RunStore};
 use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
 use nightshift_protocol::step::StepFailure;
 

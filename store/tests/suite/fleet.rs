@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use nightshift_engine::store::{ChangedRun, Creation, Notice, ReadingRecord, Store, TokenRecord, TryEnd, WorkerRecord};
+use nightshift_engine::store::{
+    CampaignStore, ChangeStore, ChangedRun, Creation, CreationStore, Database, Notice, QueueStore, ReadingRecord,
+    RunControlStore, ServerStore, TokenRecord, TokenStore, TryEnd, WatchStore, WorkerRecord, WorkerStore,
+};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::api::DeviceReading;
@@ -215,7 +218,7 @@ async fn on_postgres_commits_send_notices_to_other_processes_and_not_back() {
 }
 
 async fn the_last_device_reading_is_kept_until_its_worker_is_deleted(bench: Bench) {
-    let watch = bench.store.watch().unwrap();
+    let watch = &bench.store;
     let (first, second) = (bench.worker().await, bench.worker().await);
     let reading = |worker: &WorkerId, at: TimestampMs, temperature_c: u32| {
         let device = DeviceReading { device: 1, temperature_c: Some(temperature_c), busy_ms: 30, over_ms: 60 };

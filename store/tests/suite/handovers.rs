@@ -1,9 +1,10 @@
 //! Tests of hand-overs: only one machine has a campaign at a time, and its results are merged once.
 
 use nightshift_engine::store::{
-    Advanced, CampaignArchive, Creation, FinishedHandover, HandoverRecord, HandoverStore as _, NewHandover, NewRequest,
-    Ownership, Reported, RequestAnswer, RequestFilter, RequestLease, RequestStore as _, ReturnedHandover, Store as _,
-    StoreError, TeamStore as _, TryEnd,
+    Advanced, ArchiveStore as _, ArtifactStore as _, BudgetStore as _, CampaignArchive, ChangeStore as _, Creation,
+    CreationStore as _, FinishedHandover, HandoverRecord, HandoverStore as _, NewHandover, NewRequest, Ownership,
+    OwnershipStore as _, Reported, RequestAnswer, RequestFilter, RequestLease, RequestStore as _, RetentionStore as _,
+    ReturnedHandover, RunControlStore as _, RunStore as _, StoreError, TeamStore as _, TryEnd,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::api::{HandoverState, Remark, RequestQuestion, RequestState, Target};

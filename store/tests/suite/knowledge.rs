@@ -1,6 +1,8 @@
 //! Tests of notes and their search, lessons, retrievals, later scores.
 
-use nightshift_engine::store::{BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, ScoreRecord, Store};
+use nightshift_engine::store::{
+    BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, RetentionStore, ScoreRecord,
+};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::json;

@@ -1,7 +1,10 @@
 //! Tests of claims, heartbeats, reports, expiry, timers.
 
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{ClaimRequest, Report, Reported, StepRecord, Store, TryEnd};
+use nightshift_engine::store::{
+    ChangeStore, ClaimRequest, LeaseStore, QueueStore, Report, Reported, RunControlStore, StepRecord, TryEnd,
+    WorkerStore,
+};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::machine::{DeviceUse, Needs};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use nightshift_engine::store::{Store, StoreError};
+use nightshift_engine::store::{ArtifactStore, ModelCallStore, RetentionStore, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_store::{ArtifactOptions, Objects, SqlStore};
 

@@ -1,7 +1,7 @@
 //! Tests of opening a Postgres database: what is accepted, and what is refused and left unchanged.
 
 use futures::future::join_all;
-use nightshift_engine::store::{Store, StoreError};
+use nightshift_engine::store::{CampaignStore, ChangeStore, Database, RunStore, StoreError};
 use nightshift_store::{PostgresOptions, SqlStore};
 
 use crate::bench::Bench;

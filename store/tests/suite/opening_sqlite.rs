@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use nightshift_engine::store::{Store, StoreError};
+use nightshift_engine::store::{ArtifactStore, CampaignStore, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::sqlite::{DATABASE_FILE, LOCK_FILE};

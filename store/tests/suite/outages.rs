@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nightshift_engine::store::{Reported, Store, StoreError};
+use nightshift_engine::store::{
+    CampaignStore, ChangeStore, Database, LeaseStore, Reported, RunStore, StoreError, WorkerStore,
+};
 use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::run::StepStatus;
 use nightshift_store::{PostgresOptions, SqlStore};

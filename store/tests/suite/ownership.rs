@@ -1,6 +1,9 @@
 //! Tests of server leases, and of the ownership of runs.
 
-use nightshift_engine::store::{Advanced, NewCampaign, OwnerFence, Ownership, Reported, ServerRecord, Store};
+use nightshift_engine::store::{
+    Advanced, ArchiveStore, CampaignStore, ChangeStore, Database, NewCampaign, OwnerFence, Ownership, OwnershipStore,
+    Reported, RunControlStore, RunStore, ServerRecord, ServerStore,
+};
 use nightshift_protocol::id::{RunId, ServerId};
 use nightshift_protocol::run::{RunTransition, StepStatus};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Tests of quarantined devices.
 
-use nightshift_engine::store::{QuarantineRecord, Store, WorkerRecord};
+use nightshift_engine::store::{DeviceStore, QuarantineRecord, WorkerRecord, WorkerStore};
 use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::json;

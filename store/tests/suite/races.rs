@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, join_all};
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{Advanced, NewCampaign, Ownership, Reported, Reservation, Store, StoreError, TryEnd};
+use nightshift_engine::store::{
+    Advanced, ArtifactStore, BudgetStore, CampaignStore, ChangeStore, LeaseStore, NewCampaign, Ownership,
+    OwnershipStore, QueueStore, Reported, Reservation, RetentionStore, RunControlStore, RunStore, ServerStore,
+    StoreError, TryEnd,
+};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{RunId, StepId};

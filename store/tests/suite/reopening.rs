@@ -1,6 +1,6 @@
 //! Tests of the content of a reopened store.
 
-use nightshift_engine::store::Store;
+use nightshift_engine::store::{RunStore, ServerStore};
 
 use crate::bench::Bench;
 

@@ -1,8 +1,8 @@
 //! Tests of requests: leased to one agent at a time, answered once, and not lost with an agent or a server.
 
 use nightshift_engine::store::{
-    NewRequest, PageRequest, RequestAnswer, RequestFilter, RequestLease, RequestStanding, RequestStore as _,
-    Store as _, StoreError, TryEnd,
+    NewRequest, PageRequest, QueueStore as _, RequestAnswer, RequestFilter, RequestLease, RequestStanding,
+    RequestStore as _, RetentionStore as _, RunControlStore as _, StoreError, TryEnd,
 };
 use nightshift_protocol::api::{LeasedRequest, RequestQuestion, RequestState};
 use nightshift_protocol::budget::BudgetCaps;

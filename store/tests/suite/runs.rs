@@ -1,7 +1,7 @@
 //! Tests of decisions of the driver.
 
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{Advanced, Reported, Store};
+use nightshift_engine::store::{Advanced, ChangeStore, Reported, RunControlStore, RunStore};
 use nightshift_engine::workflow::{StatePart, StoredState};
 use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};

@@ -1,7 +1,7 @@
 //! Tests of artifacts in S3: a server of S3 in this process, reached as any other one.
 
 use hyper_util::rt::TokioIo;
-use nightshift_engine::store::Store;
+use nightshift_engine::store::{ArtifactStore, RetentionStore};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_store::{ArtifactOptions, Objects};
 use s3s::auth::SimpleAuth;

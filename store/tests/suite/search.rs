@@ -1,6 +1,6 @@
 //! Tests of full-text search over sources, replies, diagnoses, errors and findings.
 
-use nightshift_engine::store::Store;
+use nightshift_engine::store::RetentionStore;
 use nightshift_protocol::api::{SearchHit, SearchKind, SearchQuery};
 use nightshift_protocol::id::RunId;
 use nightshift_store::{AttemptIndex, Document, DocumentKey, IndexedRun, MAX_DOCUMENT_BYTES};

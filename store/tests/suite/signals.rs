@@ -1,7 +1,7 @@
 //! Tests of signals to runs, and of their authors.
 
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{NewCampaign, Store};
+use nightshift_engine::store::{ChangeStore, NewCampaign, RunControlStore, RunStore};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunTransition;
 use nightshift_protocol::signal::{Gate, Signal};

@@ -1,7 +1,8 @@
 //! Tests of annotations, sessions, and reads for observers.
 
 use nightshift_engine::store::{
-    Among, Creation, PageRequest, SessionHolder, SessionRecord, SessionStore, ShareRecord, Store, TeamStore, WatchStore,
+    Among, Creation, CreationStore, PageRequest, RetentionStore, RunControlStore, SessionHolder, SessionRecord,
+    SessionStore, ShareRecord, TeamStore, WatchStore,
 };
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::api::{Pin, Remark, SavedView, Share, Tag, Target};

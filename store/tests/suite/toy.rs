@@ -140,7 +140,7 @@ impl Workflow for Stranger {
 
 /// Driver, sweeper and worker over one store.
 pub(crate) struct Party {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Store,
     pub(crate) clock: Arc<HandClock>,
     pub(crate) workflow: Arc<dyn AnyWorkflow>,
     pub(crate) driver: Driver,
@@ -154,15 +154,12 @@ const MAX_ROUNDS: u32 = 200;
 
 impl Party {
     /// Creates a party with ids from `first_id` on, so that a second server lease gets new ones.
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        workflow: Arc<dyn AnyWorkflow>,
-        clock: Arc<HandClock>,
-        first_id: u64,
-    ) -> Self {
+    pub(crate) fn new(store: Store, workflow: Arc<dyn AnyWorkflow>, clock: Arc<HandClock>, first_id: u64) -> Self {
         let ids = Counter::starting_at(first_id);
-        let driver = Driver::new(store.clone(), workflow.clone(), clock.clone(), ids.clone());
-        let sweeper = Sweeper::new(store.clone(), clock.clone(), ids);
+        let driver =
+            Driver::new(store.runs.clone(), store.changes.clone(), workflow.clone(), clock.clone(), ids.clone());
+        let (servers, leases, queue) = (store.servers.clone(), store.leases.clone(), store.queue.clone());
+        let sweeper = Sweeper::new(servers, leases, queue, clock.clone(), ids);
         let own = uuid::Uuid::from_u128(u128::from(first_id));
         let (server, worker) = (ServerId::from_uuid(own), WorkerId::from_uuid(own));
         Self { store, clock, workflow, driver, sweeper, server, worker }
@@ -173,19 +170,19 @@ impl Party {
         // The tests are about step leases, so the server lease never expires.
         let mut server = server_record(self.server.clone(), self.clock.now());
         server.expires_at = self.clock.now().plus_ms(LIFE_MS);
-        repeated(async || self.store.register_server(server.clone(), true).await).await;
-        repeated(async || self.store.reap_servers(self.clock.now()).await).await;
+        repeated(async || self.store.servers.register_server(server.clone(), true).await).await;
+        repeated(async || self.store.servers.reap_servers(self.clock.now()).await).await;
         let worker = WorkerRecord {
             embedded: true,
             server: Some(self.server.clone()),
             ..worker_record(&self.worker, self.clock.now())
         };
-        repeated(async || self.store.register_worker(worker.clone()).await).await;
+        repeated(async || self.store.workers.register_worker(worker.clone()).await).await;
     }
 
     /// Runs one round of a server and a worker. The next round continues after a failure of the store.
     pub(crate) async fn round(&self) {
-        for run in self.store.runs_to_drive(100).await.unwrap() {
+        for run in self.store.ownership.runs_to_drive(100).await.unwrap() {
             match self.driver.drive(&run, None).await {
                 Ok(_) | Err(DriveError::Store(StoreError::Other(_))) => {}
                 Err(error) => panic!("{error}"),
@@ -193,11 +190,11 @@ impl Party {
         }
         survive(self.sweeper.sweep().await);
         let claim = claim_request(&self.worker, 2, self.clock.now());
-        let steps = survive(self.store.claim(claim).await).unwrap_or_default();
+        let steps = survive(self.store.changes.claim(claim).await).unwrap_or_default();
         let leases: Vec<_> = steps.iter().map(|step| (step.id.clone(), step.epoch)).collect();
         if !leases.is_empty() {
             let now = self.clock.now();
-            survive(self.store.heartbeat(&self.worker, &leases, now, now.plus_ms(LEASE_MS)).await);
+            survive(self.store.leases.heartbeat(&self.worker, &leases, now, now.plus_ms(LEASE_MS)).await);
         }
         for step in steps {
             self.carry_out(&step).await;
@@ -209,13 +206,13 @@ impl Party {
     async fn carry_out(&self, step: &StepRecord) {
         let end = TryEnd::Completed { output: json!({ "of": step.key, "input": step.input, "third": 1.0 / 3.0 }) };
         let report = report(step, end, self.clock.now());
-        repeated(async || self.store.report(report.clone()).await).await;
+        repeated(async || self.store.changes.report(report.clone()).await).await;
     }
 
     /// Runs rounds until the run has ended.
     pub(crate) async fn finish(&self, run: &RunId) {
         for _ in 0..MAX_ROUNDS {
-            if self.store.load_run(run).await.unwrap().status.is_final() {
+            if self.store.runs.load_run(run).await.unwrap().status.is_final() {
                 return;
             }
             self.round().await;
@@ -225,8 +222,8 @@ impl Party {
 
     /// Checks that the stored state is the fold of the log up to the stored position.
     pub(crate) async fn assert_folds(&self, run: &RunId) {
-        let record = self.store.load_run(run).await.unwrap();
-        let events = self.store.events_after(run, 0, ALL).await.unwrap();
+        let record = self.store.runs.load_run(run).await.unwrap();
+        let events = self.store.runs.events_after(run, 0, ALL).await.unwrap();
         let mut state = None;
         for event in events.iter().filter(|event| event.seq <= record.folded_seq) {
             state = Some(self.workflow.apply(state, &event.event).unwrap());

@@ -1,6 +1,6 @@
 //! Tests that the search for contradictions finds them.
 
-use nightshift_engine::store::{ClaimRequest, DeviceLane, Store, TryEnd};
+use nightshift_engine::store::{ArtifactStore, ChangeStore, ClaimRequest, DeviceLane, TryEnd};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{BudgetCaps, Resource};

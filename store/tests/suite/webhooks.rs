@@ -1,7 +1,7 @@
 //! Tests of webhook deliveries: once per subject, by one server at a time.
 
 use nightshift_engine::store::{
-    Creation, DeliveryEnd, NewDelivery, PageRequest, Store as _, WebhookRecord, WebhookStore,
+    Creation, CreationStore as _, DeliveryEnd, NewDelivery, PageRequest, WebhookRecord, WebhookStore,
 };
 use nightshift_protocol::api::{Delivery, DeliveryStatus, Webhook, WebhookEvent, WebhookMessage};
 use nightshift_protocol::id::{CampaignId, DeliveryId, WebhookId};

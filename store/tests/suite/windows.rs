@@ -1,6 +1,6 @@
 //! Tests of the windows of campaigns.
 
-use nightshift_engine::store::{NewCampaign, Store};
+use nightshift_engine::store::{CampaignStore, NewCampaign, QueueStore, RunControlStore};
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::{RunTransition, StepStatus};
 use nightshift_protocol::schedule::Schedule;

@@ -52,13 +52,13 @@ async fn run_of(app: &App, query: &Pairs) -> Result<RunId, ApiFailure> {
         run = Some(value.parse::<RunId>().map_err(wrong)?);
     }
     let run = run.ok_or_else(|| ApiFailure::bad("request.invalid_query", "`run`: say of which run"))?;
-    app.store.load_run(&run).await?;
+    app.store.runs.load_run(&run).await?;
     Ok(run)
 }
 
 pub(super) async fn steps(app: &App, query: &Pairs) -> Result<Vec<Row>, ApiFailure> {
     let id = run_of(app, query).await?;
-    let (run, heads) = (app.store.load_run(&id).await?, app.store.list_step_heads(&id).await?);
+    let (run, heads) = (app.store.runs.load_run(&id).await?, app.store.runs.list_step_heads(&id).await?);
     Ok(app.step_views(&run, heads).await?.into_iter().map(step).collect())
 }
 
@@ -97,7 +97,7 @@ impl Events {
 
     pub(super) async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
         let Some(after) = self.after.take() else { return Ok(None) };
-        let records = app.store.events_after(&self.run, after, MAX_EVENTS_PER_PAGE).await?;
+        let records = app.store.runs.events_after(&self.run, after, MAX_EVENTS_PER_PAGE).await?;
         self.after = records.last().map(|record| record.seq);
         let found = records.iter().map(event_view).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(found.into_iter().map(|found| event(&self.run, found)).collect()))

@@ -61,7 +61,7 @@ impl Pages {
                 "campaign" => {
                     let id: CampaignId =
                         value.parse().map_err(|_| wrong(&name, format!("`{value}` is not a campaign id")))?;
-                    app.store.load_campaign(&id).await?;
+                    app.store.campaigns.load_campaign(&id).await?;
                     pages.campaign = Some(id);
                 }
                 "status" => {
@@ -81,7 +81,7 @@ impl Pages {
             return Ok(None);
         }
         let page = PageRequest { limit: ROWS_AT_ONCE, before: self.before.take() };
-        let records = app.store.list_runs(self.campaign.as_ref(), self.status, page).await?;
+        let records = app.store.runs.list_runs(self.campaign.as_ref(), self.status, page).await?;
         self.is_over = records.len() < usize::try_from(ROWS_AT_ONCE).unwrap_or(usize::MAX);
         self.before = records.last().map(|record| record.id.to_string());
         let found = records.into_iter().map(run_summary).collect::<Result<Vec<_>, _>>()?;

@@ -9,7 +9,7 @@ use nightshift_engine::store::Creation;
 use nightshift_protocol::api::{EditRemark, MAX_REMARK_BYTES, NewRemark, Page, Remark};
 use nightshift_protocol::id::RemarkId;
 
-use super::{AmongQuery, examine_author, examine_target, page, store};
+use super::{AmongQuery, examine_author, examine_target, page};
 use crate::api::idempotency::Creating;
 use crate::app::App;
 use crate::caller::Caller;
@@ -26,7 +26,7 @@ pub(crate) async fn list(
     Params(query): Params<AmongQuery>,
 ) -> Result<Json<Page<Remark>>, ApiFailure> {
     let (among, request) = query.split()?;
-    let rows = store(&app)?.list_remarks(&among, &request).await?;
+    let rows = app.store.team.list_remarks(&among, &request).await?;
     Ok(Json(page(&request, rows)))
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn edit(
     Body(wish): Body<EditRemark>,
 ) -> Result<Json<Remark>, ApiFailure> {
     examine(&wish.text)?;
-    let store = store(&app)?;
+    let store = &app.store.team;
     examine_author(&caller, &store.load_remark(&id).await?.author, "note")?;
     let result = store.edit_remark(&id, &wish.text, app.clock.now()).await;
     app.store_health.note_error(&result);
@@ -71,7 +71,7 @@ pub(crate) async fn delete(
     IdPath(id): IdPath<RemarkId>,
     Extension(caller): Extension<Caller>,
 ) -> Result<StatusCode, ApiFailure> {
-    let store = store(&app)?;
+    let store = &app.store.team;
     examine_author(&caller, &store.load_remark(&id).await?.author, "note")?;
     let result = store.delete_remark(&id).await;
     app.store_health.note_error(&result);

@@ -7,7 +7,7 @@ use axum::{Extension, Json};
 use nightshift_engine::store::{Among, PageRequest};
 use nightshift_protocol::api::{Page, Pin, SetPin};
 
-use super::{AmongQuery, examine_label, examine_target, page, store};
+use super::{AmongQuery, examine_label, examine_target, page};
 use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
@@ -19,7 +19,7 @@ pub(crate) async fn list(
     Params(query): Params<AmongQuery>,
 ) -> Result<Json<Page<Pin>>, ApiFailure> {
     let (among, request) = query.split()?;
-    let rows = store(&app)?.list_pins(&among, &request).await?;
+    let rows = app.store.team.list_pins(&among, &request).await?;
     Ok(Json(page(&request, rows)))
 }
 
@@ -31,7 +31,7 @@ pub(crate) async fn set(
 ) -> Result<Json<Page<Pin>>, ApiFailure> {
     examine_label(&wish.label, "pin.invalid_label")?;
     examine_target(&app, &wish.target).await?;
-    let store = store(&app)?;
+    let store = &app.store.team;
     let campaign = store.campaign_of(&wish.target).await?;
     let result = if wish.pinned {
         let pin =

@@ -9,7 +9,7 @@ use nightshift_engine::store::{Creation, ShareRecord};
 use nightshift_protocol::api::{CreateShare, Page, Share, ShareCreated, Target};
 use nightshift_protocol::id::ShareId;
 
-use super::{examine_label, page, store};
+use super::{examine_label, page};
 use crate::access::new_share_secret;
 use crate::api::idempotency::Creating;
 use crate::api::list::PageQuery;
@@ -34,7 +34,7 @@ pub(crate) async fn list(
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<Share>>, ApiFailure> {
     let request = query.request()?;
-    let rows = store(&app)?.list_shares(&request).await?;
+    let rows = app.store.team.list_shares(&request).await?;
     Ok(Json(page(&request, rows)))
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn revoke(
     IdPath(id): IdPath<ShareId>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Share>, ApiFailure> {
-    let store = store(&app)?;
+    let store = &app.store.team;
     let result = store.revoke_share(&id, app.clock.now()).await;
     app.store_health.note_error(&result);
     result?;

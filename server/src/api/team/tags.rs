@@ -7,7 +7,7 @@ use axum::{Extension, Json};
 use nightshift_engine::store::{Among, PageRequest};
 use nightshift_protocol::api::{ChangeTags, MAX_TAG_CHARS, MAX_TAGS, Page, Tag, TagCount};
 
-use super::{AmongQuery, examine_target, page, store};
+use super::{AmongQuery, examine_target, page};
 use crate::api::list::{PageQuery, derived_cursor};
 use crate::app::App;
 use crate::caller::Caller;
@@ -23,7 +23,7 @@ pub(crate) async fn list(
     Params(query): Params<AmongQuery>,
 ) -> Result<Json<Page<Tag>>, ApiFailure> {
     let (among, request) = query.split()?;
-    let rows = store(&app)?.list_tags(&among, &request).await?;
+    let rows = app.store.team.list_tags(&among, &request).await?;
     Ok(Json(page(&request, rows)))
 }
 
@@ -32,7 +32,7 @@ pub(crate) async fn names(
     State(app): State<Arc<App>>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<TagCount>>, ApiFailure> {
-    let names = store(&app)?.tag_names(MAX_NAMES).await?;
+    let names = app.store.team.tag_names(MAX_NAMES).await?;
     let items = names.into_iter().map(|(tag, targets)| TagCount { tag, targets }).collect();
     Ok(Json(query.of_moving(items, |name: &TagCount| derived_cursor(&[&name.tag]))?))
 }
@@ -48,7 +48,7 @@ pub(crate) async fn change(
     }
     wish.add.iter().try_for_each(|tag| examine(tag))?;
     examine_target(&app, &wish.target).await?;
-    let store = store(&app)?;
+    let store = &app.store.team;
     // Checked even if tags are only removed: a missing target has none.
     store.campaign_of(&wish.target).await?;
     let at = app.clock.now();

@@ -10,7 +10,7 @@ use nightshift_protocol::api::{MAX_VIEW_QUERY_BYTES, Page, PutSavedView, SavedVi
 use nightshift_protocol::id::SavedViewId;
 use serde::Deserialize;
 
-use super::{examine_author, examine_label, page, store};
+use super::{examine_author, examine_label, page};
 use crate::api::idempotency::Creating;
 use crate::api::list::page_request;
 use crate::app::App;
@@ -45,7 +45,7 @@ pub(crate) async fn list(
     let request = page_request(query.limit, query.before)?;
     // No owner has an empty name.
     let owner = caller.map(|Extension(caller)| caller.name).unwrap_or_default();
-    let rows = store(&app)?.list_views(&owner, query.page.as_deref(), &request).await?;
+    let rows = app.store.team.list_views(&owner, query.page.as_deref(), &request).await?;
     Ok(Json(page(&request, rows)))
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn edit(
     Body(wish): Body<PutSavedView>,
 ) -> Result<Json<SavedView>, ApiFailure> {
     examine(&wish)?;
-    let store = store(&app)?;
+    let store = &app.store.team;
     let view = store.load_view(&id).await?;
     examine_author(&caller, &view.owner, "view")?;
     let edited_at = Some(app.clock.now());
@@ -95,7 +95,7 @@ pub(crate) async fn delete(
     IdPath(id): IdPath<SavedViewId>,
     Extension(caller): Extension<Caller>,
 ) -> Result<StatusCode, ApiFailure> {
-    let store = store(&app)?;
+    let store = &app.store.team;
     examine_author(&caller, &store.load_view(&id).await?.owner, "view")?;
     let result = store.delete_view(&id).await;
     app.store_health.note_error(&result);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use clap::Args;
 use nightshift_client::Client;
 use nightshift_engine::clock::Clock as _;
-use nightshift_engine::store::{ClaimRequest, Ownership, Reservation, Store as _};
+use nightshift_engine::store::{
+    BudgetStore as _, ChangeStore as _, ClaimRequest, Ownership, OwnershipStore as _, Reservation,
+};
 use nightshift_protocol::api::{Claim, CreateCampaign, FreeDevice, FreeSlots, LeasedStep, Report, TryOutcome};
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::id::{RunId, ServerId, StepId, WorkerId};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use axum::Router;
 use clap::Args;
-use nightshift_engine::store::Store;
+use nightshift_engine::store::Database as _;
 use nightshift_server::{OsRandom, Parts, Server, ServerConfig, SystemClock};
 use nightshift_store::fault::FaultyStore;
 use nightshift_store::{ArtifactOptions, Objects, OpenOptions, PostgresOptions, SqlStore};
@@ -107,7 +107,7 @@ pub(super) async fn run(options: Options, end: CancellationToken) -> anyhow::Res
     let _too_large = signal(SignalKind::from_raw(SIGXFSZ))?;
     let log = Log::open(&options.log)?;
     let sql = open(&options.database, Some(&options.objects), options.max_size_bytes).await?;
-    let store = Arc::new(FaultyStore::counting(sql.clone()));
+    let store = Arc::new(FaultyStore::counting(sql.ports()));
     let full = store.clone();
 
     obey(options.control_file, move |is_full| full.set_full(is_full))?;
@@ -123,7 +123,7 @@ pub(super) async fn run(options: Options, end: CancellationToken) -> anyhow::Res
         lease_ms: options.lease_ms,
         heartbeat_ms: HEARTBEAT_MS,
         pulse_ms: PULSE_MS,
-        sole: store.kind() == "sqlite",
+        sole: sql.kind() == "sqlite",
         retention: None,
         request_deadline: nightshift_server::DEFAULT_REQUEST_DEADLINE,
         otlp_endpoint: None,
@@ -131,7 +131,7 @@ pub(super) async fn run(options: Options, end: CancellationToken) -> anyhow::Res
         version: "chaos".to_owned(),
     };
     let parts = Parts {
-        store,
+        store: store.ports(),
         workflow: Arc::new(ToyWorkflow),
         view,
         changes: nightshift_optimizer::strategy::changed_attempts,

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use nightshift_engine::clock::{Clock as _, Random as _};
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
-use nightshift_engine::store::{Advance, ClaimRequest, NewCampaign, NewRun, ServerRecord, Store, WorkerRecord};
+use nightshift_engine::store::{
+    Advance, CampaignStore, ChangeStore, ClaimRequest, NewCampaign, NewRun, RunStore, ServerRecord, ServerStore,
+    WorkerRecord, WorkerStore,
+};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::budget::{Amount, BudgetCaps, Resource};
 use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId, WorkerId};

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use nightshift_engine::event::{Event, EventRecord};
-use nightshift_engine::store::{CampaignRecord, PageRequest, RunRecord, StepRecord, Store};
+use nightshift_engine::store::{
+    BudgetStore, CampaignRecord, CampaignStore, PageRequest, RunRecord, RunStore, StepRecord,
+};
 use nightshift_protocol::budget::BudgetLine;
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;

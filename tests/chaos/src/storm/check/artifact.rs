@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use nightshift_engine::clock::Clock as _;
-use nightshift_engine::store::Store as _;
+use nightshift_engine::store::{ArtifactStore as _, RetentionStore as _};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_server::SystemClock;
 use nightshift_store::SqlStore;

@@ -1,13 +1,13 @@
-//! Methods of the port for artifacts, which use the database and the object store.
+//! Artifacts, in the database and the object store.
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use nightshift_engine::store::{ArtifactProgress, ModelCallRecord, Store as _, StoreError};
+use nightshift_engine::store::{ArtifactProgress, ArtifactStore, MovedArtifacts, StoreError};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::time::TimestampMs;
 
 use crate::direct::artifact::{self, Head, Part, Reading, Whole};
-use crate::direct::model_call;
 use crate::direct::piece::{self, Content, LooseObject, NewPiece, length};
 use crate::store::SqlStore;
 
@@ -18,14 +18,9 @@ const EXAMINED_AT_ONCE: usize = 8;
 /// Number of tries to read pieces that change at the same time.
 const MAX_READS: u32 = 4;
 
-impl SqlStore {
-    /// Stores a whole blob, or renews it if it is stored. A stored one whose objects are lost is stored again.
-    pub(crate) async fn store_artifact(
-        &self,
-        hash: &ArtifactHash,
-        bytes: &[u8],
-        at: TimestampMs,
-    ) -> Result<(), StoreError> {
+#[async_trait]
+impl ArtifactStore for SqlStore {
+    async fn put_artifact(&self, hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> Result<(), StoreError> {
         artifact::check_size(length(bytes), self.artifacts.max_artifact_bytes)?;
         artifact::check(hash, bytes)?;
         let progress = read!(self, |connection| artifact::progress(connection, hash))?;
@@ -45,24 +40,24 @@ impl SqlStore {
         self.give_up_unless(stored, loose.as_slice()).await
     }
 
-    /// Returns the key of a complete artifact whose objects are missing or have another size; none for every other one.
-    async fn find_lost(&self, hash: &ArtifactHash) -> Result<Option<i64>, StoreError> {
-        let Some(head) =
-            read!(self, |connection| artifact::find(connection, hash))?.filter(|head| head.progress.complete)
-        else {
-            return Ok(None);
-        };
-        let objects = read!(self, |connection| piece::objects_of(connection, head.id))?;
-        let sizes = stream::iter(objects).map(async |(LooseObject { name, .. }, size_bytes)| {
-            Ok::<_, StoreError>(self.objects()?.size(&name).await? == Some(size_bytes))
-        });
-        let are_there: Vec<bool> = sizes.buffer_unordered(EXAMINED_AT_ONCE).try_collect().await?;
-        Ok(are_there.contains(&false).then_some(head.id))
+    async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StoreError> {
+        let head = read!(self, |connection| artifact::find(connection, hash))?;
+        if let Some(head) = head.filter(|head| head.progress.complete) {
+            artifact::check_size(head.progress.size_bytes, length_limit())?;
+        }
+        let bytes = self.read_artifact(hash, 0, u64::MAX).await?;
+        if ArtifactHash::of(&bytes) == *hash {
+            Ok(bytes)
+        } else {
+            Err(self.damaged(hash, "its bytes have another hash"))
+        }
     }
 
-    /// Renews an old artifact. Returns its upload progress, or none if its objects are lost: then it has to be uploaded
-    /// again.
-    pub(crate) async fn renew_old_artifact(
+    async fn artifact_progress(&self, hash: &ArtifactHash) -> Result<Option<ArtifactProgress>, StoreError> {
+        read!(self, |connection| artifact::progress(connection, hash))
+    }
+
+    async fn renew_artifact(
         &self,
         hash: &ArtifactHash,
         at: TimestampMs,
@@ -72,58 +67,11 @@ impl SqlStore {
         if is_complete && self.find_lost(hash).await?.is_some() { Ok(None) } else { Ok(progress) }
     }
 
-    /// Renews an old artifact. Returns its upload progress, whether its objects are there or not.
-    async fn renew_row(&self, hash: &ArtifactHash, at: TimestampMs) -> Result<Option<ArtifactProgress>, StoreError> {
-        if read!(self, |connection| artifact::is_old(connection, hash, at))? {
-            let hash = hash.clone();
-            transaction!(self, |tx, hash, at| artifact::renew(tx.connection, hash, *at))?;
-        }
-        self.artifact_progress(hash).await
-    }
-
-    /// Stores a model call with artifacts whose bytes match their hashes.
-    pub(crate) async fn keep_model_call(
-        &self,
-        call: ModelCallRecord,
-        artifacts: Vec<(ArtifactHash, Vec<u8>)>,
-    ) -> Result<(), StoreError> {
-        let mut wholes = Vec::with_capacity(artifacts.len());
-        for (hash, bytes) in artifacts {
-            artifact::check_size(length(&bytes), self.artifacts.max_artifact_bytes)?;
-            artifact::check(&hash, &bytes)?;
-            // Prompts repeat: the object of a stored one is not written again.
-            let is_outside = self.belongs_outside(bytes.len());
-            // An object store that does not answer must not lose a reply, which was paid.
-            let lost = if is_outside { self.find_lost(&hash).await.unwrap_or_default() } else { None };
-            let is_stored = is_outside
-                && lost.is_none()
-                && self.renew_row(&hash, call.at).await?.is_some_and(|progress| progress.complete);
-            let piece = if is_stored { None } else { Some(self.piece_or_chunk(&hash, bytes, call.at).await) };
-            wholes.push(Whole { hash, piece, lost });
-        }
-        let loose: Vec<i64> =
-            wholes.iter().filter_map(|whole| whole.piece.as_ref().and_then(NewPiece::object)).collect();
-        let stored = transaction!(self, |tx, call, wholes| model_call::record(tx, call, wholes));
-        self.give_up_unless(stored, &loose).await
-    }
-
-    /// Prepares the bytes of a reply, which was paid. When the object store does not take them, the database does; they are moved at the
-    /// next start.
-    async fn piece_or_chunk(&self, hash: &ArtifactHash, bytes: Vec<u8>, at: TimestampMs) -> NewPiece {
-        match self.new_piece(hash, 0, &bytes, at).await {
-            Ok(piece) => piece,
-            Err(error) => {
-                tracing::warn!(error = %error, artifact.hash = %hash, "the database keeps a reply that the object store did not take");
-                NewPiece::Chunk(bytes)
-            }
-        }
-    }
-
-    /// Appends a part, at an offset of an artifact of this size.
-    pub(crate) async fn append_to_artifact(
+    async fn append_artifact(
         &self,
         hash: &ArtifactHash,
-        (size_bytes, offset): (u64, u64),
+        size_bytes: u64,
+        offset: u64,
         bytes: &[u8],
         at: TimestampMs,
     ) -> Result<ArtifactProgress, StoreError> {
@@ -160,27 +108,7 @@ impl SqlStore {
         }
     }
 
-    /// Loads a whole artifact into memory.
-    pub(crate) async fn load_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StoreError> {
-        let head = read!(self, |connection| artifact::find(connection, hash))?;
-        if let Some(head) = head.filter(|head| head.progress.complete) {
-            artifact::check_size(head.progress.size_bytes, length_limit())?;
-        }
-        let bytes = self.read_part_of_artifact(hash, 0, u64::MAX).await?;
-        if ArtifactHash::of(&bytes) == *hash {
-            Ok(bytes)
-        } else {
-            Err(self.damaged(hash, "its bytes have another hash"))
-        }
-    }
-
-    /// Reads at most `length` bytes from `offset`.
-    pub(crate) async fn read_part_of_artifact(
-        &self,
-        hash: &ArtifactHash,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>, StoreError> {
+    async fn read_artifact(&self, hash: &ArtifactHash, offset: u64, length: u64) -> Result<Vec<u8>, StoreError> {
         for _ in 0..MAX_READS {
             let reading = read!(self, |connection| artifact::read(connection, hash, offset, length))?;
             if let Some(bytes) = self.bytes_of(&reading).await? {
@@ -188,6 +116,40 @@ impl SqlStore {
             }
         }
         Err(self.damaged(hash, "some of its bytes are missing"))
+    }
+
+    async fn move_artifacts(&self, after: Option<ArtifactHash>, at: TimestampMs) -> Result<MovedArtifacts, StoreError> {
+        self.move_some_artifacts(after, at).await
+    }
+}
+
+impl SqlStore {
+    /// Returns the key of a complete artifact whose objects are missing or have another size; none for every other one.
+    pub(super) async fn find_lost(&self, hash: &ArtifactHash) -> Result<Option<i64>, StoreError> {
+        let Some(head) =
+            read!(self, |connection| artifact::find(connection, hash))?.filter(|head| head.progress.complete)
+        else {
+            return Ok(None);
+        };
+        let objects = read!(self, |connection| piece::objects_of(connection, head.id))?;
+        let sizes = stream::iter(objects).map(async |(LooseObject { name, .. }, size_bytes)| {
+            Ok::<_, StoreError>(self.objects()?.size(&name).await? == Some(size_bytes))
+        });
+        let are_there: Vec<bool> = sizes.buffer_unordered(EXAMINED_AT_ONCE).try_collect().await?;
+        Ok(are_there.contains(&false).then_some(head.id))
+    }
+
+    /// Renews an old artifact. Returns its upload progress, whether its objects are there or not.
+    pub(super) async fn renew_row(
+        &self,
+        hash: &ArtifactHash,
+        at: TimestampMs,
+    ) -> Result<Option<ArtifactProgress>, StoreError> {
+        if read!(self, |connection| artifact::is_old(connection, hash, at))? {
+            let hash = hash.clone();
+            transaction!(self, |tx, hash, at| artifact::renew(tx.connection, hash, *at))?;
+        }
+        self.artifact_progress(hash).await
     }
 
     /// Computes the hash of the stored parts up to `offset` followed by `last`; none if a part is missing.
@@ -264,7 +226,7 @@ impl SqlStore {
         Ok(NewPiece::Object { id: object.id, size_bytes })
     }
 
-    fn belongs_outside(&self, bytes: usize) -> bool {
+    pub(crate) fn belongs_outside(&self, bytes: usize) -> bool {
         self.artifacts.objects.is_some() && bytes > self.artifacts.max_piece_bytes
     }
 

@@ -1,13 +1,15 @@
 //! Rows of a campaign during an export.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
-use super::{CampaignArchive, StoreError};
+use super::{CreatedCampaign, StoreError};
 
 /// Receives the rows of a campaign in chunks: `{ "table": …, … }`, in an order in which they can be stored.
 #[async_trait]
@@ -59,4 +61,32 @@ impl ArtifactNames {
         let unreadable = |error| StoreError::Corrupt(format!("the hash of an artifact cannot be read: {error}"));
         self.0.into_iter().map(|hash| hash.parse().map_err(unreadable)).collect()
     }
+}
+
+/// A campaign with all of its data except the bytes of its artifacts.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct CampaignArchive {
+    /// Rows in an order in which they can be stored: `{ "table": …, … }`.
+    pub rows: Vec<Value>,
+    /// Artifacts that the rows reference.
+    pub artifacts: Vec<ArtifactHash>,
+}
+
+/// Whole campaigns, to take them away and to bring them in.
+#[async_trait]
+pub trait ArchiveStore: Send + Sync {
+    /// Writes all rows of a campaign to `sink`, as a consistent snapshot.
+    async fn export_rows(&self, id: &CampaignId, sink: Arc<dyn RowSink>) -> Result<(), StoreError>;
+
+    /// Returns a whole campaign in memory.
+    async fn export_campaign(&self, id: &CampaignId) -> Result<CampaignArchive, StoreError> {
+        let rows = Arc::new(CollectedRows::default());
+        self.export_rows(id, rows.clone()).await?;
+        rows.archive()
+    }
+
+    /// Stores an archive whose artifacts are stored already. Unfinished runs are imported as paused.
+    ///
+    /// An identical campaign of the same id is left unchanged (`existed`). A different one is refused.
+    async fn import_campaign(&self, archive: CampaignArchive, at: TimestampMs) -> Result<CreatedCampaign, StoreError>;
 }

@@ -1,7 +1,7 @@
 //! The care of the object store: deletes objects without an artifact, moves artifacts of earlier releases, and checks.
 
 use futures::{StreamExt as _, stream};
-use nightshift_engine::store::{MovedArtifacts, Pruned, StoreError};
+use nightshift_engine::store::{ArtifactStore as _, MovedArtifacts, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::time::TimestampMs;
 
@@ -64,17 +64,6 @@ impl SqlStore {
             missing += usize::from(self.objects()?.size(&object.name).await? != Some(*size_bytes));
         }
         Ok((missing, newest.len()))
-    }
-
-    /// Deletes unreferenced artifacts, then their objects.
-    pub(crate) async fn prune_old_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError> {
-        let mut pruned = transaction!(self, |tx, before, limit| prune::artifacts(tx, *before, *limit))?;
-        match self.delete_objects(before, limit).await {
-            Ok(deleted) => pruned.more |= deleted >= u64::from(limit.max(1)),
-            // The rows are deleted, and the next round deletes the objects.
-            Err(error) => tracing::warn!(error = %error, "objects of deleted artifacts could not be deleted yet"),
-        }
-        Ok(pruned)
     }
 
     /// Deletes objects of deleted artifacts, and objects that were begun before `before` and that no artifact has.
@@ -182,7 +171,7 @@ impl SqlStore {
         if !replaced {
             // Another server moved it, or it was deleted, or it is damaged.
             transaction!(self, |tx, ids| piece::release(tx.connection, ids.clone()))?;
-            if !is_right && self.load_artifact(&hash).await.is_err_and(|error| error.code() == "store.corrupt") {
+            if !is_right && self.get_artifact(&hash).await.is_err_and(|error| error.code() == "store.corrupt") {
                 tracing::error!(artifact.hash = %hash, "an artifact in the database is damaged, and was not moved");
             }
         }

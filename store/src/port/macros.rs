@@ -1,4 +1,4 @@
-//! The two macros through which a method of the port uses the database.
+//! The two macros through which a method of a port uses the database.
 
 /// Reads over a connection of the pool, and over another one if that broke.
 macro_rules! read {

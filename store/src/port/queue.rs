@@ -1,0 +1,23 @@
+//! Steps that wait for a worker or for a time.
+
+use async_trait::async_trait;
+use nightshift_engine::store::{QueueStore, StoreError};
+use nightshift_protocol::time::TimestampMs;
+
+use crate::direct::{step, timer};
+use crate::store::SqlStore;
+
+#[async_trait]
+impl QueueStore for SqlStore {
+    async fn ready_routes(&self, limit: u32) -> Result<Vec<String>, StoreError> {
+        read!(self, |connection| step::ready_routes(connection, limit))
+    }
+
+    async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError> {
+        let next = read!(self, |connection| timer::next(connection))?;
+        if next.is_none_or(|next| next > at) {
+            return Ok((0, next));
+        }
+        transaction!(self, |tx, at, limit| timer::fire(tx, *at, *limit))
+    }
+}
