@@ -7,6 +7,7 @@ mod documented;
 mod files;
 mod find;
 mod generate;
+mod groups;
 mod handover;
 mod list;
 mod mcp;
@@ -63,7 +64,10 @@ const GLOBAL: &str = "Options of every command";
 
 /// Overnight campaigns that make GPU programs faster.
 #[derive(Debug, Parser)]
-#[command(name = "nightshift", version, about, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "nightshift", version, about, propagate_version = true, arg_required_else_help = true,
+    help_template = groups::help_template()
+)]
 pub(crate) struct Cli {
     /// Flags of every command.
     #[command(flatten)]
