@@ -5,15 +5,15 @@
 //! decision, or refuses it because another transaction came first.
 //!
 //! Read `store.rs` (opening) and `port/` (the ports, mostly one line per method) first. Hot changes go through the tasks of
-//! `writer.rs` into `batch.rs`. Everything else is in `direct/`, one file per noun or verb. Only `batch/admit.rs`
+//! `writer.rs` into `scheduling.rs`. Everything else is in `catalog/`, one file per noun or verb. Only `scheduling/admit.rs`
 //! makes a step ready. The index of attempts is derived from the other data and has a port of its own, in `attempt.rs` and
 //! `search.rs`. The databases differ in `connection.rs`, `sqlite/`, `postgres/`, and in statements with two texts.
 //! [`fault`] is for tests.
 
-mod batch;
+mod scheduling;
 mod connection;
 mod created;
-mod direct;
+mod catalog;
 mod failure;
 pub mod fault;
 mod invariants;
@@ -53,9 +53,9 @@ pub use attempt::{
     AttemptIndex, CampaignBest, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS,
     MAX_DOCUMENT_BYTES, RunChanges,
 };
-pub use batch::{MAX_CLAIMED, MAX_STEPS_PER_ADVANCE};
-pub use direct::campaign::MAX_RUNS_PER_CAMPAIGN;
-pub use direct::lease::MAX_HEARTBEAT_LEASES;
+pub use scheduling::{MAX_CLAIMED, MAX_STEPS_PER_ADVANCE};
+pub use catalog::campaign::MAX_RUNS_PER_CAMPAIGN;
+pub use catalog::lease::MAX_HEARTBEAT_LEASES;
 pub use objects::{ARTIFACT_FOLDER, ArtifactOptions, DEFAULT_MAX_ARTIFACT_BYTES, Objects};
 pub use page::MAX_PAGE;
 pub use postgres::look::{PostgresLook, look_at_postgres};

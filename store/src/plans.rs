@@ -8,8 +8,8 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqliteConnection};
 use crate::attempt::document;
 use crate::attempt::{refresh, tagged};
 use crate::connection::Sql;
-use crate::direct::run_list::{self, ListFilter};
-use crate::direct::{
+use crate::catalog::run_list::{self, ListFilter};
+use crate::catalog::{
     campaign, event, ids, lease, lesson, model_call, note, ownership, piece, prune, retrieval, run, schedule, score,
     step, timer, token, watch,
 };

@@ -13,7 +13,7 @@ use sqlx::postgres::PgPool;
 use tokio::sync::oneshot;
 
 use crate::connection::Connection;
-use crate::direct::run;
+use crate::catalog::run;
 use crate::failure::{Failure, Place};
 use crate::writer::closed;
 

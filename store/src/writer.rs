@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use nightshift_engine::store::{Change, Changed, StoreError};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::batch;
+use crate::scheduling;
 use crate::connection::Connection;
 use crate::failure::{Failure, Place};
 use crate::surroundings::Surroundings;
@@ -306,7 +306,7 @@ async fn together(
     let mut wrote = !batch.operations.is_empty();
     if !batch.groups.is_empty() {
         let groups: Vec<&[Change]> = batch.groups.iter().map(Vec::as_slice).collect();
-        let flushed = batch::flush(&mut transaction, &groups).await?;
+        let flushed = scheduling::flush(&mut transaction, &groups).await?;
         answers = flushed.answers;
         wrote |= flushed.wrote;
     }
@@ -327,7 +327,7 @@ async fn one_by_one(
     for group in &batch.groups {
         transaction.connection.mark().await?;
         let before = transaction.take_effects();
-        match batch::flush(&mut transaction, &[group.as_slice()]).await {
+        match scheduling::flush(&mut transaction, &[group.as_slice()]).await {
             Ok(mut flushed) => {
                 transaction.connection.keep().await?;
                 transaction.add_effects(before);

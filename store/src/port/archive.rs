@@ -7,7 +7,7 @@ use nightshift_engine::store::{ArchiveStore, CampaignArchive, CreatedCampaign, R
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::archive;
+use crate::catalog::archive;
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -7,8 +7,8 @@ use nightshift_engine::store::{ArtifactProgress, ArtifactStore, MovedArtifacts, 
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::artifact::{self, Head, Part, Reading, Whole};
-use crate::direct::piece::{self, Content, LooseObject, NewPiece, length};
+use crate::catalog::artifact::{self, Head, Part, Reading, Whole};
+use crate::catalog::piece::{self, Content, LooseObject, NewPiece, length};
 use crate::store::SqlStore;
 
 /// Bytes that are read at a time.

@@ -16,7 +16,7 @@ use crate::attempt::tagged::Tagged;
 use crate::attempt::{
     AttemptIndex, CampaignBest, DocumentKey, IndexedRun, RunChanges, boards, list, points, results, rows, sums, write,
 };
-use crate::direct::{run, step};
+use crate::catalog::{run, step};
 use crate::search::find;
 use crate::store::SqlStore;
 

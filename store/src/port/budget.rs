@@ -6,7 +6,7 @@ use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine};
 use nightshift_protocol::id::{CampaignId, StepId};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::budget;
+use crate::catalog::budget;
 use crate::store::SqlStore;
 
 #[async_trait]

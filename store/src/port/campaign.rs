@@ -6,7 +6,7 @@ use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::{campaign, ids, schedule};
+use crate::catalog::{campaign, ids, schedule};
 use crate::store::SqlStore;
 
 #[async_trait]

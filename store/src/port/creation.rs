@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use nightshift_engine::store::{Creation, CreationStore, Once, StoreError};
 
-use crate::direct::creation;
+use crate::catalog::creation;
 use crate::store::SqlStore;
 
 #[async_trait]

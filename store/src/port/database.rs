@@ -5,7 +5,7 @@ use futures::stream::BoxStream;
 use nightshift_engine::store::{Database, Notice, StoreError, StoreGauges};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::{gauge, server};
+use crate::catalog::{gauge, server};
 use crate::store::{Side, SqlStore};
 
 #[async_trait]

@@ -5,7 +5,7 @@ use nightshift_engine::store::{DeviceStore, QuarantineRecord, StoreError};
 use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::quarantine;
+use crate::catalog::quarantine;
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -7,7 +7,7 @@ use nightshift_engine::store::{
 use nightshift_protocol::id::{CampaignId, HandoverId};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::handover;
+use crate::catalog::handover;
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -8,7 +8,7 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
-use crate::direct::{lesson, note, retrieval, score};
+use crate::catalog::{lesson, note, retrieval, score};
 use crate::store::SqlStore;
 
 #[async_trait]

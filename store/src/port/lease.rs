@@ -5,7 +5,7 @@ use nightshift_engine::store::{ExpiredLease, HeartbeatOutcome, LeaseStore, Repor
 use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::{lease, step};
+use crate::catalog::{lease, step};
 use crate::store::SqlStore;
 
 #[async_trait]

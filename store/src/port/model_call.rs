@@ -6,9 +6,9 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::artifact::{self, Whole};
-use crate::direct::model_call;
-use crate::direct::piece::{NewPiece, length};
+use crate::catalog::artifact::{self, Whole};
+use crate::catalog::model_call;
+use crate::catalog::piece::{NewPiece, length};
 use crate::store::SqlStore;
 
 #[async_trait]

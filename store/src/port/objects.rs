@@ -5,9 +5,9 @@ use nightshift_engine::store::{ArtifactStore as _, MovedArtifacts, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::artifact::{self, ToMove};
-use crate::direct::piece::{self, LooseObject};
-use crate::direct::prune;
+use crate::catalog::artifact::{self, ToMove};
+use crate::catalog::piece::{self, LooseObject};
+use crate::catalog::prune;
 use crate::objects::Objects;
 use crate::store::SqlStore;
 

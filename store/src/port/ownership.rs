@@ -5,7 +5,7 @@ use nightshift_engine::store::{CreatedRun, OwnerFence, Ownership, OwnershipStore
 use nightshift_protocol::id::{RunId, ServerId};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::{ownership, run};
+use crate::catalog::{ownership, run};
 use crate::store::SqlStore;
 
 #[async_trait]

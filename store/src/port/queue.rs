@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use nightshift_engine::store::{QueueStore, StoreError};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::{step, timer};
+use crate::catalog::{step, timer};
 use crate::store::SqlStore;
 
 #[async_trait]

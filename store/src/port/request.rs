@@ -9,7 +9,7 @@ use nightshift_protocol::api::{LeasedRequest, RequestDetail, RequestView};
 use nightshift_protocol::id::{RequestId, RunId};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::request;
+use crate::catalog::request;
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -5,7 +5,7 @@ use nightshift_engine::store::{Pruned, RetentionStore, StoreError};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::prune;
+use crate::catalog::prune;
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -6,7 +6,7 @@ use nightshift_engine::store::{PageRequest, RunRecord, RunStore, StepRecord, Sto
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
 
-use crate::direct::{event, run, step};
+use crate::catalog::{event, run, step};
 use crate::store::{Side, SqlStore};
 
 #[async_trait]

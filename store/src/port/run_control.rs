@@ -7,7 +7,7 @@ use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::{control, signal};
+use crate::catalog::{control, signal};
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -5,7 +5,7 @@ use nightshift_engine::store::{Pulse, ServerRecord, ServerStore, StoreError};
 use nightshift_protocol::id::ServerId;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::server;
+use crate::catalog::server;
 use crate::store::SqlStore;
 
 #[async_trait]

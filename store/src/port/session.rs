@@ -6,7 +6,7 @@ use nightshift_protocol::access::TokenView;
 use nightshift_protocol::id::TokenId;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::{session, token};
+use crate::catalog::{session, token};
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -7,7 +7,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::{CampaignId, RemarkId, SavedViewId, ShareId};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::team::{self, pin, remark, share, tag, view};
+use crate::catalog::team::{self, pin, remark, share, tag, view};
 use crate::store::SqlStore;
 
 #[async_trait]

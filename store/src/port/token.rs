@@ -6,7 +6,7 @@ use nightshift_protocol::access::TokenView;
 use nightshift_protocol::id::TokenId;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::token;
+use crate::catalog::token;
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -6,7 +6,7 @@ use nightshift_engine::store::{
 };
 use nightshift_protocol::id::{CampaignId, RunId};
 
-use crate::direct::{campaign, reading, watch};
+use crate::catalog::{campaign, reading, watch};
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -8,7 +8,7 @@ use nightshift_protocol::api::Delivery;
 use nightshift_protocol::id::{DeliveryId, WebhookId};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::webhook::{self, delivery};
+use crate::catalog::webhook::{self, delivery};
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -5,7 +5,7 @@ use nightshift_engine::store::{StoreError, WorkerRecord, WorkerStore};
 use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::direct::worker;
+use crate::catalog::worker;
 use crate::store::SqlStore;
 
 #[async_trait]

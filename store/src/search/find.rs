@@ -7,7 +7,7 @@ use super::excerpt::excerpt;
 use super::words::{Term, for_fts5, for_tsquery, terms};
 use crate::attempt::document::kind_of;
 use crate::connection::{Backend, Connection, Sql};
-use crate::direct::{campaign, run};
+use crate::catalog::{campaign, run};
 use crate::failure::Failure;
 use crate::json;
 use crate::number::{count_from_stored, from_stored, to_stored};

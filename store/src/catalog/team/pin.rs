@@ -7,7 +7,7 @@ use sea_query::{Expr, ExprTrait, Query, SelectStatement};
 
 use super::{keys_of, placed, rows_among, target};
 use crate::connection::Connection;
-use crate::direct::public_id;
+use crate::catalog::public_id;
 use crate::failure::Failure;
 use crate::json;
 use crate::row::Row;

@@ -142,7 +142,7 @@ impl Rows {
 /// Adds a row of one or more cells: a short form of [`Rows::push`].
 macro_rules! row {
     ($rows:expr; $($cell:expr),* $(,)?) => {
-        $rows.push([$($crate::batch::table::Cell::from($cell)),*])
+        $rows.push([$($crate::scheduling::table::Cell::from($cell)),*])
     };
 }
 pub(crate) use row;

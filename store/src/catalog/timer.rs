@@ -3,9 +3,9 @@
 use nightshift_protocol::time::TimestampMs;
 
 use super::step_runs::runs_of;
-use crate::batch::admit;
-use crate::batch::locked_rows::{LoadRequest, LockedRows};
-use crate::batch::rows::Place;
+use crate::scheduling::admit;
+use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
+use crate::scheduling::rows::Place;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::transaction::Transaction;

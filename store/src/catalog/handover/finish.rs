@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{load, merge, resume, unfinished_runs};
 use crate::connection::Connection;
-use crate::direct::run::status_of;
-use crate::direct::{archive, campaign, public_id};
+use crate::catalog::run::status_of;
+use crate::catalog::{archive, campaign, public_id};
 use crate::failure::Failure;
 use crate::transaction::Transaction;
 use crate::value::values;

@@ -6,8 +6,8 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::artifact::{self, Whole};
 use super::{budget, run};
-use crate::batch::event_text::artifact_hashes;
-use crate::batch::locked_rows::{LoadRequest, LockedRows};
+use crate::scheduling::event_text::artifact_hashes;
+use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;

@@ -6,7 +6,7 @@ use nightshift_protocol::id::{DeliveryId, WebhookId};
 use nightshift_protocol::time::TimestampMs;
 
 use crate::connection::{Connection, Sql};
-use crate::direct::{MAX_PAGE, public_id};
+use crate::catalog::{MAX_PAGE, public_id};
 use crate::failure::Failure;
 use crate::json;
 use crate::number::from_stored;

@@ -10,7 +10,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 
 use super::{public_id, run};
-use crate::batch::admit::read_amounts;
+use crate::scheduling::admit::read_amounts;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
@@ -22,7 +22,7 @@ use crate::value::values;
 /// it.
 macro_rules! step_query {
     ($tail:expr) => {
-        $crate::direct::step::step_columns!(
+        $crate::catalog::step::step_columns!(
             "i.input, e.body AS output_event",
             "JOIN step_input i ON i.step_id = s.id LEFT JOIN event e ON e.run_id = s.run_id AND e.seq = s.output_seq ",
             $tail

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::idempotency::Key;
 use super::{MAX_PAGE, public_id, server};
-use crate::batch::event_text::artifact_hashes;
+use crate::scheduling::event_text::artifact_hashes;
 use crate::connection::{Connection, Sql};
 use crate::created::Created;
 use crate::failure::Failure;

@@ -10,9 +10,9 @@ use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::time::TimestampMs;
 
 use super::{campaign, public_id, request, transition};
-use crate::batch::locked_rows::{LoadRequest, LockedRows};
-use crate::batch::rows::Place;
-use crate::batch::try_end;
+use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
+use crate::scheduling::rows::Place;
+use crate::scheduling::try_end;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
@@ -127,7 +127,7 @@ pub(crate) async fn check_out(
     }
     // Each step waits only for its run to resume.
     for step_id in transition::in_place(set, |place| matches!(place, Place::Timer { .. } | Place::Blocked { .. })) {
-        crate::batch::admit::release(set, step_id)?;
+        crate::scheduling::admit::release(set, step_id)?;
         set.put(step_id, Place::Nowhere)?;
     }
     let run_ids: Vec<i64> = set.runs.keys().copied().collect();

@@ -8,7 +8,7 @@ use sea_query::{Expr, ExprTrait};
 
 use super::{placed, rows_of, select};
 use crate::connection::Connection;
-use crate::direct::public_id;
+use crate::catalog::public_id;
 use crate::failure::Failure;
 use crate::json;
 use crate::row::Row;

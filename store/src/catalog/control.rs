@@ -7,11 +7,11 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::transition::{apply, in_place, set_status};
 use super::{handover, request, run};
-use crate::batch::admit;
-use crate::batch::event_text::EventText;
-use crate::batch::locked_rows::{LoadRequest, LockedRows};
-use crate::batch::rows::Place;
-use crate::batch::working_set::WorkingSet;
+use crate::scheduling::admit;
+use crate::scheduling::event_text::EventText;
+use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
+use crate::scheduling::rows::Place;
+use crate::scheduling::working_set::WorkingSet;
 use crate::failure::Failure;
 use crate::json;
 use crate::transaction::Transaction;

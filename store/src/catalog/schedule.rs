@@ -8,11 +8,11 @@ use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::time::TimestampMs;
 
 use super::campaign;
-use crate::batch::admit;
-use crate::batch::load;
-use crate::batch::locked_rows::LockedRows;
-use crate::batch::rows::Place;
-use crate::batch::working_set::WorkingSet;
+use crate::scheduling::admit;
+use crate::scheduling::load;
+use crate::scheduling::locked_rows::LockedRows;
+use crate::scheduling::rows::Place;
+use crate::scheduling::working_set::WorkingSet;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;

@@ -4,11 +4,11 @@ use nightshift_engine::event::Event;
 use nightshift_protocol::run::{IllegalTransition, RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::batch::admit;
-use crate::batch::cancel_open;
-use crate::batch::event_text::EventText;
-use crate::batch::rows::Place;
-use crate::batch::working_set::WorkingSet;
+use crate::scheduling::admit;
+use crate::scheduling::cancel_open;
+use crate::scheduling::event_text::EventText;
+use crate::scheduling::rows::Place;
+use crate::scheduling::working_set::WorkingSet;
 use crate::failure::Failure;
 use crate::json;
 

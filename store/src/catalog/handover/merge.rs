@@ -7,7 +7,7 @@ use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
 use crate::connection::{Connection, Sql};
-use crate::direct::archive::{ROWS_PER_STATEMENT, columns_of, table_of, unusable};
+use crate::catalog::archive::{ROWS_PER_STATEMENT, columns_of, table_of, unusable};
 use crate::failure::Failure;
 use crate::json;
 use crate::sql::from_rows;
