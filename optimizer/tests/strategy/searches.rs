@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn in_whatever_order_parallel_steps_end_the_best_is_the_fastest_of_those_confirmed(
+    fn in_whatever_order_parallel_steps_end_no_confirmed_program_is_clearly_faster_than_the_best(
         script in any_script(),
         picks in prop::collection::vec(0_usize..8, 1..20),
     ) {
@@ -158,12 +158,15 @@ proptest! {
         for run in [&in_order, &shuffled] {
             let published = |attempt: &Attempt| {
                 attempt.confirmation.as_ref()?;
-                attempt.speedup().map(|speedup| speedup.estimate)
+                attempt.speedup()
             };
-            let right = run.view.attempts.iter().filter(|attempt| attempt.outcome.is_correct());
-            let fastest = right.filter_map(published).reduce(f64::max);
             let best = run.view.attempts.iter().find(|attempt| Some(attempt.number) == run.view.best_attempt);
-            prop_assert_eq!(best.and_then(published), fastest);
+            let best = best.and_then(published).map(|speedup| speedup.estimate);
+            let right = run.view.attempts.iter().filter(|attempt| attempt.outcome.is_correct());
+            for speedup in right.filter_map(published) {
+                // One whose first measurement was no faster has to be faster by its whole interval: noise makes no new best.
+                prop_assert!(best.is_some_and(|best| speedup.low <= best), "{speedup:?} against {best:?}");
+            }
         }
     }
 }
