@@ -7,12 +7,10 @@
 //!
 //! An [`Indexer`] remembers active runs, so a step costs the same at attempt 5 and at attempt 200.
 
-mod index_loop;
 mod indexer;
 mod known_runs;
 mod project;
 mod texts;
 
-pub(crate) use index_loop::run;
 pub use indexer::Indexer;
 pub use project::{AttemptSpan, FORM, indexed_attempts};

@@ -36,6 +36,7 @@ mod extract;
 mod fences;
 mod gauge_cache;
 mod heartbeat_loop;
+mod index_loop;
 mod keys;
 mod leases;
 mod live;

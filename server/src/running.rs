@@ -16,8 +16,8 @@ use crate::connections::{self, Limits};
 use crate::error::ServerError;
 use crate::telemetry::{SpanExport, SpanExporter};
 use crate::{
-    agent_loop, api, artifact_loop, attempt_index, driver_loop, heartbeat_loop, live_events, notice_loop,
-    retention_loop, sweeper_loop, webhook, worker_registry_loop,
+    agent_loop, api, artifact_loop, driver_loop, heartbeat_loop, index_loop, live_events, notice_loop, retention_loop,
+    sweeper_loop, webhook, worker_registry_loop,
 };
 
 /// Maximum time for open requests to end when the server stops.
@@ -182,7 +182,7 @@ fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>, drives: bool) 
     start_loop(loops, "heartbeat", heartbeat_loop::run(app.clone()));
     start_loop(loops, "retention", retention_loop::run(app.clone()));
     start_loop(loops, "artifact", artifact_loop::run(app.clone()));
-    start_loop(loops, "index", attempt_index::run(app.clone()));
+    start_loop(loops, "index", index_loop::run(app.clone()));
     start_loop(loops, "driver", driver_loop::run(app.clone()));
     start_loop(loops, "sweeper", sweeper_loop::run(app.clone()));
     if app.config.agent_slots > 0 {

@@ -99,7 +99,7 @@ impl Indexer {
     }
 
     /// Forgets a run, so that the next update writes all of it.
-    pub(super) fn forget(&self, run: &RunId) {
+    pub(crate) fn forget(&self, run: &RunId) {
         self.known().take(run);
     }
 

@@ -1,4 +1,4 @@
-//! The loop that maintains the index.
+//! The loop that maintains the index of attempts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use nightshift_protocol::id::RunId;
 use nightshift_store::AttemptIndex;
 use tokio::time::Instant;
 
-use super::project::FORM;
 use crate::app::App;
+use crate::attempt_index::FORM;
 use crate::backoff::Backoff;
 
 /// Time between two scans of all runs.
