@@ -59,7 +59,7 @@ pub(crate) struct Part {
     pub(crate) piece: NewPiece,
     /// For the last part: the row whose pieces were hashed, if there were some, and whether the hash was right.
     pub(crate) verified: Option<(Option<Head>, bool)>,
-    /// Key of the complete artifact whose objects were found to be lost.
+    /// Key of an object of the complete artifact that was found to be lost.
     pub(crate) lost: Option<i64>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Whole {
     pub(crate) hash: ArtifactHash,
     /// None if it is stored already.
     pub(crate) piece: Option<NewPiece>,
-    /// Key of the complete artifact whose objects were found to be lost.
+    /// Key of an object of the complete artifact that was found to be lost.
     pub(crate) lost: Option<i64>,
 }
 
@@ -261,8 +261,8 @@ pub(crate) async fn replace(
     Ok(true)
 }
 
-/// Creates or renews the row of an artifact. The row stays locked against deletion. A complete artifact whose objects are
-/// lost begins again, without pieces.
+/// Creates or renews the row of an artifact. The row stays locked against deletion. A complete artifact that still has the
+/// lost object begins again, without pieces.
 async fn begin(
     connection: &mut Connection,
     hash: &ArtifactHash,
@@ -275,7 +275,10 @@ async fn begin(
                    THEN excluded.created_at_ms ELSE artifact.created_at_ms END \
                RETURNING id, size_bytes, stored_bytes, complete, created_at_ms";
     let mut head = head(&connection.fetch_one(sql, values![hash.as_str(), to_stored(size_bytes), at.0]).await?)?;
-    if head.progress.complete && lost == Some(head.id) {
+    if let Some(lost) = lost.filter(|_| head.progress.complete)
+        // Another upload may have replaced it in between.
+        && piece::has_object(connection, head.id, lost).await?
+    {
         piece::take_away(connection, vec![head.id]).await?;
         let sql = "UPDATE artifact SET stored_bytes = 0, complete = 0 WHERE id = $1";
         connection.execute(sql, values![head.id]).await?;

@@ -138,6 +138,12 @@ pub(crate) async fn objects_of(
     rows.iter().map(|row| Ok((loose(row)?, from_stored(row.i64(3)?)))).collect()
 }
 
+/// Returns whether an artifact has this object.
+pub(crate) async fn has_object(connection: &mut Connection, artifact_id: i64, id: i64) -> Result<bool, Failure> {
+    let sql = "SELECT 1 FROM artifact_object WHERE id = $1 AND artifact_id = $2";
+    Ok(connection.fetch_optional(sql, values![id, artifact_id]).await?.is_some())
+}
+
 /// Registers an object that is about to be written.
 pub(crate) async fn register(
     connection: &mut Connection,
@@ -236,6 +242,25 @@ pub(crate) async fn newest(connection: &mut Connection, limit: u32) -> Result<Ve
     let sql = "SELECT id, hash, offset_bytes, size_bytes FROM artifact_object \
                WHERE state = 'stored' ORDER BY id DESC LIMIT $1";
     let rows = connection.fetch_all(sql, values![limit]).await?;
+    rows.iter().map(|row| Ok((loose(row)?, from_stored(row.i64(3)?)))).collect()
+}
+
+/// Returns stored objects of other artifacts and their sizes in bytes: those written before this one of the artifact, the
+/// newest first, or else the first one written after it.
+pub(crate) async fn neighbours(
+    connection: &mut Connection,
+    artifact_id: i64,
+    id: i64,
+    limit: u32,
+) -> Result<Vec<(LooseObject, u64)>, Failure> {
+    const BEFORE: &str = "SELECT id, hash, offset_bytes, size_bytes FROM artifact_object \
+         WHERE state = 'stored' AND artifact_id <> $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+    const AFTER: &str = "SELECT id, hash, offset_bytes, size_bytes FROM artifact_object \
+         WHERE state = 'stored' AND artifact_id <> $1 AND id > $2 ORDER BY id LIMIT 1";
+    let mut rows = connection.fetch_all(BEFORE, values![artifact_id, id, limit]).await?;
+    if rows.is_empty() {
+        rows = connection.fetch_all(AFTER, values![artifact_id, id]).await?;
+    }
     rows.iter().map(|row| Ok((loose(row)?, from_stored(row.i64(3)?)))).collect()
 }
 

@@ -124,7 +124,10 @@ impl ArtifactStore for SqlStore {
 }
 
 impl SqlStore {
-    /// Returns the key of a complete artifact whose objects are missing or have another size; none for every other one.
+    /// Returns the key of an object of a complete artifact that is missing or has another size; none for every other
+    /// artifact.
+    ///
+    /// - `Unusable`: objects of other artifacts are missing, too, so that this is not their place.
     pub(super) async fn find_lost(&self, hash: &ArtifactHash) -> Result<Option<i64>, StoreError> {
         let Some(head) =
             read!(self, |connection| artifact::find(connection, hash))?.filter(|head| head.progress.complete)
@@ -132,11 +135,14 @@ impl SqlStore {
             return Ok(None);
         };
         let objects = read!(self, |connection| piece::objects_of(connection, head.id))?;
-        let sizes = stream::iter(objects).map(async |(LooseObject { name, .. }, size_bytes)| {
-            Ok::<_, StoreError>(self.objects()?.size(&name).await? == Some(size_bytes))
+        let missing = stream::iter(objects).map(async |(LooseObject { id, name }, size_bytes)| {
+            let is_there = self.objects()?.size(&name).await? == Some(size_bytes);
+            Ok::<_, StoreError>((!is_there).then_some(id))
         });
-        let are_there: Vec<bool> = sizes.buffer_unordered(EXAMINED_AT_ONCE).try_collect().await?;
-        Ok(are_there.contains(&false).then_some(head.id))
+        let missing: Vec<Option<i64>> = missing.buffer_unordered(EXAMINED_AT_ONCE).try_collect().await?;
+        let Some(lost) = missing.into_iter().flatten().min() else { return Ok(None) };
+        self.check_is_lost(head.id, lost).await?;
+        Ok(Some(lost))
     }
 
     /// Renews an old artifact. Returns its upload progress, whether its objects are there or not.

@@ -59,11 +59,29 @@ impl SqlStore {
     /// Returns how many of the newest objects are missing, and how many were looked for.
     async fn missing_of_newest(&self) -> Result<(usize, usize), StoreError> {
         let newest = read!(self, |connection| piece::newest(connection, EXAMINED))?;
+        Ok((self.missing_of(&newest).await?, newest.len()))
+    }
+
+    async fn missing_of(&self, objects: &[(LooseObject, u64)]) -> Result<usize, StoreError> {
         let mut missing = 0;
-        for (object, size_bytes) in &newest {
+        for (object, size_bytes) in objects {
             missing += usize::from(self.objects()?.size(&object.name).await? != Some(*size_bytes));
         }
-        Ok((missing, newest.len()))
+        Ok(missing)
+    }
+
+    /// Refuses to take an object for lost when no object that was written before it is there either: the place is another
+    /// one, or a folder that is not mounted. Objects that were written later say little: they may be below the mount point.
+    pub(super) async fn check_is_lost(&self, artifact_id: i64, object_id: i64) -> Result<(), StoreError> {
+        let others = read!(self, |connection| piece::neighbours(connection, artifact_id, object_id, EXAMINED))?;
+        if others.is_empty() || self.missing_of(&others).await? < others.len() {
+            return Ok(());
+        }
+        Err(StoreError::Unusable(format!(
+            "this artifact and others of its time are not in {}, and nothing is stored in their place: every server of a \
+             database must use the same artifacts.url, and a folder has to be mounted",
+            self.objects()?.place()
+        )))
     }
 
     /// Deletes objects of deleted artifacts, and objects that were begun before `before` and that no artifact has.

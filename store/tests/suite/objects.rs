@@ -25,6 +25,8 @@ crate::bench::on_both!(
     a_lost_object_is_written_again_by_a_repeated_upload,
     a_lost_part_is_uploaded_again_from_the_beginning,
     a_reply_whose_object_is_lost_is_kept_again,
+    an_upload_that_was_completed_in_between_is_not_taken_apart,
+    a_place_without_its_objects_keeps_every_artifact,
     artifacts_of_the_database_are_moved_and_stay_readable,
     a_move_that_is_interrupted_goes_on,
     a_damaged_artifact_is_not_moved,
@@ -302,13 +304,74 @@ async fn a_reply_whose_object_is_lost_is_kept_again(mut bench: Bench) {
     let run = bench.run().await;
     let (prompt, reply) = (bytes(1, 900), bytes(2, 900));
     let artifacts = || [&prompt, &reply].map(|bytes| (ArtifactHash::of(bytes), bytes.clone())).to_vec();
+    put(&bench, &bytes(3, 900)).await.unwrap();
+    let other = objects.names().await;
     bench.store.record_model_call(crate::content::call(&run, 1, "h"), artifacts()).await.unwrap();
-    for name in objects.names().await {
+    for name in objects.names().await.into_iter().filter(|name| !other.contains(name)) {
         objects.lose(&name).await;
     }
     bench.store.record_model_call(crate::content::call(&run, 2, "h"), artifacts()).await.unwrap();
     assert_eq!(bench.store.get_artifact(&ArtifactHash::of(&prompt)).await.unwrap(), prompt);
     assert_eq!(bench.store.get_artifact(&ArtifactHash::of(&reply)).await.unwrap(), reply);
+    bench.assert_sound().await;
+}
+
+async fn an_upload_that_was_completed_in_between_is_not_taken_apart(mut bench: Bench) {
+    let objects = FaultyObjects::new();
+    bench.reopen_with(ArtifactOptions { max_piece_bytes: 500, ..outside(&objects) }).await;
+    let whole = bytes(1, 1_000);
+    let hash = put(&bench, &whole).await.unwrap();
+    objects.lose(&objects.names().await[0]).await;
+    objects.hold_writes();
+    let (store, at, sent) = (bench.store.clone(), bench.now(), whole.clone());
+    let slow =
+        tokio::spawn(async move { store.append_artifact(&ArtifactHash::of(&sent), 1_000, 0, &sent[..600], at).await });
+    until(async || objects.written() == 2).await;
+    // It found the object lost, and wrote its first part. Another upload, in rows, is complete before it goes on.
+    for (offset, part) in [(0, &whole[..500]), (500, &whole[500..])] {
+        bench.store.append_artifact(&hash, 1_000, offset, part, bench.now()).await.unwrap();
+    }
+    objects.release_writes();
+    assert!(slow.await.unwrap().unwrap().complete);
+    assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), whole);
+    collect(&bench).await;
+    assert!(objects.names().await.is_empty());
+    bench.assert_sound().await;
+}
+
+async fn a_place_without_its_objects_keeps_every_artifact(mut bench: Bench) {
+    let mounted = with_faults(&mut bench).await;
+    let wholes: Vec<Vec<u8>> = (1..4).map(|n| bytes(n, 1_000)).collect();
+    for whole in &wholes {
+        put(&bench, whole).await.unwrap();
+    }
+    // As below the mount point of a folder that is not mounted.
+    let below = FaultyObjects::new();
+    bench.reopen_with(outside(&below)).await;
+    for is_used in [false, true] {
+        if is_used {
+            put(&bench, &bytes(9, 1_000)).await.unwrap();
+        }
+        for whole in &wholes {
+            let hash = ArtifactHash::of(whole);
+            for error in [
+                put(&bench, whole).await.unwrap_err(),
+                bench.store.append_artifact(&hash, 1_000, 0, whole, bench.now()).await.unwrap_err(),
+                bench.store.renew_artifact(&hash, bench.now()).await.unwrap_err(),
+            ] {
+                assert_eq!(error.code(), "store.unusable", "{error}");
+            }
+        }
+        assert_eq!(below.written(), usize::from(is_used), "nothing is written in their place");
+    }
+    bench.reopen_with(outside(&mounted)).await;
+    collect(&bench).await;
+    for whole in &wholes {
+        assert_eq!(bench.store.get_artifact(&ArtifactHash::of(whole)).await.unwrap(), *whole);
+    }
+    // What was written below the mount point is lost, and can be uploaded again.
+    put(&bench, &bytes(9, 1_000)).await.unwrap();
+    assert_eq!(mounted.names().await.len(), 4);
     bench.assert_sound().await;
 }
 
