@@ -14,8 +14,12 @@ REPLIES = Path(__file__).resolve().parent.parent.parent / "examples/row_softmax/
 TURNS = ["build", "submit", "finish"]
 OUTSIDE = "outside.cpp"
 """A file of the data folder that the agent tries to write."""
+FOREIGN = "/etc/os-release"
+"""A file of the machine that Claude Code tries to read."""
+FAILED = re.compile(r"exited with code [1-9]|exit code:? *[1-9]|\"exit_code\": *[1-9]|denied|not permitted|read-only file system", re.I)
+"""What the results of failed commands say in the Responses API, which marks no errors."""
 NOTES = []
-"""What each request had: its tools, the last result of a tool, and the answer."""
+"""What each request had: its tools, what came of the agent's own tools, the last result of a tool, and the answer."""
 
 
 def note(**facts):
@@ -65,9 +69,16 @@ def own_tools(asked, tools):
         return [("exec_command", {"cmd": line}) for line in ("wc -l prompt.md && echo draft > draft.cpp && ls", f"echo x > {outside}")]
     if "Read" in tools:
         draft = {"file_path": f"{work}/draft.cpp", "content": program()}
-        leave = [("Write", draft | {"file_path": outside}), ("Read", {"file_path": "/etc/os-release"})]
+        leave = [("Write", draft | {"file_path": outside}), ("Read", {"file_path": FOREIGN})]
         return [("Read", {"file_path": f"{work}/prompt.md"}), ("Write", draft), *leave]
     return []
+
+
+def own_results(asked, tools, results):
+    """Returns what came of the calls of the agent's own tools, up to now. `results` are (text, whether it is an error)."""
+    steps = own_tools(asked, tools) if "You are the Coder of one agent session" in asked else []
+    leaves = [any(name in json.dumps(arguments) for name in (OUTSIDE, FOREIGN)) for _, arguments in steps]
+    return [{"leaves": leave, "is_error": is_error, "said": text} for leave, (text, is_error) in zip(leaves, results)]
 
 
 def plain(content):
@@ -83,10 +94,11 @@ def messages(request):
     """Answers a request of the Messages API with its events."""
     names = {tool["name"].removeprefix("mcp__nightshift__"): tool["name"] for tool in request.get("tools", [])}
     blocks = [block for message in request["messages"] for block in message["content"] if isinstance(message["content"], list)]
-    results = [plain(block.get("content")) for block in blocks if block["type"] == "tool_result"]
+    marked = [(plain(block.get("content")), block.get("is_error", False)) for block in blocks if block["type"] == "tool_result"]
+    results = [text for text, _ in marked]
     asked = plain(request.get("system", [])) + "\n".join(plain(message["content"]) for message in request["messages"])
-    said = decide(asked, names, results)
-    note(api="messages", tools=sorted(names.values()), last=results[-1:], said=said)
+    said, own = decide(asked, names, results), own_results(asked, names, marked)
+    note(api="messages", tools=sorted(names.values()), own=own, last=results[-1:], said=said)
     if isinstance(said, str):
         block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": said}
     else:
@@ -118,8 +130,10 @@ def responses(request):
             names[name.removeprefix("mcp__nightshift__")] = (namespace, name)
     results = [plain(item["output"]) for item in request["input"] if item["type"].endswith("_call_output")]
     asked = plain(request.get("instructions", "")) + "\n".join(plain(item.get("content", [])) for item in request["input"])
-    said = decide(asked, names, results)
-    note(api="responses", tools=sorted(f"{namespace or ''}:{name}" for namespace, name in names.values()), last=results[-1:], said=said)
+    marked = [(text, FAILED.search(text) is not None) for text in results]
+    said, own = decide(asked, names, results), own_results(asked, names, marked)
+    tools = sorted(f"{namespace or ''}:{name}" for namespace, name in names.values())
+    note(api="responses", tools=tools, own=own, last=results[-1:], said=said)
     if isinstance(said, str):
         item = {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": said}]}
     else:
