@@ -30,7 +30,10 @@ fn storm(database: &str) {
     assert!(summary["objects"].as_u64().unwrap() > 0, "{summary}");
     let faults = summary["faults"].as_object().unwrap();
     assert!(faults.keys().any(|kind| kind.starts_with("objects_")), "{summary}");
-    assert!(faults.keys().any(|kind| kind.contains("clock")), "{summary}");
+    // Clock faults are rare: another seed may have none.
+    if seed == SEED {
+        assert!(faults.keys().any(|kind| kind.contains("clock")), "{summary}");
+    }
 }
 
 #[test]
