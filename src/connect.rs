@@ -26,7 +26,7 @@ const LOCKED: &str = "store.locked";
 pub(crate) enum Purpose {
     /// Read or request something: a new server carries out no runs.
     Ask,
-    /// Use the server that carries out runs: none is started. One that is being started again is waited for.
+    /// Use the server that carries out runs: none is started. One that is being started again is waited for, local or named.
     Join {
         /// How long no server may answer.
         wait: Duration,
@@ -66,8 +66,8 @@ impl Session {
         let config = context.config();
         if let Some(url) = &config.server.url {
             let client = Client::new(url, config.server.token.clone())?;
-            let health = client.health().await?;
-            return Ok(Self { client, health, own: None });
+            let wait = if let Purpose::Join { wait } = purpose { wait } else { Duration::ZERO };
+            return Self::named(context, client, wait).await;
         }
         if let Purpose::Join { wait } = purpose {
             return Self::join(context, wait).await;
@@ -91,6 +91,24 @@ impl Session {
                 // The error of the running server explains more than the lock.
                 Err(failure) if failure.error.code == LOCKED => return Err(trouble.unwrap_or(failure)),
                 other => return other,
+            }
+        }
+    }
+
+    /// Waits until a named server answers. Errors that do not pass are returned at once.
+    async fn named(context: &Context, client: Client, wait: Duration) -> Result<Self> {
+        let until = Instant::now() + wait;
+        loop {
+            let error = match client.health().await {
+                Ok(health) => return Ok(Self { client, health, own: None }),
+                Err(error) => error,
+            };
+            if !error.is_transient() || Instant::now() >= until {
+                return Err(error.into());
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOCK_PAUSE) => {}
+                () = context.interrupt.cancelled() => return Err(error.into()),
             }
         }
     }

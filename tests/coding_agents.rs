@@ -227,11 +227,11 @@ async fn bound_to_its_run(site: &Site) {
         let said = bound.refusal(tool, json!({"run": run})).await;
         assert!(said.contains("access.other_run"), "{tool}: {said}");
     }
-    let mut command = nightshift(&site.folder.path().join("client"));
-    command.args(["--server", "http://127.0.0.1:9", "mcp", "--run", &site.run]).stderr(Stdio::null());
+    let mut command = client(site.folder.path(), site.served.as_ref());
+    command.args(["mcp", "--run", &site.run]).env("NIGHTSHIFT_SERVER__TOKEN", "of-nobody").stderr(Stdio::null());
     let turn = json!({"run": site.run, "tool": "build", "idempotency_key": "one"});
     let said = Agent::spawn(command).await.refusal("take_turn", turn).await;
-    assert!(said.contains("call get_turn again"), "{said}");
+    assert!(said.contains("auth.wrong_token") && !said.contains("call get_turn again"), "no other token comes: {said}");
     let said = bound.refusal("next_request", json!({"run": site.run})).await;
     assert!(said.contains("request.no_such_tool"), "{said}");
 }
@@ -267,6 +267,35 @@ async fn an_interrupt_leaves_no_process_and_the_session_open() {
     interrupt(&mut child);
     wait_until("every process has ended", || below.iter().all(|process| !process.is_alive()));
     assert_eq!(site.state().await["state"], "your_turn");
+}
+
+#[tokio::test]
+async fn a_call_waits_for_a_server_elsewhere_that_is_started_again() {
+    let site = Site::new().await;
+    let served = site.served.as_ref().unwrap();
+    // Connections are refused until it listens.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = format!("http://{}", socket.local_addr().unwrap());
+    let mut command = nightshift(&site.folder.path().join("client"));
+    command.env("NIGHTSHIFT_SERVER__TOKEN", TOKEN).args(["--server", &address, "mcp", "--run", &site.run]);
+    command.stderr(Stdio::null());
+    let bound = Agent::spawn(command).await;
+    let turn = async || bound.call("get_turn", json!({"run": site.run, "wait_s": 0})).await;
+    let mut waiting = Box::pin(turn());
+    let early = tokio::time::timeout(Duration::from_secs(1), &mut waiting).await;
+    assert!(early.is_err(), "it waits: {early:?}");
+    let listener = socket.listen(16).unwrap();
+    let server = served.address.trim_start_matches("http://").to_owned();
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            let mut to = tokio::net::TcpStream::connect(&server).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut from, &mut to).await });
+        }
+    });
+    let answered = waiting.await;
+    assert_ne!(answered.is_error, Some(true), "{answered:?}");
+    assert_eq!(answered.structured_content.unwrap()["state"], "your_turn");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::compose::mcp_tasks::tool_error;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 
-/// How long the calls of a session wait for a local server that is started again.
+/// How long the calls of a session wait for a server that is started again.
 const RESTART_WAIT: Duration = Duration::from_secs(30);
 
 /// The server that is configured, the local one that runs, or one for the one call, over the database of this machine.
@@ -49,6 +49,10 @@ impl Servers for LocalServers {
         // In a task of its own: a server that was started for a call has to be ended, also when the call is given up.
         tokio::spawn(serve_call(self.clone(), tell));
         told.await.unwrap_or_else(|_| Err(ToolError::new("internal.task", "looking for a server broke down")))
+    }
+
+    fn may_change_token(&self) -> bool {
+        self.context.config().server.url.is_none()
     }
 }
 

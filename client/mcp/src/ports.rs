@@ -40,6 +40,11 @@ pub struct Connection {
 pub trait Servers: Send + Sync {
     /// Connects for one call.
     async fn connect(&self, caller: &Caller) -> Result<Connection, ToolError>;
+
+    /// Returns whether a later call may be answered with another token: that of a local server which was started again.
+    fn may_change_token(&self) -> bool {
+        false
+    }
 }
 
 /// A task in a list.

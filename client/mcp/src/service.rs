@@ -26,8 +26,10 @@ use crate::tool::{Access, Call, Entry};
 use crate::tools;
 use crate::verification::Verifications;
 
-/// Errors of calls while a local server is started again.
-const NO_SERVER: [&str; 3] = ["server.unreachable", "server.does_not_drive", "auth.wrong_token"];
+/// Errors of calls while a server is started again.
+const NO_SERVER: [&str; 2] = ["server.unreachable", "server.does_not_drive"];
+/// What a local server that was started again says to the token of the one before.
+const WRONG_TOKEN: &str = "auth.wrong_token";
 
 /// The parts of a service.
 pub struct Offer {
@@ -115,7 +117,11 @@ impl State {
         };
         answered.await.unwrap_or_else(|mut error: ToolError| {
             // No person reads along in a session.
-            if self.shared.bound.is_some() && NO_SERVER.contains(&error.code.as_str()) {
+            let may_pass = match error.code.as_str() {
+                WRONG_TOKEN => self.shared.servers.may_change_token(),
+                code => NO_SERVER.contains(&code),
+            };
+            if self.shared.bound.is_some() && may_pass {
                 error = error.hint("call get_turn again: it waits for a server that is started again");
             }
             CallToolResult::error(vec![ContentBlock::text(error.text())])
