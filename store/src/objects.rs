@@ -35,7 +35,8 @@ const MAX_PIECE_BYTES: usize = 4 * 1024;
 pub const DEFAULT_MAX_ARTIFACT_BYTES: u64 = 4 << 30;
 /// Maximum duration of one call, with its repetitions.
 const CALL_TIMEOUT: Duration = Duration::from_mins(1);
-/// Mode of a new folder. It contains sources and replies, so only its owner has access.
+/// Mode of a new folder. It contains sources and replies, so only its owner has access. The folders in it get the default
+/// mode, so that a folder which a group shares stays shared.
 const FOLDER_MODE: u32 = 0o700;
 
 /// How artifacts are stored.
@@ -117,11 +118,14 @@ impl Objects {
     }
 
     /// Opens a folder of this machine, or creates it, with all folders in it: a write creates none, so that it cannot
-    /// rely on an entry that another write created and did not sync yet.
+    /// rely on an entry that another write created and did not sync yet. A folder that is full or not writable can be read.
     pub fn folder(folder: &FilePath) -> Result<Self, StoreError> {
-        create_folder(folder)?;
+        create_folder(std::fs::DirBuilder::new().mode(FOLDER_MODE), folder)?;
         for prefix in 0..=u8::MAX {
-            create_folder(&folder.join(format!("{prefix:02x}")))?;
+            match create_folder(&mut std::fs::DirBuilder::new(), &folder.join(format!("{prefix:02x}"))) {
+                Err(StoreError::ReadOnly(_) | StoreError::Full(_)) => break,
+                created => created?,
+            }
         }
         sync_folder(folder)?;
         // The folder's own entry survives a loss of power, too.
@@ -230,8 +234,8 @@ impl Objects {
     }
 }
 
-fn create_folder(folder: &FilePath) -> Result<(), StoreError> {
-    std::fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(|error| {
+fn create_folder(builder: &mut std::fs::DirBuilder, folder: &FilePath) -> Result<(), StoreError> {
+    builder.recursive(true).create(folder).map_err(|error| {
         let unusable = || StoreError::Unusable(format!("{} cannot be created: {error}", folder.display()));
         failed_io(error.kind(), &folder.display().to_string()).unwrap_or_else(unusable)
     })
@@ -295,6 +299,8 @@ pub(crate) fn object_name(hash: &str, offset: i64, id: i64) -> String {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -357,6 +363,35 @@ mod tests {
             objects.write(&object_name(hash.as_str(), 0, 1), Bytes::from_static(b"bytes")).await.unwrap();
         }
         assert_eq!(folders().count(), before);
+    }
+
+    #[test]
+    fn only_a_new_root_is_closed_to_others() {
+        let mode = |folder: &FilePath| std::fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("plain");
+        std::fs::create_dir(&plain).unwrap();
+        std::fs::set_permissions(&plain, std::fs::Permissions::from_mode(0o770)).unwrap();
+        Objects::folder(&plain).unwrap();
+        let new = folder.path().join("new");
+        Objects::folder(&new).unwrap();
+        assert_eq!((mode(&plain), mode(&new)), (0o770, 0o700));
+        let usual = folder.path().join("usual");
+        std::fs::create_dir(&usual).unwrap();
+        assert_eq!(mode(&plain.join("ab")), mode(&usual));
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_full_or_not_writable_is_opened_and_read() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("ab")).unwrap();
+        let name = object_name("abcdef", 0, 7);
+        std::fs::write(folder.path().join(&name), b"bytes").unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o555)).unwrap();
+        let opened = Objects::folder(folder.path()).unwrap();
+        let read = opened.read(&name, 0..5).await.unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(read.unwrap(), "bytes");
     }
 
     #[tokio::test]
