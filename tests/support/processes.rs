@@ -3,7 +3,7 @@
 /// A process, told from a later one with the same number by its start time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
-    id: u32,
+    pub(crate) id: u32,
     started: String,
 }
 
