@@ -67,7 +67,7 @@ impl OutputVerifier {
                 continue;
             }
             self.verified += 1;
-            if !self.limits.pass_beside_reference(&errors) {
+            if !self.limits.pass_timed(&errors) {
                 self.wrong.push(self.made);
                 note(findings, self.finding(&errors));
             }
