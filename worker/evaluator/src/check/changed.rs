@@ -48,6 +48,32 @@ enum Changed {
     Weight(usize, Change),
 }
 
+impl Changed {
+    fn tensor(self, shapes: &ConcreteShapes) -> &ConcreteTensor {
+        match self {
+            Self::Input(number) => &shapes.inputs[number],
+            Self::Weight(number, _) => &shapes.params[number],
+        }
+    }
+
+    /// The factors by which the tensor is scaled, one after the other until that matters. Labels and indices are not scaled.
+    fn scales(self, shapes: &ConcreteShapes) -> impl Iterator<Item = f32> + use<> {
+        let tensor = self.tensor(shapes);
+        let is_fixed = tensor.dtype == DType::I32 || matches!(tensor.distribution, Distribution::Steps { .. });
+        SCALES.into_iter().take(if is_fixed { 1 } else { SCALES.len() })
+    }
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy)]
+struct Outcome {
+    passed: bool,
+    /// Whether a program that ignores the change would have failed.
+    counts: bool,
+    /// Fingerprint of the outputs.
+    print: u64,
+}
+
 /// The numbers of so many tensors, several times over where they are few, each with its position.
 fn rounds(numbers: &[usize], most: usize) -> impl Iterator<Item = (usize, usize)> {
     let count = (MAX_CHANGED_TENSORS / numbers.len().max(1)).clamp(1, most);
@@ -116,14 +142,18 @@ impl<M: Memory> Check<'_, M> {
             }
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Input(number);
-            let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?
-            else {
-                continue;
-            };
-            self.call(candidate, inputs.given())?;
-            candidate.process.thaw()?;
-            let (pair, given) = ((&mut *candidate, &mut *oracle), (&weights.draws[..], &draws[..]));
-            self.compare_changed(shapes, pair, given, &usual, &limits, what)?;
+            let mut scales = what.scales(shapes);
+            while let Some(draws) =
+                self.change_that_matters(shapes, &mut oracle.reference, given, (&usual, &limits), what, &mut scales)?
+            {
+                self.call(candidate, inputs.given())?;
+                candidate.process.thaw()?;
+                let (pair, given) = ((&mut *candidate, &mut *oracle), (&weights.draws[..], &draws[..]));
+                let outcome = self.compare_changed(shapes, pair, given, &usual, &limits, what)?;
+                if outcome.counts {
+                    break;
+                }
+            }
         }
         Ok(())
     }
@@ -162,16 +192,20 @@ impl<M: Memory> Check<'_, M> {
             }
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Weight(number, change);
-            let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?
-            else {
-                continue;
-            };
-            candidate.init(self.memory, Given::Drawn(&draws))?;
-            let (pair, given) = ((&mut *candidate, &mut *oracle), (&draws[..], &inputs.draws[..]));
-            let (passed, print) = self.compare_changed(shapes, pair, given, &usual, &limits, what)?;
-            seen.previous = Some(print);
-            if !passed {
-                return Err(Stop::Wrong);
+            let mut scales = what.scales(shapes);
+            while let Some(draws) =
+                self.change_that_matters(shapes, &mut oracle.reference, given, (&usual, &limits), what, &mut scales)?
+            {
+                candidate.init(self.memory, Given::Drawn(&draws))?;
+                let (pair, given) = ((&mut *candidate, &mut *oracle), (&draws[..], &inputs.draws[..]));
+                let outcome = self.compare_changed(shapes, pair, given, &usual, &limits, what)?;
+                seen.previous = Some(outcome.print);
+                if !outcome.passed {
+                    return Err(Stop::Wrong);
+                }
+                if outcome.counts {
+                    break;
+                }
             }
         }
         Ok(())
@@ -205,8 +239,8 @@ impl<M: Memory> Check<'_, M> {
         Ok(if is_finite { Some(reference.keep_outputs(self.memory, 0)?) } else { None })
     }
 
-    /// Calls the candidate on changed inputs or with changed weights, for which the reference was called last. Returns whether its outputs
-    /// pass, and their fingerprint.
+    /// Calls the candidate on changed inputs or with changed weights, for which the reference was called last. A change does not count
+    /// where the reference is so imprecise that a program which ignores it passes, too.
     fn compare_changed(
         &mut self,
         shapes: &ConcreteShapes,
@@ -215,8 +249,37 @@ impl<M: Memory> Check<'_, M> {
         usual: &[M::Copied],
         limits: &Limits,
         what: Changed,
-    ) -> Result<(bool, u64), Stop> {
+    ) -> Result<Outcome, Stop> {
         let memory = self.memory;
+        let usual: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
+        self.call(candidate, Given::Drawn(inputs))?;
+        let (outputs, expected) = (candidate.outputs(0), oracle.reference.outputs(0));
+        let print = fingerprint(memory, &outputs)?;
+        let mut found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
+        drop(expected);
+        let (mut passed, mut counts) = (found.largest_error <= PASSES_WHEN_SCALED, true);
+        if !passed {
+            self.blame_reference(&mut oracle.reference, shapes, inputs)?;
+            if let Some((beside_truth, of_reference)) =
+                self.beside_truth(shapes, &outputs, oracle, (weights, inputs), limits)?
+            {
+                let allowed = passes_when_scaled(of_reference);
+                // Kernels that the program left on the device may have completed them meanwhile.
+                passed = beside_truth.largest_error <= allowed && fingerprint(memory, &outputs)? == print;
+                found = beside_truth;
+                let truth = oracle.truth_outputs();
+                let ignored = compare_outputs(memory, &usual, &truth, &shapes.outputs, &limits.tolerance)?;
+                // The usual outputs of a program may be off, too.
+                counts = !passed || ignored.largest_error > allowed + PASSES_WHEN_SCALED;
+            }
+        }
+        let like_usual = compare_outputs(memory, &outputs, &usual, &shapes.outputs, &limits.tolerance)?;
+        drop(outputs);
+        candidate.process.thaw()?;
+        let outcome = Outcome { passed, counts, print };
+        if !counts {
+            return Ok(outcome);
+        }
         let (mattered, number) = match what {
             Changed::Input(number) => (&mut self.mattered.inputs, number),
             Changed::Weight(number, _) => (&mut self.mattered.weights, number),
@@ -224,27 +287,6 @@ impl<M: Memory> Check<'_, M> {
         if !mattered.contains(&number) {
             mattered.push(number);
         }
-        self.call(candidate, Given::Drawn(inputs))?;
-        let (outputs, expected) = (candidate.outputs(0), oracle.reference.outputs(0));
-        let print = fingerprint(memory, &outputs)?;
-        let mut found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
-        drop(expected);
-        let mut passed = found.largest_error <= PASSES_WHEN_SCALED;
-        if !passed {
-            self.blame_reference(&mut oracle.reference, shapes, inputs)?;
-            if let Some((beside_truth, of_reference)) =
-                self.beside_truth(shapes, &outputs, oracle, (weights, inputs), limits)?
-            {
-                // Kernels that the program left on the device may have completed them meanwhile.
-                passed = beside_truth.largest_error <= passes_when_scaled(of_reference)
-                    && fingerprint(memory, &outputs)? == print;
-                found = beside_truth;
-            }
-        }
-        let usual: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
-        let like_usual = compare_outputs(memory, &outputs, &usual, &shapes.outputs, &limits.tolerance)?;
-        drop(outputs);
-        candidate.process.thaw()?;
         let ignored = !passed && like_usual.largest_error <= PASSES_WHEN_SCALED;
         let case = match what {
             Changed::Input(number) => TestCase::ChangedInput(number),
@@ -253,17 +295,17 @@ impl<M: Memory> Check<'_, M> {
         };
         self.push(case, shapes, passed, found, (0.0, None));
         if ignored {
-            let (code, kind, tensor) = match what {
-                Changed::Input(number) => ("ignores_input", "input", &shapes.inputs[number]),
-                Changed::Weight(number, _) => ("ignores_parameter", "weights", &shapes.params[number]),
+            let (code, kind) = match what {
+                Changed::Input(_) => ("ignores_input", "input"),
+                Changed::Weight(..) => ("ignores_parameter", "weights"),
             };
             let message = format!(
                 "the result does not follow a change of the {kind} `{}`, as it has to: it leaves them out, or keeps earlier results",
-                tensor.name
+                what.tensor(shapes).name
             );
             note(&mut self.report.findings, violation(code, message));
         }
-        Ok((passed, print))
+        Ok(outcome)
     }
 
     /// Compares outputs with the truth for these weights and inputs. Returns the comparison, and the reference's largest error in the same
@@ -290,30 +332,31 @@ impl<M: Memory> Check<'_, M> {
         Ok(Some((found, of_reference)))
     }
 
-    /// Returns inputs or weights of which a change matters, which the reference was called with last; nothing where it never does.
+    /// Returns inputs or weights of which a change matters, which the reference was called with last; nothing where it does at none of
+    /// these scales.
     fn change_that_matters(
         &mut self,
         shapes: &ConcreteShapes,
         reference: &mut Program<M>,
         (weights, inputs): (&[Draw], &[Draw]),
-        usual: &[M::Copied],
-        limits: &Limits,
+        (usual, limits): (&[M::Copied], &Limits),
         what: Changed,
+        scales: &mut impl Iterator<Item = f32>,
     ) -> Result<Option<Vec<Draw>>, Stop> {
-        let memory = self.memory;
-        for scale in SCALES {
+        let (memory, tensor) = (self.memory, what.tensor(shapes));
+        for scale in scales {
             let seed = self.seeds.draw();
-            let (draws, tensor) = match what {
+            let draws = match what {
                 Changed::Input(number) => {
                     let mut draws = inputs.to_vec();
-                    draws[number] = changed(&shapes.inputs[number], draws[number], Change::Few, seed, scale);
-                    (draws, &shapes.inputs[number])
+                    draws[number] = changed(tensor, draws[number], Change::Few, seed, scale);
+                    draws
                 }
                 Changed::Weight(number, change) => {
                     let mut draws = weights.to_vec();
-                    draws[number] = changed(&shapes.params[number], draws[number], change, seed, scale);
+                    draws[number] = changed(tensor, draws[number], change, seed, scale);
                     reference.init(memory, Given::Drawn(&draws)).map_err(OracleError::from)?;
-                    (draws, &shapes.params[number])
+                    draws
                 }
             };
             let inputs = if matches!(what, Changed::Input(_)) { &draws[..] } else { inputs };
@@ -322,10 +365,6 @@ impl<M: Memory> Check<'_, M> {
             }
             if differ(memory, reference, usual, limits, MATTERS)? {
                 return Ok(Some(draws));
-            }
-            // Labels and indices are not scaled.
-            if tensor.dtype == DType::I32 || matches!(tensor.distribution, Distribution::Steps { .. }) {
-                return Ok(None);
             }
         }
         Ok(None)
