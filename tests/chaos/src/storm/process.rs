@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use super::clock::ShiftedClock;
@@ -33,18 +32,6 @@ impl Process {
             .stderr(said)
             .spawn()?;
         Ok(Self { child, started_at: Instant::now() })
-    }
-
-    /// Returns the time that a process with this clock sees, in milliseconds since 1970.
-    pub(super) fn read_clock(clock: &ShiftedClock) -> anyhow::Result<i64> {
-        #[expect(clippy::disallowed_methods, reason = "a storm is about processes; nothing that ships is here")]
-        let output = Command::new(std::env::current_exe()?)
-            .args(["node", "clock"])
-            .envs(clock.variables())
-            .stdin(Stdio::null())
-            .output()?;
-        let told = String::from_utf8_lossy(&output.stdout);
-        told.trim().parse().with_context(|| format!("a process cannot tell its clock: {told} {}", output.status))
     }
 
     /// How it ended, if it has.
