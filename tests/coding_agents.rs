@@ -228,7 +228,7 @@ async fn bound_to_its_run(site: &Site) {
         assert!(said.contains("access.other_run"), "{tool}: {said}");
     }
     let mut command = client(site.folder.path(), site.served.as_ref());
-    command.args(["mcp", "--run", &site.run]).env("NIGHTSHIFT_SERVER__TOKEN", "of-nobody").stderr(Stdio::null());
+    command.args(["mcp", "--run", &site.run]).env("NIGHTSHIFT_SERVER__TOKEN", "another").stderr(Stdio::null());
     let turn = json!({"run": site.run, "tool": "build", "idempotency_key": "one"});
     let said = Agent::spawn(command).await.refusal("take_turn", turn).await;
     assert!(said.contains("auth.wrong_token") && !said.contains("call get_turn again"), "no other token comes: {said}");

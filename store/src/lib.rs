@@ -10,10 +10,9 @@
 //! `search.rs`. The databases differ in `connection.rs`, `sqlite/`, `postgres/`, and in statements with two texts.
 //! [`fault`] is for tests.
 
-mod scheduling;
+mod catalog;
 mod connection;
 mod created;
-mod catalog;
 mod failure;
 pub mod fault;
 mod invariants;
@@ -33,6 +32,7 @@ mod public_id;
 mod redo;
 mod row;
 mod run_reads;
+mod scheduling;
 mod search;
 mod source;
 mod sql;
@@ -53,12 +53,12 @@ pub use attempt::{
     AttemptIndex, CampaignBest, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS,
     MAX_DOCUMENT_BYTES, RunChanges,
 };
-pub use scheduling::{MAX_CLAIMED, MAX_STEPS_PER_ADVANCE};
 pub use catalog::campaign::MAX_RUNS_PER_CAMPAIGN;
 pub use catalog::lease::MAX_HEARTBEAT_LEASES;
 pub use objects::{ARTIFACT_FOLDER, ArtifactOptions, DEFAULT_MAX_ARTIFACT_BYTES, Objects};
 pub use page::MAX_PAGE;
 pub use postgres::look::{PostgresLook, look_at_postgres};
 pub use postgres::open::PostgresOptions;
+pub use scheduling::{MAX_CLAIMED, MAX_STEPS_PER_ADVANCE};
 pub use sqlite::open::OpenOptions;
 pub use store::SqlStore;

@@ -7,12 +7,12 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqliteConnection};
 
 use crate::attempt::document;
 use crate::attempt::{refresh, tagged};
-use crate::connection::Sql;
 use crate::catalog::run_list::{self, ListFilter};
 use crate::catalog::{
     campaign, event, ids, lease, lesson, model_call, note, ownership, piece, prune, retrieval, run, schedule, score,
     step, timer, token, watch,
 };
+use crate::connection::Sql;
 use crate::postgres::open::PostgresOptions;
 use crate::search::find;
 use crate::sqlite::open::{OpenOptions, connect, open};

@@ -12,8 +12,8 @@ use nightshift_protocol::id::RunId;
 use sqlx::postgres::PgPool;
 use tokio::sync::oneshot;
 
-use crate::connection::Connection;
 use crate::catalog::run;
+use crate::connection::Connection;
 use crate::failure::{Failure, Place};
 use crate::writer::closed;
 

@@ -15,9 +15,9 @@ use futures::future::BoxFuture;
 use nightshift_engine::store::{Change, Changed, StoreError};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::scheduling;
 use crate::connection::Connection;
 use crate::failure::{Failure, Place};
+use crate::scheduling;
 use crate::surroundings::Surroundings;
 use crate::transaction::Transaction;
 

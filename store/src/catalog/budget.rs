@@ -11,12 +11,12 @@ use nightshift_protocol::time::TimestampMs;
 use super::step::resource_of;
 use super::step_runs::runs_of;
 use super::{campaign, schedule};
-use crate::scheduling::load;
-use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
-use crate::scheduling::working_set::WorkingSet;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::number::{from_stored, to_stored};
+use crate::scheduling::load;
+use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
+use crate::scheduling::working_set::WorkingSet;
 use crate::transaction::Transaction;
 use crate::value::values;
 

@@ -15,13 +15,13 @@ use serde_json::Value;
 
 use super::idempotency::Key;
 use super::{MAX_PAGE, public_id, server};
-use crate::scheduling::event_text::artifact_hashes;
 use crate::connection::{Connection, Sql};
 use crate::created::Created;
 use crate::failure::Failure;
 use crate::json;
 use crate::number::{from_stored, to_stored};
 use crate::row::Row;
+use crate::scheduling::event_text::artifact_hashes;
 use crate::sql::{any_of, from_rows};
 use crate::transaction::Transaction;
 use crate::value::values;

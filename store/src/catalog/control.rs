@@ -7,13 +7,13 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::transition::{apply, in_place, set_status};
 use super::{handover, request, run};
+use crate::failure::Failure;
+use crate::json;
 use crate::scheduling::admit;
 use crate::scheduling::event_text::EventText;
 use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
 use crate::scheduling::rows::Place;
 use crate::scheduling::working_set::WorkingSet;
-use crate::failure::Failure;
-use crate::json;
 use crate::transaction::Transaction;
 use crate::value::values;
 

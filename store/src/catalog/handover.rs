@@ -10,13 +10,13 @@ use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::time::TimestampMs;
 
 use super::{campaign, public_id, request, transition};
-use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
-use crate::scheduling::rows::Place;
-use crate::scheduling::try_end;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
 use crate::row::Row;
+use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
+use crate::scheduling::rows::Place;
+use crate::scheduling::try_end;
 use crate::sql::any_of;
 use crate::transaction::Transaction;
 use crate::value::values;

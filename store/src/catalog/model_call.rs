@@ -6,11 +6,11 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::artifact::{self, Whole};
 use super::{budget, run};
-use crate::scheduling::event_text::artifact_hashes;
-use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
+use crate::scheduling::event_text::artifact_hashes;
+use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
 use crate::transaction::Transaction;
 use crate::value::values;
 

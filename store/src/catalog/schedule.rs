@@ -8,14 +8,14 @@ use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::time::TimestampMs;
 
 use super::campaign;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::json;
 use crate::scheduling::admit;
 use crate::scheduling::load;
 use crate::scheduling::locked_rows::LockedRows;
 use crate::scheduling::rows::Place;
 use crate::scheduling::working_set::WorkingSet;
-use crate::connection::Connection;
-use crate::failure::Failure;
-use crate::json;
 use crate::transaction::Transaction;
 use crate::value::values;
 

@@ -8,11 +8,11 @@ use nightshift_protocol::time::TimestampMs;
 use super::control::locked_run_id;
 use super::handover;
 use super::idempotency::Key;
-use crate::scheduling::event_text::EventText;
-use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
+use crate::scheduling::event_text::EventText;
+use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
 use crate::transaction::Transaction;
 use crate::value::values;
 

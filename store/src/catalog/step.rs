@@ -10,12 +10,12 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 
 use super::{public_id, run};
-use crate::scheduling::admit::read_amounts;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
 use crate::number::{count_from_stored, from_stored};
 use crate::row::Row;
+use crate::scheduling::admit::read_amounts;
 use crate::value::values;
 
 /// Selects every column of a step record. The tail selects which steps. The output comes from the event that committed

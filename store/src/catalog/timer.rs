@@ -3,11 +3,11 @@
 use nightshift_protocol::time::TimestampMs;
 
 use super::step_runs::runs_of;
+use crate::connection::Connection;
+use crate::failure::Failure;
 use crate::scheduling::admit;
 use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
 use crate::scheduling::rows::Place;
-use crate::connection::Connection;
-use crate::failure::Failure;
 use crate::transaction::Transaction;
 use crate::value::values;
 

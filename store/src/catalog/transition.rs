@@ -4,13 +4,13 @@ use nightshift_engine::event::Event;
 use nightshift_protocol::run::{IllegalTransition, RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::time::TimestampMs;
 
+use crate::failure::Failure;
+use crate::json;
 use crate::scheduling::admit;
 use crate::scheduling::cancel_open;
 use crate::scheduling::event_text::EventText;
 use crate::scheduling::rows::Place;
 use crate::scheduling::working_set::WorkingSet;
-use crate::failure::Failure;
-use crate::json;
 
 /// Pauses, resumes or cancels a loaded run with its open steps. Returns its new status.
 pub(crate) fn apply(

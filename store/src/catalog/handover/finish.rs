@@ -10,9 +10,9 @@ use nightshift_protocol::run::RunStatus;
 use serde_json::Value;
 
 use super::{load, merge, resume, unfinished_runs};
-use crate::connection::Connection;
 use crate::catalog::run::status_of;
 use crate::catalog::{archive, campaign, public_id};
+use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::transaction::Transaction;
 use crate::value::values;

@@ -6,8 +6,8 @@
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
-use crate::connection::{Connection, Sql};
 use crate::catalog::archive::{ROWS_PER_STATEMENT, columns_of, table_of, unusable};
+use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::json;
 use crate::sql::from_rows;

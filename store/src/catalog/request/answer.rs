@@ -8,11 +8,11 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::lease::{locked, refuse_other_lease, refuse_unless_waiting};
 use super::view;
+use crate::failure::Failure;
+use crate::json;
 use crate::scheduling::admit;
 use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
 use crate::scheduling::rows::Place;
-use crate::failure::Failure;
-use crate::json;
 use crate::transaction::Transaction;
 use crate::value::values;
 

@@ -6,8 +6,8 @@ use nightshift_protocol::time::TimestampMs;
 use sea_query::{Expr, ExprTrait, Query, SelectStatement};
 
 use super::{keys_of, placed, rows_among, target};
-use crate::connection::Connection;
 use crate::catalog::public_id;
+use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
 use crate::row::Row;

@@ -6,8 +6,8 @@ use nightshift_protocol::id::ShareId;
 use nightshift_protocol::time::TimestampMs;
 
 use super::{keys_of, placed, rows_of, select, target};
-use crate::connection::Connection;
 use crate::catalog::public_id;
+use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
 use crate::row::Row;

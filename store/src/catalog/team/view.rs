@@ -7,8 +7,8 @@ use nightshift_protocol::time::TimestampMs;
 use sea_query::{Expr, ExprTrait};
 
 use super::{placed, rows_of, select};
-use crate::connection::Connection;
 use crate::catalog::public_id;
+use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
 use crate::row::Row;

@@ -5,8 +5,8 @@ use nightshift_protocol::api::{Delivery, DeliveryStatus};
 use nightshift_protocol::id::{DeliveryId, WebhookId};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::connection::{Connection, Sql};
 use crate::catalog::{MAX_PAGE, public_id};
+use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::json;
 use crate::number::from_stored;
