@@ -8,6 +8,7 @@ use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::profile::SanitizerTool;
 use nightshift_protocol::task::{ConcreteShapes, TaskBundle};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
+use nightshift_toolchain::build::Role;
 
 use super::devices::StepDevice;
 use super::step::Step;
@@ -24,7 +25,7 @@ const WRONG_ACCESSES: [&str; 6] = [
 
 impl Step<'_> {
     /// Repeats a call of a program that ended because of a wrong address, under the memory checker. Returns what that found, which names
-    /// the kernel; nothing where the tool is missing or finds nothing.
+    /// the kernel; nothing where the tool is missing or finds nothing, and for `PyTorch`, which the tool is not used for.
     pub(super) fn wrong_access(
         &self,
         task: &TaskBundle,
@@ -32,7 +33,7 @@ impl Step<'_> {
         device: &StepDevice<'_>,
         report: &CheckReport,
     ) -> Vec<Finding> {
-        if !is_wrong_access(report) {
+        if Role::Candidate.is_python(&task.spec) || !is_wrong_access(report) {
             return Vec::new();
         }
         let shapes = task.spec.all_shapes().unwrap_or_default();
