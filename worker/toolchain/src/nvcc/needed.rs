@@ -1,6 +1,7 @@
 //! Which shared libraries a built library leaves to its loader, told from the symbols that nothing defines.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use nightshift_protocol::task::CudaLibrary;
 use object::Endianness;
@@ -111,12 +112,32 @@ fn unresolved(library: &[u8]) -> Vec<String> {
     })
 }
 
-/// A C++ symbol as a person writes it.
+/// Longest name that is made of a symbol, in bytes: what a short symbol stands for may be as long as a power of two.
+const MAX_NAME_BYTES: usize = 4096;
+
+/// Text of a limited length: more fails.
+#[derive(Default)]
+struct Limited(String);
+
+impl cpp_demangle::DemangleWrite for Limited {
+    fn write_string(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_NAME_BYTES {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// A C++ symbol as a person writes it; the symbol where that is too long.
 #[must_use]
 pub fn readable(symbol: &str) -> String {
     let Ok(parsed) = cpp_demangle::Symbol::new(symbol) else { return symbol.to_owned() };
-    let Ok(name) = parsed.demangle() else { return symbol.to_owned() };
-    without_module(&name)
+    let mut name = Limited::default();
+    match parsed.structured_demangle(&mut name, &cpp_demangle::DemangleOptions::default()) {
+        Ok(()) => without_module(&name.0),
+        Err(_) => symbol.to_owned(),
+    }
 }
 
 /// `_GLOBAL__N__54d14d9e_12_candidate_cu_ns_run::softmax` is in the anonymous namespace.
@@ -161,6 +182,18 @@ mod tests {
         assert_eq!(readable("_Z6matmulPKfS0_Pfi"), "matmul(float const*, float const*, float*, int)");
         assert_eq!(readable("ns_run"), "ns_run");
         assert_eq!(readable("_Z"), "_Z");
+    }
+
+    #[test]
+    fn a_symbol_of_an_endless_name_stays_a_symbol() {
+        // Each parameter is a template of twice the one before it.
+        let of = |levels: usize| {
+            let digits = ('1'..='9').chain('A'..='Z').take(levels);
+            let doubled: String = digits.map(|digit| format!("S0_IS{digit}_S{digit}_E")).collect();
+            format!("_Z1f1x1aIS_S_E{doubled}")
+        };
+        assert_eq!(readable(&of(1)), "f(x, a<x, x>, a<a<x, x>, a<x, x> >)");
+        assert_eq!(readable(&of(24)), of(24));
     }
 
     #[test]
