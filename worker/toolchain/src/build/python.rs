@@ -216,18 +216,40 @@ fn build_of(
     }
 }
 
-/// Returns what the compiler tells of the kernels in extensions; none where it tells of none.
+/// Returns what the compiler told of the kernels in extensions; none where it told of none.
 fn kernels_of(extensions: &[Extension], arch: Arch) -> Option<CudaBuild> {
-    let mut kernels: Vec<KernelBuild> =
-        extensions.iter().flat_map(|extension| ptxas::kernels(&extension.usage)).take(ptxas::MAX_KERNELS).collect();
+    let told = extensions.iter().flat_map(|extension| ptxas::kernels(&lines_of(&extension.usage, arch)));
+    // The lines of the last kernel may have been cut off: every kernel uses registers.
+    let mut kernels: Vec<KernelBuild> = told.filter(|kernel| kernel.registers > 0).take(ptxas::MAX_KERNELS).collect();
     let multiprocessor = arch.multiprocessor();
     for kernel in &mut kernels {
         kernel.name = readable(&kernel.symbol);
         kernel.occupancy = multiprocessor.as_ref().map(|multiprocessor| occupancy::limits(kernel, multiprocessor));
     }
     kernels.sort_by(|one, other| (&one.name, &one.symbol).cmp(&(&other.name, &other.symbol)));
-    let uncounted = Some("the instructions of extensions of PyTorch are not counted".to_owned());
+    let uncounted =
+        "the program's own build told this of its extensions of PyTorch; their instructions are not counted";
+    let uncounted = Some(uncounted.to_owned());
     (!kernels.is_empty()).then(|| CudaBuild { arch: arch.to_string(), kernels, libraries: Vec::new(), uncounted })
+}
+
+/// Returns the lines about kernels for this architecture, whatever its suffix: a program chooses the ones it is built for.
+fn lines_of(usage: &str, arch: Arch) -> String {
+    let own = format!("sm_{}{}", arch.capability.major, arch.capability.minor);
+    let mut is_own = true;
+    let mut lines = String::new();
+    for line in usage.lines() {
+        if let Some((_, built_for)) =
+            line.split_once("Compiling entry function '").and_then(|(_, of)| of.rsplit_once(" for "))
+        {
+            is_own = built_for.trim_matches('\'').trim_end_matches(['a', 'f']) == own;
+        }
+        if is_own {
+            lines.push_str(line);
+            lines.push('\n');
+        }
+    }
+    lines
 }
 
 /// A folder with a program and the script that reads it.
@@ -412,6 +434,11 @@ mod tests {
         assert_eq!((kernel.spill_store_bytes, kernel.spill_load_bytes, kernel.stack_bytes), (12, 20, 16));
         assert!(kernel.name.starts_with("scale(") && kernel.occupancy.is_some(), "{kernel:?}");
         assert_eq!(built(""), None, "without kernels nothing is known");
+        let other = usage.replace("sm_90a", "sm_80").replace("255 registers", "40 registers");
+        let both = built(&format!("{other}\n{usage}")).unwrap_or_default();
+        assert_eq!(both.kernels, cuda.kernels, "kernels for another architecture are not those that run");
+        let cut = built(usage.rsplit_once("ptxas info").map_or(usage, |(before, _)| before));
+        assert_eq!(cut, None, "a kernel whose lines were cut off is not told");
     }
 
     #[test]
