@@ -1,7 +1,7 @@
 //! The index of attempts, which makes lists over a million attempts fast.
 //!
 //! Servers write the index run by run, after the commits that it follows ([`AttemptIndex::put_index`]). All of it can
-//! be derived again from the states of runs, so nothing depends on it. The engine's port knows no attempts; the index
+//! be derived again from the states of runs, so nothing depends on it. The engine's ports have no attempts; the index
 //! has a port of its own.
 //!
 //! Lists are filtered, sorted and counted over columns in the memory of each process, about 100 bytes per attempt.
@@ -167,7 +167,7 @@ pub struct Document {
     pub at: TimestampMs,
 }
 
-/// The port to the index. As in the engine's port, each method is one transaction.
+/// The port to the index. As in the engine's ports, each method is one transaction.
 #[async_trait]
 pub trait AttemptIndex: Send + Sync {
     /// Returns runs whose decisions are not in the index, or only in an earlier format, oldest first. It reads every

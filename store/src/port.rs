@@ -1,4 +1,4 @@
-//! [`SqlStore`] as the ports of the engine: a file for each port, and a line for each method where there is no more to it.
+//! Implements the ports for [`SqlStore`]: a file for each port, and a line for each method where there is no more to it.
 
 // Before the modules that use its macros.
 #[macro_use]

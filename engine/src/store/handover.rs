@@ -1,4 +1,4 @@
-//! The part of the port about hand-overs. A campaign is checked out to another machine, and its results are returned
+//! Hand-overs. A campaign is checked out to another machine, and its results are returned
 //! once.
 
 use async_trait::async_trait;

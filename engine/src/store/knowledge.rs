@@ -1,4 +1,4 @@
-//! The part of the port about knowledge: searchable notes, lessons of runs, what a step received of both, and scores
+//! Knowledge: searchable notes, lessons of runs, what a step received of both, and scores
 //! computed later.
 //!
 //! Nothing here decides about a run. The first try of a step pins what the step receives. A later try renders the same

@@ -1,4 +1,4 @@
-//! Pages of lists, and gauges for operators.
+//! Page requests for lists.
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, Default)]

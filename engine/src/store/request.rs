@@ -1,4 +1,4 @@
-//! The part of the port about requests: open model calls that an outside agent answers.
+//! Requests: open model calls that an outside agent answers.
 //!
 //! A request is stored before its step begins to wait. It is leased to one agent at a time and answered once.
 

@@ -1,4 +1,4 @@
-//! The part of the port about browser sessions.
+//! Browser sessions.
 
 use async_trait::async_trait;
 use nightshift_protocol::access::TokenView;

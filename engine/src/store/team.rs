@@ -1,4 +1,4 @@
-//! The part of the port about annotations of people on campaigns, runs and attempts. Nothing here decides about a run.
+//! Annotations of people on campaigns, runs and attempts. Nothing here decides about a run.
 //!
 //! An annotation of a missing campaign or run is refused. Deleting a campaign or run deletes its annotations. The store
 //! does not check whether a run has an attempt of some number.

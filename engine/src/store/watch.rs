@@ -1,4 +1,4 @@
-//! The part of the port for observers: what changed, without large fields.
+//! For observers: what changed, without large fields.
 
 use async_trait::async_trait;
 use nightshift_protocol::api::{DeviceReading, RunCounts};

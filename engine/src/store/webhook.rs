@@ -1,4 +1,4 @@
-//! The part of the port about webhooks and their deliveries. A delivery is durable before it is sent, and exists once
+//! Webhooks and their deliveries. A delivery is durable before it is sent, and exists once
 //! per subject.
 
 use async_trait::async_trait;

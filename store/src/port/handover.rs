@@ -1,4 +1,4 @@
-//! The part of the port about hand-overs, one line per method.
+//! Hand-overs.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{

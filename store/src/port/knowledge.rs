@@ -1,4 +1,4 @@
-//! The part of the port about knowledge, one line per method.
+//! Knowledge.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{

@@ -1,4 +1,4 @@
-//! The part of the port about requests, one line per method.
+//! Requests.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{

@@ -1,4 +1,4 @@
-//! The part of the port about browser sessions, one line per method.
+//! Browser sessions.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{SessionRecord, SessionStore, StoreError};

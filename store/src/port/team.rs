@@ -1,4 +1,4 @@
-//! The part of the port about annotations of people, one line per method.
+//! Annotations of people.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{Among, PageRequest, Placed, StoreError, TeamStore};

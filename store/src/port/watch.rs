@@ -1,4 +1,4 @@
-//! The part of the port for observers, one line per method.
+//! For observers.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{

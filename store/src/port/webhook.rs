@@ -1,4 +1,4 @@
-//! The part of the port about webhooks, one line per method.
+//! Webhooks.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{
