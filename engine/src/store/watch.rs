@@ -1,4 +1,4 @@
-//! For observers: what changed, without large fields.
+//! Summaries for observers: what changed, without large fields.
 
 use async_trait::async_trait;
 use nightshift_protocol::api::{DeviceReading, RunCounts};

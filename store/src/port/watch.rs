@@ -1,4 +1,4 @@
-//! For observers.
+//! Summaries for observers.
 
 use async_trait::async_trait;
 use nightshift_engine::store::{
