@@ -189,8 +189,8 @@ mod tests {
         // Each parameter is a template of twice the one before it.
         let of = |levels: usize| {
             let digits = ('1'..='9').chain('A'..='Z').take(levels);
-            let doubled: String = digits.map(|digit| format!("S0_IS{digit}_S{digit}_E")).collect();
-            format!("_Z1f1x1aIS_S_E{doubled}")
+            let doubled: Vec<String> = digits.map(|digit| format!("S0_IS{digit}_S{digit}_E")).collect();
+            format!("_Z1f1x1aIS_S_E{}", doubled.concat())
         };
         assert_eq!(readable(&of(1)), "f(x, a<x, x>, a<a<x, x>, a<x, x> >)");
         assert_eq!(readable(&of(24)), of(24));
