@@ -166,7 +166,10 @@ fn calls_of(shapes: &[ConcreteShapes]) -> usize {
 }
 
 /// Returns the shapes of a task, the smallest first.
-pub(crate) fn smallest_first(spec: &TaskSpec) -> Result<Vec<ConcreteShapes>, StepFailure> {
+///
+/// # Errors
+/// When a shape cannot be used.
+pub fn smallest_first(spec: &TaskSpec) -> Result<Vec<ConcreteShapes>, StepFailure> {
     let shapes = spec.all_shapes();
     let mut shapes = shapes.map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
     shapes.sort_by_key(ConcreteShapes::size_bytes);

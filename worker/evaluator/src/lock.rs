@@ -9,15 +9,11 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use nightshift_sandbox::process::{CancelFlag, ProcessError};
 
 use self::between_processes::{LockFiles, Locked};
 pub use self::between_processes::{open_lock_file, try_lock_file};
-
-/// Interval at which a waiting thread looks whether its work was cancelled.
-const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// Guards that this thread holds.
@@ -109,9 +105,7 @@ impl DeviceLock {
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.waiting.push_back((ticket, mode));
-        while !state.may_enter(ticket, mode) && !cancel.is_cancelled() {
-            state = self.changed.wait_timeout(state, CANCEL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let mut state = cancel.wait_while(&self.changed, state, |state| !state.may_enter(ticket, mode));
         state.waiting.retain(|(other, _)| *other != ticket);
         let is_cancelled = cancel.is_cancelled();
         if !is_cancelled {

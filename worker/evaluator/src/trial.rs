@@ -5,8 +5,6 @@ use std::path::Path;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::TaskSpec;
 
-use nightshift_sandbox::process::ProcessError;
-
 use crate::check::{launch, open};
 use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
@@ -69,12 +67,12 @@ fn try_in<M: Memory>(
         drop(guard);
         program.call_in_turns(context)
     };
-    let failed = call().is_err();
+    let called = call();
     let printed = program.printed();
     program.finish(context);
-    // Whatever the program did then is no message of its own.
-    if context.cancel.is_cancelled() {
-        return Err(ProcessError::Cancelled.into());
+    match called {
+        Ok(()) => Ok(None),
+        // A failure of the infrastructure is no message of the program.
+        Err(error) => error.into_end().map(|_| Some(printed)),
     }
-    Ok(failed.then_some(printed))
 }

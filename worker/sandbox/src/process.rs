@@ -14,8 +14,8 @@ mod trusted;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nightshift_protocol::step::StepFailure;
@@ -64,6 +64,9 @@ impl JailHost {
     }
 }
 
+/// Interval at which a waiting thread looks whether its work was cancelled.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
+
 /// A flag that one thread sets to stop the work of others.
 #[derive(Debug, Clone, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
@@ -78,6 +81,19 @@ impl CancelFlag {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::SeqCst)
+    }
+
+    /// Waits while the condition holds and the work is not cancelled.
+    pub fn wait_while<'s, T>(
+        &self,
+        changed: &Condvar,
+        mut state: MutexGuard<'s, T>,
+        condition: impl Fn(&T) -> bool,
+    ) -> MutexGuard<'s, T> {
+        while condition(&state) && !self.is_cancelled() {
+            state = changed.wait_timeout(state, CANCEL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
     }
 }
 

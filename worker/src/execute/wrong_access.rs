@@ -1,7 +1,8 @@
-//! Which kernel used a wrong address: the driver reports that one did, and neither which nor where.
+//! Finds the kernel that used a wrong address: the driver reports that one did, and neither which nor where.
 
 use std::path::Path;
 
+use nightshift_evaluator::check::smallest_first;
 use nightshift_evaluator::lock::DeviceMode;
 use nightshift_profilers::{self as profilers, Checks};
 use nightshift_protocol::attempt::CheckReport;
@@ -13,7 +14,7 @@ use nightshift_toolchain::build::Role;
 use super::devices::StepDevice;
 use super::step::Step;
 
-/// What the driver's errors and `PyTorch`'s messages of them contain.
+/// Parts of the names of the driver's errors and of the CUDA runtime's messages.
 const WRONG_ACCESSES: [&str; 6] = [
     "ILLEGAL_ADDRESS",
     "illegal memory access",
@@ -36,7 +37,7 @@ impl Step<'_> {
         if Role::Candidate.is_python(&task.spec) || !is_wrong_access(report) {
             return Vec::new();
         }
-        let shapes = task.spec.all_shapes().unwrap_or_default();
+        let shapes = smallest_first(&task.spec).unwrap_or_default();
         let checks = Checks { thorough: false, without: &[SanitizerTool::Racecheck], shared_memory_call_ns: None };
         for shapes in shapes_in_question(shapes, report) {
             let found = self.replayed(task, library, device, &shapes, DeviceMode::Tool, |profilers, replay| {
@@ -69,10 +70,9 @@ fn is_wrong_access(report: &CheckReport) -> bool {
     WRONG_ACCESSES.iter().any(|sign| said.contains(sign))
 }
 
-/// Returns the shapes at which the program may have failed, the smallest first as in the check: the one of the last case, and the one
+/// Returns the shapes at which the program may have failed, of the check's: the one of the last case, and the one
 /// after it, whose first call may have been the last.
-fn shapes_in_question(mut shapes: Vec<ConcreteShapes>, report: &CheckReport) -> Vec<ConcreteShapes> {
-    shapes.sort_by_key(ConcreteShapes::size_bytes);
+fn shapes_in_question(shapes: Vec<ConcreteShapes>, report: &CheckReport) -> Vec<ConcreteShapes> {
     let last = report.cases.last();
     let at = last.and_then(|case| shapes.iter().position(|shapes| shapes.name == case.shape)).unwrap_or(0);
     shapes.into_iter().skip(at).take(if last.is_some() { 2 } else { 1 }).collect()

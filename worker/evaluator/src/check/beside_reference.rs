@@ -4,7 +4,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor};
 
 use super::cases::Check;
-use super::judge::{Limits, all_finite, compare_outputs, fingerprint};
+use super::judge::{Limits, ReferenceError, all_finite, compare_outputs, fingerprint};
 use super::oracle::{Oracle, OracleError};
 use super::test_case::{Material, ShapeHistory, Stop, TestCase};
 use crate::breach::{note, violation};
@@ -16,6 +16,15 @@ use crate::program::{Given, Program, ProgramError};
 
 /// Largest outputs of which a program's process holds a second copy, in bytes.
 const MAX_COPIED_BYTES: u64 = 1 << 30;
+
+/// Outputs as they were judged beside the reference.
+struct Judged {
+    /// The comparison that decided.
+    found: Comparison,
+    passed: bool,
+    /// The reference's error for whose sake the tolerance of that comparison is as it is.
+    reference_error: f64,
+}
 
 impl<M: Memory> Check<'_, M> {
     /// Calls the program so that only what is complete in the order of the stream counts. On the host a call is complete when it
@@ -35,19 +44,19 @@ impl<M: Memory> Check<'_, M> {
         let _guard = self.context.lock(DeviceMode::Work)?;
         self.init_both(candidate, oracle, weights)?;
         let draws = Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared);
-        let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
         if !call_reference(self.memory, &mut oracle.reference, &draws)? {
             return Ok(());
         }
         let (pair, given) = ((&mut *candidate, &mut *oracle), (weights, &draws[..]));
-        let (found, passed) = self.beside_reference(shapes, pair, given, &limits, Program::call_in_order)?;
-        self.push(TestCase::InStreamOrder, shapes, passed, found, (seen.reference_error.normalized, None));
+        let error = seen.reference_error;
+        let Judged { found, passed, reference_error } =
+            self.beside_reference(shapes, pair, given, error, Program::call_in_order)?;
+        self.push(TestCase::InStreamOrder, shapes, passed, found, (reference_error, None));
         if passed {
             return Ok(());
         }
         // A program that is wrong for these inputs in any case is not late.
-        let (_, passed) = self.beside_reference(shapes, (candidate, oracle), given, &limits, Program::call_once)?;
-        if passed {
+        if self.beside_reference(shapes, (candidate, oracle), given, error, Program::call_once)?.passed {
             let message = "the results are complete after the work of the call's stream: the program computes on a stream, or in a \
                            kernel, that the call's stream does not wait for";
             note(&mut self.report.findings, violation("output_late", message.to_owned()));
@@ -65,48 +74,49 @@ impl<M: Memory> Check<'_, M> {
         Ok(candidate.init(self.memory, weights.given())?)
     }
 
-    /// Calls the candidate, and compares its outputs with those that the reference has for the same weights and inputs. Returns the
-    /// comparison, and whether the outputs pass.
+    /// Calls the candidate, and compares its outputs with those that the reference has for the same weights and inputs.
     fn beside_reference(
         &mut self,
         shapes: &ConcreteShapes,
         (candidate, oracle): (&mut Program<M>, &mut Oracle<M>),
         (weights, inputs): (&Material, &[Draw]),
-        limits: &Limits,
+        error: ReferenceError,
         call: impl FnOnce(&mut Program<M>) -> Result<(), ProgramError>,
-    ) -> Result<(Comparison, bool), Stop> {
+    ) -> Result<Judged, Stop> {
         candidate.renew_poison(self.memory)?;
         candidate.prepare(self.memory, 0, Given::Drawn(inputs))?;
         self.call_by(candidate, call)?;
-        let judged =
-            self.beside_reference_or_truth(shapes, &candidate.outputs(0), oracle, (weights, inputs), limits)?;
+        let judged = self.beside_reference_or_truth(shapes, &candidate.outputs(0), oracle, (weights, inputs), error)?;
         candidate.process.thaw()?;
         Ok(judged)
     }
 
     /// Compares outputs with the reference's for the same weights and inputs. Where they differ, either may be the imprecise one: the truth
-    /// decides, as for the inputs of other cases. Returns the deciding comparison, and whether the outputs pass.
+    /// decides, as for the inputs of other cases.
     fn beside_reference_or_truth(
         &self,
         shapes: &ConcreteShapes,
         outputs: &[Operand<'_, M>],
         oracle: &mut Oracle<M>,
         (weights, inputs): (&Material, &[Draw]),
-        limits: &Limits,
-    ) -> Result<(Comparison, bool), Stop> {
+        error: ReferenceError,
+    ) -> Result<Judged, Stop> {
         let (memory, tolerance) = (self.memory, self.spec.effective_tolerance());
+        let limits = Limits::against_reference(&tolerance, error);
         let print = fingerprint(memory, outputs)?;
         let expected = oracle.reference.outputs(0);
         let found = compare_outputs(memory, outputs, &expected, &shapes.outputs, &limits.tolerance)?;
         drop(expected);
-        if limits.pass_beside_reference(&found.outputs) {
-            return Ok((found, true));
+        let passed = limits.pass_beside_reference(&found.outputs);
+        let judged = Judged { found, passed, reference_error: error.normalized };
+        if passed {
+            return Ok(judged);
         }
         self.blame_reference(&mut oracle.reference, shapes, inputs)?;
         oracle.init(memory, weights.given())?;
         // Without a finite truth, only the reference is left.
         let Some(answer) = oracle.ask(memory, shapes, Given::Drawn(inputs), &tolerance, false)? else {
-            return Ok((found, false));
+            return Ok(judged);
         };
         let limits = Limits::against_truth(&tolerance, answer.reference_error);
         let truth = oracle.truth_outputs();
@@ -115,7 +125,8 @@ impl<M: Memory> Check<'_, M> {
         let passed = limits
             .pass_beside_truth(&found, || compare_outputs(memory, &own, &truth, &shapes.outputs, &limits.tolerance))?;
         // Kernels that the program left on the device may have completed them meanwhile.
-        Ok((found, passed && fingerprint(memory, outputs)? == print))
+        let passed = passed && fingerprint(memory, outputs)? == print;
+        Ok(Judged { found, passed, reference_error: answer.reference_error.normalized })
     }
 }
 
@@ -137,7 +148,6 @@ impl<M: Memory> Check<'_, M> {
         self.init_both(candidate, oracle, weights)?;
         let mut draw = || Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared);
         let (first, second) = (draw(), draw());
-        let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
         if !call_reference(self.memory, &mut oracle.reference, &second)? {
             return Ok(());
         }
@@ -146,9 +156,10 @@ impl<M: Memory> Check<'_, M> {
         candidate.prepare(self.memory, 1, Given::Drawn(&second))?;
         self.call_by(candidate, |program| program.call(2).map(|_| ()))?;
         let given = (weights, &second[..]);
-        let (found, passed) = self.beside_reference_or_truth(shapes, &candidate.outputs(1), oracle, given, &limits)?;
+        let Judged { found, passed, reference_error } =
+            self.beside_reference_or_truth(shapes, &candidate.outputs(1), oracle, given, seen.reference_error)?;
         candidate.process.thaw()?;
-        self.push(TestCase::OtherAddresses, shapes, passed, found, (seen.reference_error.normalized, None));
+        self.push(TestCase::OtherAddresses, shapes, passed, found, (reference_error, None));
         Ok(())
     }
 

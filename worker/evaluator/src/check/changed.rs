@@ -64,11 +64,11 @@ impl Changed {
     }
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
     passed: bool,
-    /// Whether a program that ignores the change would have failed.
+    /// True where a program that ignores the change would have failed.
     counts: bool,
     /// Fingerprint of the outputs.
     print: u64,
@@ -142,14 +142,19 @@ impl<M: Memory> Check<'_, M> {
             }
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Input(number);
-            let mut scales = what.scales(shapes);
-            while let Some(draws) =
-                self.change_that_matters(shapes, &mut oracle.reference, given, (&usual, &limits), what, &mut scales)?
-            {
+            for scale in what.scales(shapes) {
+                let (reference, limits_of) = (&mut oracle.reference, (&usual[..], &limits));
+                let Some(draws) = self.change_that_matters(shapes, reference, given, limits_of, (what, scale))? else {
+                    continue;
+                };
                 self.call(candidate, inputs.given())?;
                 candidate.process.thaw()?;
                 let (pair, given) = ((&mut *candidate, &mut *oracle), (&weights.draws[..], &draws[..]));
-                let outcome = self.compare_changed(shapes, pair, given, &usual, &limits, what)?;
+                let outcome =
+                    self.compare_changed(shapes, pair, given, &usual, (&limits, seen.reference_error), what)?;
+                if !outcome.passed {
+                    return Err(Stop::Wrong);
+                }
                 if outcome.counts {
                     break;
                 }
@@ -192,13 +197,15 @@ impl<M: Memory> Check<'_, M> {
             }
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Weight(number, change);
-            let mut scales = what.scales(shapes);
-            while let Some(draws) =
-                self.change_that_matters(shapes, &mut oracle.reference, given, (&usual, &limits), what, &mut scales)?
-            {
+            for scale in what.scales(shapes) {
+                let (reference, limits_of) = (&mut oracle.reference, (&usual[..], &limits));
+                let Some(draws) = self.change_that_matters(shapes, reference, given, limits_of, (what, scale))? else {
+                    continue;
+                };
                 candidate.init(self.memory, Given::Drawn(&draws))?;
                 let (pair, given) = ((&mut *candidate, &mut *oracle), (&draws[..], &inputs.draws[..]));
-                let outcome = self.compare_changed(shapes, pair, given, &usual, &limits, what)?;
+                let outcome =
+                    self.compare_changed(shapes, pair, given, &usual, (&limits, seen.reference_error), what)?;
                 seen.previous = Some(outcome.print);
                 if !outcome.passed {
                     return Err(Stop::Wrong);
@@ -247,7 +254,7 @@ impl<M: Memory> Check<'_, M> {
         (candidate, oracle): (&mut Program<M>, &mut Oracle<M>),
         (weights, inputs): (&[Draw], &[Draw]),
         usual: &[M::Copied],
-        limits: &Limits,
+        (limits, error): (&Limits, ReferenceError),
         what: Changed,
     ) -> Result<Outcome, Stop> {
         let memory = self.memory;
@@ -293,7 +300,7 @@ impl<M: Memory> Check<'_, M> {
             Changed::Weight(number, Change::Few) => TestCase::ChangedWeight(number),
             Changed::Weight(number, Change::All) => TestCase::ScaledWeight(number),
         };
-        self.push(case, shapes, passed, found, (0.0, None));
+        self.push(case, shapes, passed, found, (error.normalized, None));
         if ignored {
             let (code, kind) = match what {
                 Changed::Input(_) => ("ignores_input", "input"),
@@ -332,42 +339,33 @@ impl<M: Memory> Check<'_, M> {
         Ok(Some((found, of_reference)))
     }
 
-    /// Returns inputs or weights of which a change matters, which the reference was called with last; nothing where it does at none of
-    /// these scales.
+    /// Returns inputs or weights of which a change matters, which the reference was called with last; nothing where it does not at
+    /// this scale.
     fn change_that_matters(
         &mut self,
         shapes: &ConcreteShapes,
         reference: &mut Program<M>,
         (weights, inputs): (&[Draw], &[Draw]),
         (usual, limits): (&[M::Copied], &Limits),
-        what: Changed,
-        scales: &mut impl Iterator<Item = f32>,
+        (what, scale): (Changed, f32),
     ) -> Result<Option<Vec<Draw>>, Stop> {
-        let (memory, tensor) = (self.memory, what.tensor(shapes));
-        for scale in scales {
-            let seed = self.seeds.draw();
-            let draws = match what {
-                Changed::Input(number) => {
-                    let mut draws = inputs.to_vec();
-                    draws[number] = changed(tensor, draws[number], Change::Few, seed, scale);
-                    draws
-                }
-                Changed::Weight(number, change) => {
-                    let mut draws = weights.to_vec();
-                    draws[number] = changed(tensor, draws[number], change, seed, scale);
-                    reference.init(memory, Given::Drawn(&draws)).map_err(OracleError::from)?;
-                    draws
-                }
-            };
-            let inputs = if matches!(what, Changed::Input(_)) { &draws[..] } else { inputs };
-            if !call_reference(memory, reference, inputs)? {
-                return Ok(None);
+        let (memory, tensor, seed) = (self.memory, what.tensor(shapes), self.seeds.draw());
+        let draws = match what {
+            Changed::Input(number) => {
+                let mut draws = inputs.to_vec();
+                draws[number] = changed(tensor, draws[number], Change::Few, seed, scale);
+                draws
             }
-            if differ(memory, reference, usual, limits, MATTERS)? {
-                return Ok(Some(draws));
+            Changed::Weight(number, change) => {
+                let mut draws = weights.to_vec();
+                draws[number] = changed(tensor, draws[number], change, seed, scale);
+                reference.init(memory, Given::Drawn(&draws)).map_err(OracleError::from)?;
+                draws
             }
-        }
-        Ok(None)
+        };
+        let inputs = if matches!(what, Changed::Input(_)) { &draws[..] } else { inputs };
+        let matters = call_reference(memory, reference, inputs)? && differ(memory, reference, usual, limits, MATTERS)?;
+        Ok(matters.then_some(draws))
     }
 }
 

@@ -196,8 +196,10 @@ mod tests {
                     let ended = other.lock(mode, &cancel).map(|_| ());
                     (ended, holds_guard())
                 });
-                // It may wait at either file, or not yet.
-                std::thread::sleep(Duration::from_millis(20));
+                // It waits at either file, or is about to.
+                while other.state().active.is_empty() {
+                    std::thread::yield_now();
+                }
                 cancel.cancel();
                 waiting.join().unwrap()
             });

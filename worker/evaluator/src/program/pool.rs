@@ -26,9 +26,6 @@ const SPARE: usize = 3;
 /// How often the pool looks for idle processes to end.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often a wait for a process that is starting looks whether the work was cancelled.
-const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
-
 /// How long the end of the pool waits for processes that are starting. They are cancelled, and end within a few seconds.
 const DROP_LIMIT: Duration = Duration::from_secs(30);
 
@@ -190,19 +187,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while the condition holds and the work is not cancelled.
-    fn wait_while<'s>(
-        &'s self,
-        mut state: MutexGuard<'s, State>,
-        cancel: &CancelFlag,
-        condition: impl Fn(&State) -> bool,
-    ) -> MutexGuard<'s, State> {
-        while condition(&state) && !cancel.is_cancelled() {
-            state = self.changed.wait_timeout(state, CANCEL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state
-    }
-
     /// Ends processes; on a device that keeps the driver busy. Cancelled work does not wait for its turn.
     fn end(&self, processes: Vec<Process>, cancel: &CancelFlag) {
         if !processes.is_empty() {
@@ -331,7 +315,7 @@ impl ProcessPool {
             let is_coming = |state: &State| {
                 !state.spare.iter().any(|(process, _)| process.kind == *kind) && state.starting.contains(kind)
             };
-            let mut state = self.shared.wait_while(state, cancel, is_coming);
+            let mut state = cancel.wait_while(&self.shared.changed, state, is_coming);
             if cancel.is_cancelled() {
                 return Err(ProcessError::Cancelled.into());
             }
@@ -394,7 +378,7 @@ impl ProcessPool {
         self.shared.state().pauses += 1;
         let pause = PoolPause(Arc::downgrade(&self.shared));
         self.clear(cancel);
-        drop(self.shared.wait_while(self.shared.state(), cancel, |state| !state.starting.is_empty()));
+        drop(cancel.wait_while(&self.shared.changed, self.shared.state(), |state| !state.starting.is_empty()));
         pause
     }
 
@@ -436,12 +420,8 @@ impl ProcessPool {
 impl Drop for ProcessPool {
     fn drop(&mut self) {
         self.shared.cancel.cancel();
-        let mut state = self.shared.state();
-        state.closed = true;
-        let spare: Vec<Process> = state.spare.drain(..).map(|(process, _)| process).collect();
-        let resident: Vec<Process> = state.resident.drain(..).map(|resident| resident.process).collect();
-        drop(state);
-        Process::end_all(spare.into_iter().chain(resident));
+        self.shared.state().closed = true;
+        self.clear(&self.shared.cancel);
         // A process that has started meanwhile is ended by the thread that started it.
         let are_starting = |state: &mut State| !state.starting.is_empty();
         let waited = self.shared.changed.wait_timeout_while(self.shared.state(), DROP_LIMIT, are_starting);

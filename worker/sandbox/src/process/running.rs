@@ -16,9 +16,6 @@ use super::{CancelFlag, ProcessError};
 /// Interval of checks whether another process requests a pause.
 const LOOK_INTERVAL: Duration = Duration::from_millis(4);
 
-/// Interval at which a jail that waits for the end of a pause looks whether its work was cancelled.
-const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
-
 /// Interval of these checks while no jail runs.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
@@ -118,14 +115,8 @@ impl RunningJails {
 
     /// Waits until jails may start. Fails when the work is cancelled before that.
     pub(super) fn wait_while_paused(&self, cancel: &CancelFlag) -> Result<(), ProcessError> {
-        let mut state = self.0.state();
-        while state.is_paused() {
-            if cancel.is_cancelled() {
-                return Err(ProcessError::Cancelled);
-            }
-            state = self.0.changed.wait_timeout(state, CANCEL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Ok(())
+        let state = cancel.wait_while(&self.0.changed, self.0.state(), State::is_paused);
+        if state.is_paused() { Err(ProcessError::Cancelled) } else { Ok(()) }
     }
 
     /// Adds a jail that starts running.
