@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild, SassCounts};
+use nightshift_protocol::cuda_build::{CudaBuild, SassCounts};
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::CudaLibrary;
@@ -15,7 +15,7 @@ use super::{Builder, Compiled, Job, MAX_LIBRARY_BYTES, Role, disk_failure};
 use crate::build_provenance::BuildProvenance;
 use crate::nvcc::command::{KEPT, command};
 use crate::nvcc::messages::{Context, messages};
-use crate::nvcc::{CudaCompiler, Nvcc, cubin, needed, occupancy, ptxas};
+use crate::nvcc::{CudaCompiler, Nvcc, cubin, needed, ptxas};
 use nightshift_sandbox::process::{CancelFlag, JailHost, WATCH_INTERVAL, run_jailed};
 
 /// Folder of the source in messages and line tables, so that a build does not depend on its real folder.
@@ -142,14 +142,11 @@ fn examine(nvcc: &Nvcc, job: &Job<'_>, output: &str, libraries: Vec<String>, cou
         Ok(counts) => (counts, None),
         Err(reason) => (BTreeMap::new(), Some(reason)),
     };
-    let multiprocessor = nvcc.arch.multiprocessor();
     for kernel in &mut kernels {
-        kernel.name = needed::readable(&kernel.symbol);
         kernel.max_block_threads = bounds.get(&kernel.symbol).copied();
         kernel.sass = counts.get(&kernel.symbol).copied();
-        kernel.occupancy = multiprocessor.as_ref().map(|multiprocessor| occupancy::limits(kernel, multiprocessor));
     }
-    kernels.sort_by(|one: &KernelBuild, other| (&one.name, &one.symbol).cmp(&(&other.name, &other.symbol)));
+    ptxas::describe(&mut kernels, nvcc.arch);
     CudaBuild { arch: nvcc.arch.to_string(), kernels, libraries, uncounted }
 }
 

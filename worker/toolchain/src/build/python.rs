@@ -24,7 +24,7 @@ use super::{ArtifactSink, Delivery, MAX_LIBRARY_BYTES, Role, disk_failure, limit
 use crate::Host;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output;
-use crate::nvcc::{Arch, Nvcc, occupancy, ptxas, readable};
+use crate::nvcc::{Arch, Nvcc, ptxas};
 use crate::python::Python;
 use crate::python::environment;
 use nightshift_sandbox::access::temporary_folder;
@@ -221,12 +221,7 @@ fn kernels_of(extensions: &[Extension], arch: Arch) -> Option<CudaBuild> {
     let told = extensions.iter().flat_map(|extension| ptxas::kernels(&lines_of(&extension.usage, arch)));
     // The lines of the last kernel may have been cut off: every kernel uses registers.
     let mut kernels: Vec<KernelBuild> = told.filter(|kernel| kernel.registers > 0).take(ptxas::MAX_KERNELS).collect();
-    let multiprocessor = arch.multiprocessor();
-    for kernel in &mut kernels {
-        kernel.name = readable(&kernel.symbol);
-        kernel.occupancy = multiprocessor.as_ref().map(|multiprocessor| occupancy::limits(kernel, multiprocessor));
-    }
-    kernels.sort_by(|one, other| (&one.name, &one.symbol).cmp(&(&other.name, &other.symbol)));
+    ptxas::describe(&mut kernels, arch);
     let uncounted =
         "the program's own build told this of its extensions of PyTorch; their instructions are not counted";
     let uncounted = Some(uncounted.to_owned());

@@ -2,6 +2,10 @@
 
 use nightshift_protocol::cuda_build::KernelBuild;
 
+use super::arch::Arch;
+use super::needed::readable;
+use super::occupancy;
+
 /// Maximum number of kernels of one library that are kept.
 pub const MAX_KERNELS: usize = 256;
 
@@ -38,6 +42,16 @@ pub fn kernels(output: &str) -> Vec<KernelBuild> {
         }
     }
     kernels
+}
+
+/// Names kernels, computes their occupancy, and sorts them by name.
+pub(crate) fn describe(kernels: &mut [KernelBuild], arch: Arch) {
+    let multiprocessor = arch.multiprocessor();
+    for kernel in kernels.iter_mut() {
+        kernel.name = readable(&kernel.symbol);
+        kernel.occupancy = multiprocessor.as_ref().map(|multiprocessor| occupancy::limits(kernel, multiprocessor));
+    }
+    kernels.sort_by(|one, other| (&one.name, &one.symbol).cmp(&(&other.name, &other.symbol)));
 }
 
 fn quoted_after<'a>(line: &'a str, before: &str) -> Option<&'a str> {
