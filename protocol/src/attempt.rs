@@ -154,6 +154,12 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Returns the folder of the keys of its steps, such as `subtask1/attempt3`.
+    #[must_use]
+    pub fn folder(&self) -> String {
+        format!("subtask{}/attempt{}", self.subtask, self.number)
+    }
+
     /// An attempt of which nothing is known yet.
     #[must_use]
     pub fn new(number: u32, plan_version: u32, subtask: u32, stage: Stage) -> Self {

@@ -57,13 +57,14 @@ impl CheckReport {
         let (worst, allowed) = (case.worst.as_ref()?.normalized_error?, case.allowed_error?);
         let of_reference = significant(case.reference_normalized_error);
         // The smaller one of the tolerance and a multiple of the reference's error counts.
-        let why = match case.widened() {
-            Some(factor) => format!(
-                "the whole tolerance, which is widened {} times here, as the reference is off by {of_reference} times the task's own",
-                significant(factor)
-            ),
-            None if allowed < 1.0 => format!("as the reference's own is {of_reference} times it"),
-            None => format!("the whole tolerance; the reference's own is {of_reference} times it"),
+        let why = if case.is_widened() {
+            format!(
+                "the whole tolerance, which is widened here, as the reference is off by {of_reference} times the task's own"
+            )
+        } else if allowed < 1.0 {
+            format!("as the reference's own is {of_reference} times it")
+        } else {
+            format!("the whole tolerance; the reference's own is {of_reference} times it")
         };
         Some(format!(
             "It uses {} % of the allowed error: its largest is {} times the tolerance (shape `{}`, inputs `{}`), {} times is allowed, \

@@ -247,11 +247,11 @@ impl CheckCase {
         self.allowed_error.filter(|allowed| *allowed > 0.0).map(|allowed| error / allowed)
     }
 
-    /// Factor by which the task's tolerance was widened for this case, as the reference itself comes close to it or misses it. Errors
-    /// of the program count in the widened tolerance, that of the reference in the task's. None where it was not widened.
+    /// Returns whether the task's tolerance was widened for this case, as the reference itself comes close to it or misses it. Errors of
+    /// the program count in the widened tolerance, that of the reference in the task's.
     #[must_use]
-    pub fn widened(&self) -> Option<f64> {
-        Some(self.reference_normalized_error * ROOM_BESIDE_REFERENCE).filter(|factor| *factor > 1.0)
+    pub fn is_widened(&self) -> bool {
+        self.reference_normalized_error * ROOM_BESIDE_REFERENCE > 1.0
     }
 }
 

@@ -25,7 +25,7 @@ struct Values<'a> {
     history: &'a [String],
     memory: MemoryView,
     hints: &'a [String],
-    /// How many attempts are left after this one.
+    /// The number of attempts that are left after this one.
     attempts: Option<AttemptsOfRun>,
 }
 

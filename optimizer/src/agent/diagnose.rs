@@ -54,7 +54,7 @@ struct Values<'a> {
     hints: &'a [String],
     /// The speedup at which the run is done.
     target_of_run: Option<RunTarget>,
-    /// How many attempts are left after this one.
+    /// The number of attempts that are left after this one.
     attempts: Option<AttemptsOfRun>,
     knowledge: Retrieved,
 }

@@ -98,7 +98,7 @@ impl Evidence {
     fn precision(&mut self, attempt: &Attempt) {
         let Some((case, used)) = attempt.check.as_ref().and_then(CheckReport::closest_to_limit) else { return };
         self.share("error.used_share", Some(used));
-        let unit = if case.widened().is_some() { "times the widened tolerance" } else { "times the tolerance" };
+        let unit = if case.is_widened() { "times the widened tolerance" } else { "times the tolerance" };
         self.number("error.largest", case.worst.as_ref().and_then(|worst| worst.normalized_error), unit);
         self.number("error.allowed", case.allowed_error, unit);
         self.number("error.reference", Some(case.reference_normalized_error), "times the task's tolerance");

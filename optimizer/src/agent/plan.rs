@@ -135,7 +135,7 @@ struct PlanValues<'a> {
     hints: &'a [String],
     /// The speedup at which the run is done.
     target_of_run: Option<RunTarget>,
-    /// How many attempts the run may make.
+    /// The number of attempts that the run may make.
     attempts: Option<AttemptsOfRun>,
     /// The highest speedup over the reference that the roofline allows, where the target of the run lies above it.
     most_speedup: Option<String>,

@@ -20,13 +20,13 @@ pub(super) struct RunTarget {
     pub(super) value_over_reference: f64,
 }
 
-/// How many attempts a run may make.
+/// The number of attempts that a run may make.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct AttemptsOfRun {
     most: u32,
     /// The attempt that the prompt is about; none where it is about several.
     number: Option<u32>,
-    /// How many are left after it.
+    /// The number of attempts that are left after it.
     left: Option<u32>,
 }
 

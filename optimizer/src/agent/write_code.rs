@@ -45,7 +45,7 @@ struct Values<'a> {
     history: &'a [String],
     memory: MemoryView,
     hints: &'a [String],
-    /// How many attempts are left after this one. All members of a group get one prompt.
+    /// The number of attempts that are left after this one. All members of a group get one prompt.
     attempts: Option<AttemptsOfRun>,
     /// Notes and lessons; only a correct program is worth them.
     knowledge: Retrieved,

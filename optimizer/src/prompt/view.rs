@@ -310,9 +310,7 @@ fn compile_errors(attempt: &Attempt, source: Option<&str>) -> Vec<CompileErrorVi
 }
 
 fn failed_case(case: &CheckCase) -> String {
-    let widened = case.widened().map_or_else(String::new, |factor| {
-        format!(", which is widened {} times for the reference's own error", significant(factor))
-    });
+    let widened = if case.is_widened() { ", which is widened for the reference's own error" } else { "" };
     let worst = case.worst.as_ref().map_or_else(String::new, |worst| {
         let got = worst.candidate.map_or_else(|| "a value that is not finite".to_owned(), |value| value.to_string());
         let error = worst

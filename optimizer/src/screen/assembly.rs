@@ -13,7 +13,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// Whether a text at this place belongs to the statement.
+    /// Returns whether a text at this place belongs to the statement.
     pub(super) fn is_open(&self) -> bool {
         self.depth > 0
     }
@@ -71,24 +71,24 @@ fn instruction(text: &str) -> String {
     kept.join(" ")
 }
 
-/// Whether a word may be the first one of an instruction, a label or a constraint.
+/// Returns whether a word may be the first one of an instruction, a label or a constraint.
 fn is_name(word: &str) -> bool {
     word.is_ascii()
         && (word.len() <= MAX_NAME_CHARS || is_operand(word) || word.strip_suffix(':').is_some_and(is_label))
 }
 
-/// Whether an instruction of PTX is a branch or a call.
+/// Returns whether an instruction of PTX is a branch or a call.
 fn goes_to_label(name: &str) -> bool {
     matches!(name.split('.').next(), Some("bra" | "brx" | "call"))
 }
 
-/// Whether a word could be the name of a variable: a label says no more than that.
+/// Returns whether a word could be the name of a variable: a label says no more than that.
 fn is_label(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic() || "_$".contains(c))
         && word.chars().all(|c| c.is_ascii_alphanumeric() || "_$".contains(c))
 }
 
-/// Whether a word could be a register that the statement declares: of one or two characters, such as a predicate `p`.
+/// Returns whether a word could be a register that the statement declares: of one or two characters, such as a predicate `p`.
 fn is_register(word: &str) -> bool {
     word.len() <= 2 && is_label(word)
 }

@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use super::attempt_step::AttemptStep;
 use super::fix;
-use super::state::{ATTEMPTS, Phase, unreadable};
+use super::state::{ATTEMPTS, Phase, Stored, unreadable};
 
-/// What decisions changed in a run: attempts only.
+/// The attempts that decisions changed in a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedAttempts {
     /// The changed and new attempts, as [`super::view`] lists them.
@@ -20,14 +20,7 @@ pub struct ChangedAttempts {
     pub failed_calls: Vec<ModelCallSummary>,
 }
 
-/// The head of a stored state.
-#[derive(Deserialize)]
-#[serde(tag = "state")]
-enum StoredHead {
-    #[serde(rename = "stitch.1")]
-    V1(Head),
-}
-
+/// The fields of a stored state that are read here.
 #[derive(Deserialize)]
 struct Head {
     best_attempt: Option<u32>,
@@ -45,7 +38,7 @@ pub fn changed_attempts(changed: StoredState, known: u32) -> Result<Option<Chang
     if parts.iter().any(|part| part.field != ATTEMPTS) {
         return Ok(None);
     }
-    let StoredHead::V1(head) = StoredHead::deserialize(&head).map_err(|error| unreadable(&error))?;
+    let Stored::<Head>::V1(head) = Stored::deserialize(&head).map_err(|error| unreadable(&error))?;
     if matches!(head.phase, Phase::Ended { .. }) {
         return Ok(None);
     }

@@ -24,19 +24,11 @@ const STATE_BYTES: usize = 1024;
 
 /// The stored form: the tag names the version of the state, which all strategies share. A new version becomes a new
 /// variant, and the old one is read forever. The first one bears the name of the strategy that was there first.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(tag = "state")]
-enum Stored {
+pub(super) enum Stored<S> {
     #[serde(rename = "stitch.1")]
-    V1(RunState),
-}
-
-/// The same for writing: the fields that are not stored in parts.
-#[derive(Serialize)]
-#[serde(tag = "state")]
-enum StoredHead<'a> {
-    #[serde(rename = "stitch.1")]
-    V1(&'a RunState),
+    V1(S),
 }
 
 /// Everything that is known about a run, and what it waits for. What is shared is stored in parts, which a decision writes
@@ -179,7 +171,7 @@ impl RunState {
     pub(super) fn open_steps(&self) -> Vec<(String, Open)> {
         let of_attempt = |number: u32, step: AttemptStep| {
             let attempt = self.attempt(number)?;
-            let key = format!("subtask{}/attempt{number}/{}", attempt.subtask, fix::step_name(attempt, step));
+            let key = format!("{}/{}", attempt.folder(), fix::step_name(attempt, step));
             Some((key, Open::Attempt { number, step }))
         };
         match &self.phase {
@@ -256,7 +248,7 @@ impl RunState {
 
 impl WorkflowState for RunState {
     fn read(document: &Value) -> Result<Self, WorkflowError> {
-        let Stored::V1(state) = Stored::deserialize(document).map_err(|error| unreadable(&error))?;
+        let Stored::<Self>::V1(state) = Stored::deserialize(document).map_err(|error| unreadable(&error))?;
         Ok(state)
     }
 
@@ -270,7 +262,7 @@ impl WorkflowState for RunState {
         }
         parts.extend(list("plans", &self.plans, before.map(|before| &*before.plans))?);
         parts.extend(list(ATTEMPTS, &self.attempts, before.map(|before| &*before.attempts))?);
-        Ok(StoredState { head: serde_json::to_value(StoredHead::V1(self)).map_err(|error| unreadable(&error))?, parts })
+        Ok(StoredState { head: serde_json::to_value(Stored::V1(self)).map_err(|error| unreadable(&error))?, parts })
     }
 
     fn weight_bytes(&self) -> usize {
