@@ -43,25 +43,13 @@ pub struct Indexer {
     known: Mutex<KnownRuns>,
 }
 
-/// What to write of a run.
+/// The data to write of a run.
 struct Update {
     indexed: IndexedRun,
-    /// What to remember once it is written.
+    /// The run to remember after the write; none for a run that is over or unreadable.
     known: Option<KnownRun>,
-    /// Whether texts are left for the next write.
+    /// True if texts are left for the next write.
     more: bool,
-}
-
-/// Result of reading the changes of a run.
-enum Changed {
-    /// The run does not exist.
-    Gone,
-    /// Nothing to write.
-    Nothing(KnownRun),
-    /// What to write.
-    Update(Update),
-    /// The whole run has to be read.
-    Unknown(KnownRun),
 }
 
 impl Indexer {
@@ -117,7 +105,7 @@ impl Indexer {
             let run = update.indexed.run.clone();
             indexed.push(update.indexed);
             match update.known {
-                _ if update.more => unfinished.push(run),
+                known if update.more => unfinished.push((run, known)),
                 Some(known) => written.push((run, known)),
                 None => {}
             }
@@ -126,18 +114,19 @@ impl Indexer {
         for (run, known) in written {
             self.known().keep(run, known);
         }
-        for run in unfinished {
-            self.write_rest(&run).await?;
+        for (run, known) in unfinished {
+            self.write_rest(&run, known).await?;
         }
         Ok(())
     }
 
     /// Writes a run whose texts do not fit into one transaction.
-    async fn write_rest(&self, run: &RunId) -> Result<(), StoreError> {
+    async fn write_rest(&self, run: &RunId, mut known: Option<KnownRun>) -> Result<(), StoreError> {
         for _ in 0..MAX_WRITES_PER_RUN {
-            let Some(Update { indexed, known, more }) = self.read_whole(run, None).await? else { return Ok(()) };
-            self.index.put_index(vec![indexed]).await?;
-            if !more {
+            let Some(update) = self.read_whole(run, known).await? else { return Ok(()) };
+            self.index.put_index(vec![update.indexed]).await?;
+            known = update.known;
+            if !update.more {
                 if let Some(known) = known {
                     self.known().keep(run.clone(), known);
                 }
@@ -150,46 +139,37 @@ impl Indexer {
     async fn read(&self, run: &RunId) -> Result<Option<Update>, StoreError> {
         // If anything fails below, the run is forgotten.
         let known = self.known().take(run);
-        let known = match known {
-            Some(known) if known.is_in_parts => known,
-            known => return self.read_whole(run, known).await,
-        };
-        match self.read_changes(run, known).await? {
-            Changed::Gone => Ok(None),
-            Changed::Nothing(known) => {
-                self.known().keep(run.clone(), known);
-                Ok(None)
-            }
-            Changed::Update(update) => Ok(Some(update)),
-            Changed::Unknown(known) => self.read_whole(run, Some(known)).await,
+        match known {
+            Some(known) if known.is_in_parts => self.read_changes(run, known).await,
+            known => self.read_whole(run, known).await,
         }
     }
 
-    /// Reads what changed of a run since it was written.
-    async fn read_changes(&self, id: &RunId, mut known: KnownRun) -> Result<Changed, StoreError> {
+    /// Reads what changed of a run since it was written, or the whole run where that is not enough.
+    async fn read_changes(&self, id: &RunId, mut known: KnownRun) -> Result<Option<Update>, StoreError> {
         let RunChanges { run, state } = match self.index.changes_of(id, known.revision).await {
-            Err(StoreError::NotFound { .. }) => return Ok(Changed::Gone),
+            Err(StoreError::NotFound { .. }) => return Ok(None),
             changes => changes?,
         };
         if run.status.is_final() || run.owner_epoch != known.owner_epoch {
-            return Ok(Changed::Unknown(known));
+            return self.read_whole(id, Some(known)).await;
         }
         if run.folded_seq == known.seq {
             known.revision = run.revision;
-            return Ok(Changed::Nothing(known));
+            self.known().keep(id.clone(), known);
+            return Ok(None);
         }
         let attempts = known.rows.keys().next_back().copied().unwrap_or(0);
         let changed = state.map(|state| (self.changes)(state, attempts));
-        let Some(Ok(Some(changed))) = changed else { return Ok(Changed::Unknown(known)) };
+        let Some(Ok(Some(changed))) = changed else { return self.read_whole(id, Some(known)).await };
         let ChangedAttempts { attempts, best_attempt, failed_calls } = changed;
         if failed_calls != known.failed_calls {
-            return Ok(Changed::Unknown(known));
+            return self.read_whole(id, Some(known)).await;
         }
         let mut steps = Vec::new();
         let mut documents = HashSet::new();
         for attempt in &attempts {
-            let folder = format!("subtask{}/attempt{}", attempt.subtask, attempt.number);
-            steps.extend(self.index.steps_in(id, &folder).await?);
+            steps.extend(self.index.steps_in(id, &attempt.folder()).await?);
             documents.extend(self.index.documents_of(id, Some(attempt.number)).await?);
         }
         let facts = RunFacts {
@@ -206,7 +186,7 @@ impl Indexer {
         indexed.documents = gathered.documents;
         indexed.attempts = known.update(rows, best_attempt);
         (known.revision, known.seq) = (run.revision, run.folded_seq);
-        Ok(Changed::Update(Update { indexed, known: Some(known), more: gathered.more }))
+        Ok(Some(Update { indexed, known: Some(known), more: gathered.more }))
     }
 
     /// Reads a whole run. Rows that are known and did not change are not written again.

@@ -21,7 +21,7 @@ pub(super) struct KnownRun {
     pub(super) owner_epoch: u64,
     /// The last event that is included.
     pub(super) seq: u64,
-    /// Whether its state is stored in parts. Otherwise all of it changes.
+    /// True if its state is stored in parts. Otherwise all of it changes.
     pub(super) is_in_parts: bool,
     pub(super) input: Arc<RunInput>,
     /// The prepared task without its profile.
@@ -67,7 +67,9 @@ impl KnownRuns {
     pub(super) fn keep(&mut self, run: RunId, known: KnownRun) {
         if self.runs.len() >= MAX_RUNS && !self.runs.contains_key(&run) {
             let forgotten = self.runs.keys().next().cloned();
-            forgotten.map(|run| self.runs.remove(&run));
+            if let Some(forgotten) = forgotten {
+                self.runs.remove(&forgotten);
+            }
         }
         self.runs.insert(run, known);
     }
