@@ -38,9 +38,7 @@ pub trait Database: Send + Sync {
 
     /// Returns the database's clock where several machines share the database. Returns none where one process has it
     /// alone and uses the machine's clock.
-    async fn database_now(&self) -> Result<Option<TimestampMs>, StoreError> {
-        Ok(None)
-    }
+    async fn database_now(&self) -> Result<Option<TimestampMs>, StoreError>;
 
     /// Returns a stream of notices about commits of this process and of others on the same database.
     ///

@@ -47,9 +47,7 @@ pub trait OwnershipStore: Send + Sync {
     /// Removes and returns this process's copy of a run that it created, so that the first decision needs no read.
     ///
     /// The copy may be outdated; the commit of the decision detects that. Returning `None` is always correct.
-    fn take_created(&self, _: &RunId) -> Option<CreatedRun> {
-        None
-    }
+    fn take_created(&self, run: &RunId) -> Option<CreatedRun>;
 
     /// Counts unfinished runs whose state has a higher format. No server with this format acquires them.
     async fn count_newer_runs(&self, state_format: u32) -> Result<u64, StoreError>;

@@ -15,7 +15,7 @@ pub struct Pruned {
     pub rows: u64,
     /// Number of deleted artifacts.
     pub artifacts: u64,
-    /// Whether more rows are left to delete.
+    /// True if more rows are left to delete.
     pub more: bool,
 }
 

@@ -8,7 +8,7 @@ use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
-use super::memory::{MemoryStore, Run, Step};
+use super::memory::{MemoryStore, Step};
 
 fn rows(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
@@ -30,36 +30,18 @@ impl ChangeStore for MemoryStore {
 
 #[async_trait]
 impl LeaseStore for MemoryStore {
-    async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError> {
-        let mut world = self.world();
-        let (run, place) = world.step(id)?;
-        Ok(run.steps[place].record.clone())
+    async fn load_step(&self, _: &StepId) -> Result<StepRecord, StoreError> {
+        unkept("load_step")
     }
 
     async fn heartbeat(
         &self,
-        worker: &WorkerId,
-        leases: &[(StepId, u64)],
-        at: TimestampMs,
-        expires_at: TimestampMs,
+        _: &WorkerId,
+        _: &[(StepId, u64)],
+        _: TimestampMs,
+        _: TimestampMs,
     ) -> Result<HeartbeatOutcome, StoreError> {
-        let _ = worker;
-        let mut world = self.world();
-        let mut outcome = HeartbeatOutcome::default();
-        for (id, epoch) in leases {
-            let (run, place) = world.step(id)?;
-            let step = &mut run.steps[place];
-            let holds = step.record.epoch == *epoch && step.lease_expires_at.is_some_and(|until| until > at);
-            if holds {
-                step.lease_expires_at = Some(expires_at);
-            } else {
-                outcome.lost.push(id.clone());
-            }
-            if holds && run.record.status == RunStatus::Cancelling {
-                outcome.cancelled.push(id.clone());
-            }
-        }
-        Ok(outcome)
+        unkept("heartbeat")
     }
 
     async fn expired_leases(&self, at: TimestampMs, limit: u32) -> Result<Vec<ExpiredLease>, StoreError> {
@@ -96,17 +78,11 @@ impl QueueStore for MemoryStore {
 impl RunStore for MemoryStore {
     async fn list_runs(
         &self,
-        campaign: Option<&CampaignId>,
-        status: Option<RunStatus>,
-        page: PageRequest,
+        _: Option<&CampaignId>,
+        _: Option<RunStatus>,
+        _: PageRequest,
     ) -> Result<Vec<RunRecord>, StoreError> {
-        let _ = page;
-        let world = self.world();
-        let fits = |run: &&Run| {
-            campaign.is_none_or(|campaign| run.record.campaign == *campaign)
-                && status.is_none_or(|status| run.record.status == status)
-        };
-        Ok(world.runs.values().filter(fits).map(|run| RunRecord { state: None, ..run.record.clone() }).collect())
+        unkept("list_runs")
     }
 
     async fn load_run(&self, id: &RunId) -> Result<RunRecord, StoreError> {
@@ -115,8 +91,8 @@ impl RunStore for MemoryStore {
         Ok(world.run(id)?.record.clone())
     }
 
-    async fn run_status(&self, id: &RunId) -> Result<RunStatus, StoreError> {
-        Ok(self.world().run(id)?.record.status)
+    async fn run_status(&self, _: &RunId) -> Result<RunStatus, StoreError> {
+        unkept("run_status")
     }
 
     async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError> {
@@ -126,8 +102,8 @@ impl RunStore for MemoryStore {
         Ok(log.take(rows(limit)).cloned().collect())
     }
 
-    async fn list_steps(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
-        Ok(self.world().run(run)?.steps.iter().map(|step| step.record.clone()).collect())
+    async fn list_steps(&self, _: &RunId) -> Result<Vec<StepRecord>, StoreError> {
+        unkept("list_steps")
     }
 
     async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {

@@ -135,7 +135,7 @@ pub(crate) async fn objects_of(
     artifact_id: i64,
 ) -> Result<Vec<(LooseObject, u64)>, Failure> {
     let rows = connection.fetch_all(OBJECTS, values![artifact_id, 0_i64, i64::MAX]).await?;
-    rows.iter().map(|row| Ok((loose(row)?, from_stored(row.i64(3)?)))).collect()
+    with_sizes(&rows)
 }
 
 /// Returns whether an artifact has this object.
@@ -242,7 +242,7 @@ pub(crate) async fn newest(connection: &mut Connection, limit: u32) -> Result<Ve
     let sql = "SELECT id, hash, offset_bytes, size_bytes FROM artifact_object \
                WHERE state = 'stored' ORDER BY id DESC LIMIT $1";
     let rows = connection.fetch_all(sql, values![limit]).await?;
-    rows.iter().map(|row| Ok((loose(row)?, from_stored(row.i64(3)?)))).collect()
+    with_sizes(&rows)
 }
 
 /// Returns stored objects of other artifacts and their sizes in bytes: those written before this one of the artifact, the
@@ -261,7 +261,7 @@ pub(crate) async fn neighbours(
     if rows.is_empty() {
         rows = connection.fetch_all(AFTER, values![artifact_id, id]).await?;
     }
-    rows.iter().map(|row| Ok((loose(row)?, from_stored(row.i64(3)?)))).collect()
+    with_sizes(&rows)
 }
 
 /// Lets other objects be deleted before these, which could not be.
@@ -280,6 +280,11 @@ pub(crate) async fn stored_after(
     let sql = "SELECT id, hash, offset_bytes, size_bytes FROM artifact_object \
                WHERE state = 'stored' AND id > $1 ORDER BY id LIMIT $2";
     let rows = connection.fetch_all(sql, values![after, limit]).await?;
+    with_sizes(&rows)
+}
+
+/// Returns objects with their sizes.
+fn with_sizes(rows: &[Row]) -> Result<Vec<(LooseObject, u64)>, Failure> {
     rows.iter().map(|row| Ok((loose(row)?, from_stored(row.i64(3)?)))).collect()
 }
 

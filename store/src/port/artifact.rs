@@ -2,19 +2,16 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use nightshift_engine::store::{ArtifactProgress, ArtifactStore, MovedArtifacts, StoreError};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::time::TimestampMs;
 
 use crate::catalog::artifact::{self, Head, Part, Reading, Whole};
-use crate::catalog::piece::{self, Content, LooseObject, NewPiece, length};
+use crate::catalog::piece::{self, Content, NewPiece, length};
 use crate::store::SqlStore;
 
 /// Bytes that are read at a time.
 const READ_BYTES: u64 = 4 * 1024 * 1024;
-/// Objects of an artifact that are looked for at the same time.
-const EXAMINED_AT_ONCE: usize = 8;
 /// Number of tries to read pieces that change at the same time.
 const MAX_READS: u32 = 4;
 
@@ -23,10 +20,9 @@ impl ArtifactStore for SqlStore {
     async fn put_artifact(&self, hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> Result<(), StoreError> {
         artifact::check_size(length(bytes), self.artifacts.max_artifact_bytes)?;
         artifact::check(hash, bytes)?;
-        let progress = read!(self, |connection| artifact::progress(connection, hash))?;
-        let is_complete = progress.is_some_and(|progress| progress.complete);
-        let lost = if is_complete { self.find_lost(hash).await? } else { None };
-        if is_complete && lost.is_none() {
+        let head = read!(self, |connection| artifact::find(connection, hash))?;
+        let lost = self.find_lost(head).await?;
+        if lost.is_none() && head.is_some_and(|head| head.progress.complete) {
             let same = hash.clone();
             // It may be deleted in between.
             if transaction!(self, |tx, same, at| artifact::renew(tx.connection, same, *at))? {
@@ -62,9 +58,9 @@ impl ArtifactStore for SqlStore {
         hash: &ArtifactHash,
         at: TimestampMs,
     ) -> Result<Option<ArtifactProgress>, StoreError> {
-        let progress = self.renew_row(hash, at).await?;
-        let is_complete = progress.is_some_and(|progress| progress.complete);
-        if is_complete && self.find_lost(hash).await?.is_some() { Ok(None) } else { Ok(progress) }
+        let head = self.renew_row(hash, at).await?;
+        let lost = self.find_lost(head).await?;
+        Ok(head.filter(|_| lost.is_none()).map(|head| head.progress))
     }
 
     async fn append_artifact(
@@ -78,7 +74,7 @@ impl ArtifactStore for SqlStore {
         artifact::check_size(size_bytes, self.artifacts.max_artifact_bytes)?;
         let seen = read!(self, |connection| artifact::find(connection, hash))?;
         // Only the first part of an upload looks for the objects of a complete artifact.
-        let lost = if offset == 0 { self.find_lost(hash).await? } else { None };
+        let lost = self.find_lost(seen.filter(|_| offset == 0)).await?;
         let seen = seen.filter(|_| lost.is_none());
         let progress =
             seen.map_or(ArtifactProgress { size_bytes, stored_bytes: 0, complete: false }, |head| head.progress);
@@ -128,34 +124,21 @@ impl SqlStore {
     /// artifact.
     ///
     /// - `Unusable`: objects of other artifacts are missing, too, so that this is not their place.
-    pub(super) async fn find_lost(&self, hash: &ArtifactHash) -> Result<Option<i64>, StoreError> {
-        let Some(head) =
-            read!(self, |connection| artifact::find(connection, hash))?.filter(|head| head.progress.complete)
-        else {
-            return Ok(None);
-        };
+    pub(super) async fn find_lost(&self, head: Option<Head>) -> Result<Option<i64>, StoreError> {
+        let Some(head) = head.filter(|head| head.progress.complete) else { return Ok(None) };
         let objects = read!(self, |connection| piece::objects_of(connection, head.id))?;
-        let missing = stream::iter(objects).map(async |(LooseObject { id, name }, size_bytes)| {
-            let is_there = self.objects()?.size(&name).await? == Some(size_bytes);
-            Ok::<_, StoreError>((!is_there).then_some(id))
-        });
-        let missing: Vec<Option<i64>> = missing.buffer_unordered(EXAMINED_AT_ONCE).try_collect().await?;
-        let Some(lost) = missing.into_iter().flatten().min() else { return Ok(None) };
+        let Some(lost) = self.missing_of(objects).await?.into_iter().min() else { return Ok(None) };
         self.check_is_lost(head.id, lost).await?;
         Ok(Some(lost))
     }
 
-    /// Renews an old artifact. Returns its upload progress, whether its objects are there or not.
-    pub(super) async fn renew_row(
-        &self,
-        hash: &ArtifactHash,
-        at: TimestampMs,
-    ) -> Result<Option<ArtifactProgress>, StoreError> {
+    /// Renews an old artifact. Returns its row, also if its objects are missing.
+    pub(super) async fn renew_row(&self, hash: &ArtifactHash, at: TimestampMs) -> Result<Option<Head>, StoreError> {
         if read!(self, |connection| artifact::is_old(connection, hash, at))? {
             let hash = hash.clone();
             transaction!(self, |tx, hash, at| artifact::renew(tx.connection, hash, *at))?;
         }
-        self.artifact_progress(hash).await
+        read!(self, |connection| artifact::find(connection, hash))
     }
 
     /// Computes the hash of the stored parts up to `offset` followed by `last`; none if a part is missing.

@@ -34,11 +34,10 @@ impl ModelCallStore for SqlStore {
             artifact::check(&hash, &bytes)?;
             // Prompts repeat: the object of a stored one is not written again.
             let is_outside = self.belongs_outside(bytes.len());
+            let head = if is_outside { self.renew_row(&hash, call.at).await? } else { None };
             // An object store that does not answer must not lose a reply, which was paid.
-            let lost = if is_outside { self.find_lost(&hash).await.unwrap_or_default() } else { None };
-            let is_stored = is_outside
-                && lost.is_none()
-                && self.renew_row(&hash, call.at).await?.is_some_and(|progress| progress.complete);
+            let lost = self.find_lost(head).await.unwrap_or_default();
+            let is_stored = lost.is_none() && head.is_some_and(|head| head.progress.complete);
             let piece = if is_stored { None } else { Some(self.piece_or_chunk(&hash, bytes, call.at).await) };
             wholes.push(Whole { hash, piece, lost });
         }

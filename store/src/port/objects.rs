@@ -1,6 +1,6 @@
 //! The care of the object store: deletes objects without an artifact, moves artifacts of earlier releases, and checks.
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use nightshift_engine::store::{ArtifactStore as _, MovedArtifacts, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::time::TimestampMs;
@@ -15,6 +15,8 @@ use crate::store::SqlStore;
 const MOVED_BYTES: u64 = 4 * 1024 * 1024;
 /// Number of the newest objects that show whether this is the right object store.
 const EXAMINED: u32 = 16;
+/// Objects that are looked for at the same time.
+const EXAMINED_AT_ONCE: usize = 8;
 /// Artifacts that are looked up at a time in order to move them.
 const MOVED_AT_ONCE: u32 = 16;
 /// Objects that are deleted at the same time.
@@ -59,22 +61,26 @@ impl SqlStore {
     /// Returns how many of the newest objects are missing, and how many were looked for.
     async fn missing_of_newest(&self) -> Result<(usize, usize), StoreError> {
         let newest = read!(self, |connection| piece::newest(connection, EXAMINED))?;
-        Ok((self.missing_of(&newest).await?, newest.len()))
+        let count = newest.len();
+        Ok((self.missing_of(newest).await?.len(), count))
     }
 
-    async fn missing_of(&self, objects: &[(LooseObject, u64)]) -> Result<usize, StoreError> {
-        let mut missing = 0;
-        for (object, size_bytes) in objects {
-            missing += usize::from(self.objects()?.size(&object.name).await? != Some(*size_bytes));
-        }
-        Ok(missing)
+    /// Returns the keys of those objects that are missing or have another size.
+    pub(super) async fn missing_of(&self, objects: Vec<(LooseObject, u64)>) -> Result<Vec<i64>, StoreError> {
+        let looked_for = stream::iter(objects).map(async |(LooseObject { id, name }, size_bytes)| {
+            let is_there = self.objects()?.size(&name).await? == Some(size_bytes);
+            Ok::<_, StoreError>((!is_there).then_some(id))
+        });
+        let missing: Vec<Option<i64>> = looked_for.buffer_unordered(EXAMINED_AT_ONCE).try_collect().await?;
+        Ok(missing.into_iter().flatten().collect())
     }
 
     /// Refuses to take an object for lost when no object that was written before it is there either: the place is another
     /// one, or a folder that is not mounted. Objects that were written later say little: they may be below the mount point.
     pub(super) async fn check_is_lost(&self, artifact_id: i64, object_id: i64) -> Result<(), StoreError> {
         let others = read!(self, |connection| piece::neighbours(connection, artifact_id, object_id, EXAMINED))?;
-        if others.is_empty() || self.missing_of(&others).await? < others.len() {
+        let count = others.len();
+        if count == 0 || self.missing_of(others).await?.len() < count {
             return Ok(());
         }
         Err(StoreError::Unusable(format!(
