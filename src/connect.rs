@@ -16,7 +16,7 @@ const LOCAL_ANSWER: Duration = Duration::from_secs(3);
 /// Maximum number of tries to open a database that another command uses briefly.
 const LOCK_TRIES: u32 = 20;
 /// Time between two such tries.
-const LOCK_PAUSE: Duration = Duration::from_millis(150);
+const PAUSE: Duration = Duration::from_millis(150);
 
 /// Another process has opened the database.
 const LOCKED: &str = "store.locked";
@@ -83,9 +83,8 @@ impl Session {
             match Self::start(context, purpose.clone()).await {
                 // Another command may hold the lock briefly, or has not written `server.json` yet.
                 Err(failure) if failure.error.code == LOCKED && tries < LOCK_TRIES => {
-                    tokio::select! {
-                        () = tokio::time::sleep(LOCK_PAUSE) => {}
-                        () = context.interrupt.cancelled() => return Err(failure),
+                    if pause(context).await {
+                        return Err(failure);
                     }
                 }
                 // The error of the running server explains more than the lock.
@@ -103,12 +102,8 @@ impl Session {
                 Ok(health) => return Ok(Self { client, health, own: None }),
                 Err(error) => error,
             };
-            if !error.is_transient() || Instant::now() >= until {
+            if !error.is_transient() || Instant::now() >= until || pause(context).await {
                 return Err(error.into());
-            }
-            tokio::select! {
-                () = tokio::time::sleep(LOCK_PAUSE) => {}
-                () = context.interrupt.cancelled() => return Err(error.into()),
             }
         }
     }
@@ -122,12 +117,8 @@ impl Session {
                 Answer::Unwell(trouble) => trouble,
                 Answer::Nothing => no_driver(),
             };
-            if Instant::now() >= until {
+            if Instant::now() >= until || pause(context).await {
                 return Err(trouble);
-            }
-            tokio::select! {
-                () = tokio::time::sleep(LOCK_PAUSE) => {}
-                () = context.interrupt.cancelled() => return Err(trouble),
             }
         }
     }
@@ -223,13 +214,17 @@ pub(crate) async fn start_server(context: &Context, start: Start) -> Result<Loca
             Err(failure) if failure.error.code == LOCKED && tries < LOCK_TRIES => failure,
             other => return other,
         };
-        if Session::running_client(context).await.is_some() {
+        if Session::running_client(context).await.is_some() || pause(context).await {
             return Err(failure);
         }
-        tokio::select! {
-            () = tokio::time::sleep(LOCK_PAUSE) => {}
-            () = context.interrupt.cancelled() => return Err(failure),
-        }
+    }
+}
+
+/// Waits a moment before the next try. Returns whether the command was interrupted meanwhile.
+async fn pause(context: &Context) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(PAUSE) => false,
+        () = context.interrupt.cancelled() => true,
     }
 }
 

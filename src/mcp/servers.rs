@@ -58,7 +58,11 @@ impl Servers for LocalServers {
 
 /// Finds a server for one call, and ends it after the call if it was started for it.
 async fn serve_call(servers: LocalServers, tell: oneshot::Sender<Result<Connection, ToolError>>) {
-    let turn = servers.turn.lock_owned().await;
+    // A call that starts no server of its own waits for no other call.
+    let turn = match servers.purpose {
+        Purpose::Ask => Some(servers.turn.clone().lock_owned().await),
+        _ => None,
+    };
     let session = match Session::open(&servers.context, servers.purpose.clone()).await {
         Ok(session) => session,
         Err(failure) => {
