@@ -3,22 +3,18 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use nightshift_engine::clock::{Clock as _, Random as _};
-use nightshift_engine::store::{CampaignStore as _, NewCampaign, NewRun};
+use nightshift_engine::store::CampaignStore as _;
 use nightshift_protocol::attempt::{AttemptOutcome, Stage};
-use nightshift_protocol::budget::BudgetCaps;
-use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::id::RunId;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::time::TimestampMs;
-use nightshift_server::{OsRandom, SystemClock};
 use nightshift_store::{AttemptIndex as _, IndexedAttempt, IndexedRun, SqlStore};
 use serde::Serialize;
-use serde_json::json;
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
-use crate::figure::{ms, print};
+use crate::figure::{Durations, print};
 use crate::place::Place;
+use crate::workload;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -54,24 +50,26 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let Options { place, replicas, runs, seconds } = options;
     ensure!(replicas <= 1 || !place.is_embedded(), "several servers need Postgres: name a --database-url");
     place.prepare().await?;
-    let store = place.open().await?;
-    let description = place.describe(&store).await?;
+    let mut servers = Vec::new();
+    for _ in 0..replicas {
+        let store = place.open().await?;
+        let runs = create(&store, runs).await?;
+        servers.push((store, runs));
+    }
+    let (first, _) = servers.first().context("there is a server")?;
+    let description = place.describe(first).await?;
     let began = Instant::now();
     let mut writers = JoinSet::new();
-    for _ in 0..replicas {
-        let own = place.open().await?;
-        let runs = create(&own, runs).await?;
-        writers.spawn(async move { write(&own, &runs, Duration::from_secs(seconds)).await });
+    for (store, runs) in servers {
+        writers.spawn(async move { write(&store, &runs, Duration::from_secs(seconds)).await });
     }
     let mut times = Vec::new();
     while let Some(wrote) = writers.join_next().await {
         times.extend(wrote??);
     }
     let elapsed_s = began.elapsed().as_secs_f64();
-    store.close().await?;
-    times.sort_unstable();
+    let times = Durations::new(times);
     let count = f64::from(u32::try_from(times.len())?);
-    let at = |percent: usize| times.get(times.len() * percent / 100).copied().context("nothing was written");
     print(&IndexFigure {
         system: "nightshift-index",
         version: env!("CARGO_PKG_VERSION"),
@@ -81,27 +79,15 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         runs,
         transactions_per_s: count / elapsed_s,
         runs_per_s: count * f64::from(runs) / elapsed_s,
-        ms_median: ms(at(50)?),
-        ms_p95: ms(at(95)?),
+        ms_median: times.percentile_ms(50),
+        ms_p95: times.percentile_ms(95),
     })
 }
 
 async fn create(store: &SqlStore, runs: u32) -> anyhow::Result<Vec<RunId>> {
-    let runs: Vec<RunId> = (0..runs).map(|_| RunId::from_uuid(uuid())).collect();
-    let created = NewCampaign {
-        id: CampaignId::from_uuid(uuid()),
-        name: "index".to_owned(),
-        spec: json!({}),
-        at: SystemClock.now(),
-        idempotency: None,
-        budget: BudgetCaps::default(),
-        schedule: None,
-        priority: 0,
-        weight: 1,
-        owner: None,
-        runs: runs.iter().map(|id| NewRun { id: id.clone(), input: json!({}), digest: json!({}) }).collect(),
-    };
-    store.create_campaign(created).await?;
+    let campaign = workload::campaign(0..u64::from(runs), None)?;
+    let runs = campaign.runs.iter().map(|run| run.id.clone()).collect();
+    store.create_campaign(campaign).await?;
     Ok(runs)
 }
 
@@ -156,8 +142,4 @@ fn indexed(run: &RunId, seq: u64) -> IndexedRun {
         attempts: vec![attempt],
         documents: Vec::new(),
     }
-}
-
-fn uuid() -> Uuid {
-    Uuid::from_u128(OsRandom.uuid())
 }
