@@ -293,7 +293,7 @@ fn steps_that_no_worker_can_carry_out_are_waited_for_until_the_time_is_over_or_a
 
     let mut command = nightshift(&machines.there);
     command.args(["handover", "run", &out, "--out", &back, "--json"]).stdout(Stdio::piped()).stderr(Stdio::null());
-    let running = command.spawn().expect("the binary starts");
+    let mut running = command.spawn().expect("the binary starts");
     let began = Instant::now();
     let is_up = || {
         let kept = std::fs::read_dir(machines.there.join("handovers")).unwrap();
@@ -301,6 +301,7 @@ fn steps_that_no_worker_can_carry_out_are_waited_for_until_the_time_is_over_or_a
     };
     while !is_up() {
         assert!(began.elapsed() < LIMIT, "its server does not start");
+        assert!(running.try_wait().unwrap().is_none(), "it ended before its server started");
         std::thread::sleep(Duration::from_millis(20));
     }
     interrupt(running.id());

@@ -21,12 +21,12 @@ use nightshift_protocol::machine::DeviceUse;
 use nightshift_protocol::step::StepKind;
 use nightshift_protocol::task::Target;
 use nightshift_server::{ChangesFn, Indexer, OsRandom, SystemClock};
-use nightshift_store::{AttemptIndex, PostgresOptions, SqlStore};
+use nightshift_store::{AttemptIndex, SqlStore};
 use nightshift_testbed::postgres::Cluster;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::setup::open_store;
+use crate::setup::{open_postgres, open_store};
 
 /// Number of times that only changes were read.
 static READ_CHANGES: AtomicUsize = AtomicUsize::new(0);
@@ -189,8 +189,8 @@ async fn reading_what_changed_gives_what_reading_everything_gives() {
     let folder = tempfile::tempdir().unwrap();
     changes_give_what_the_whole_gives(open_store(&folder).await).await;
     let database = tokio::task::spawn_blocking(|| Cluster::shared().create_database().unwrap()).await.unwrap();
-    let store = SqlStore::open_postgres(&database.url, PostgresOptions::default()).await.unwrap();
-    changes_give_what_the_whole_gives(Arc::new(store)).await;
+    let store = open_postgres(&database.url).await;
+    changes_give_what_the_whole_gives(store).await;
 }
 
 #[tokio::test]

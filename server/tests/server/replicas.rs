@@ -11,6 +11,7 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_server::SystemClock;
+use nightshift_store::SqlStore;
 use nightshift_testbed::postgres::{Cluster, Database};
 use reqwest::StatusCode;
 use tempfile::TempDir;
@@ -23,10 +24,9 @@ use crate::toy::{Behaviour, FakeAgents, PLAN, PREPARE, Stall, prepared_output};
 const PULSE_MS: u64 = 300;
 
 /// A database that several servers share.
-#[expect(clippy::large_enum_variant, reason = "a test has one of them")]
 pub(crate) enum Shared {
     /// Only one process may open it, so all servers share one store.
-    Sqlite { store: Store, _folder: TempDir },
+    Sqlite { store: Arc<SqlStore>, _folder: TempDir },
     /// Each server has a store of its own.
     Postgres(Box<Database>),
 }
@@ -34,7 +34,7 @@ pub(crate) enum Shared {
 impl Shared {
     pub(crate) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::Sqlite { store: open_store(&folder).await.ports(), _folder: folder }
+        Self::Sqlite { store: open_store(&folder).await, _folder: folder }
     }
 
     pub(crate) async fn postgres() -> Self {
@@ -44,7 +44,7 @@ impl Shared {
 
     async fn store(&self) -> Store {
         match self {
-            Self::Sqlite { store, .. } => store.clone(),
+            Self::Sqlite { store, .. } => store.ports(),
             Self::Postgres(database) => open_postgres(&database.url).await.ports(),
         }
     }
@@ -57,7 +57,7 @@ impl Shared {
     fn doomed(&self, wish: Wish) -> Doomed {
         match self {
             Self::Sqlite { store, .. } => {
-                let store = store.clone();
+                let store = store.ports();
                 Doomed::start(async move || TestServer::on(store, wish).await)
             }
             Self::Postgres(database) => {

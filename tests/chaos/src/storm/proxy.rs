@@ -40,7 +40,7 @@ struct State {
     upstream: SocketAddr,
     http: reqwest::Client,
     armed: Mutex<VecDeque<Armed>>,
-    /// Whether every request is refused.
+    /// True while every request is refused.
     is_down: AtomicBool,
     /// Notified when a message has passed.
     passed: Notify,
