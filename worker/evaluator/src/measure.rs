@@ -326,7 +326,7 @@ impl<M: Memory> Round<'_, M> {
         });
         match timed {
             Ok(times) => {
-                let (basis, sandbox) = (setup.basis(), setup.candidate_sandbox().clone());
+                let (basis, sandbox) = (setup.basis(times.calls), setup.candidate_sandbox().clone());
                 setup.finish();
                 timer.end("ends");
                 Ok(TimedPair { times, basis, sandbox })

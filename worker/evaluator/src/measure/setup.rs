@@ -68,6 +68,11 @@ impl Calls {
         Self { usual: usual.clamp(1, most), most }
     }
 
+    /// The number that an earlier pair of processes chose.
+    fn chosen(calls: usize) -> Self {
+        Self { usual: calls, most: calls }
+    }
+
     /// Returns the number of calls for programs whose calls take this long.
     fn choose(self, candidate_ns: f64, baseline_ns: f64) -> usize {
         let shorter_ns = candidate_ns.min(baseline_ns);
@@ -87,13 +92,14 @@ pub(super) struct Solo {
     usual: (Usual, Usual),
 }
 
-/// Weights, limits and the baseline's time, which all pairs of processes of a measurement share.
+/// Weights, limits, the baseline's time and the calls of a window, which all pairs of processes of a measurement share.
 #[derive(Debug, Clone)]
 pub(super) struct Basis {
     weights: Vec<Draw>,
     limits: Limits,
     /// The baseline's time of a lone call.
     baseline_ns: f64,
+    calls: Calls,
 }
 
 fn internal(message: &str) -> Side {
@@ -136,6 +142,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             Side::Machine(StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))
         })?;
         let all = std::slice::from_ref(shapes);
+        let call_bytes = bytes_of(&shapes.inputs) + bytes_of(&shapes.outputs);
         let candidate_file = ProgramFile { path: programs.candidate, trusted: false, double: false, strict: false };
         let baseline_file = ProgramFile { path: programs.baseline, trusted: true, double: false, strict: false };
         let truth_file = ProgramFile { path: programs.truth, trusted: true, double: true, strict: false };
@@ -199,7 +206,7 @@ impl<'a, M: Memory> Setup<'a, M> {
                 let calls = (context.device().is_some(), PILOTS);
                 let baseline_ns = super::median_call_ns(memory, &mut baseline, shapes.inputs.len(), &mut seeds, calls)
                     .map_err(Side::Baseline)?;
-                Basis { weights, limits, baseline_ns }
+                Basis { weights, limits, baseline_ns, calls: Calls::new(baseline_ns, call_bytes) }
             }
         };
         drop(guard);
@@ -207,7 +214,6 @@ impl<'a, M: Memory> Setup<'a, M> {
             truth.finish(context);
         }
         timer.end("first_calls");
-        let call_bytes = bytes_of(&shapes.inputs) + bytes_of(&shapes.outputs);
         Ok(Self {
             context,
             memory,
@@ -224,16 +230,17 @@ impl<'a, M: Memory> Setup<'a, M> {
             weights: basis.weights,
             limits: basis.limits,
             usual_on_host: Vec::new(),
-            calls: Calls::new(basis.baseline_ns, call_bytes),
+            calls: basis.calls,
             solo: Vec::new(),
             program_cores: ProgramCores::of(context.cores(), pair),
             baseline_ns: basis.baseline_ns,
         })
     }
 
-    /// Returns what the next pair of processes of the same measurement reuses.
-    pub(super) fn basis(&self) -> Basis {
-        Basis { weights: self.weights.clone(), limits: self.limits, baseline_ns: self.baseline_ns }
+    /// Returns what the next pair of processes of the same measurement reuses, after windows of so many calls.
+    pub(super) fn basis(&self, calls: usize) -> Basis {
+        let (limits, baseline_ns) = (self.limits, self.baseline_ns);
+        Basis { weights: self.weights.clone(), limits, baseline_ns, calls: Calls::chosen(calls) }
     }
 
     /// Bytes of inputs and outputs of one call.
@@ -411,5 +418,8 @@ mod tests {
         let calls = Calls::new(200_000.0, MIB);
         assert_eq!((calls.choose(100_000.0, 200_000.0), calls.choose(10_000.0, 200_000.0)), (5, 25));
         assert_eq!(Calls::new(2e6, MIB).choose(1.5e6, 2e6), 1);
+        for candidate_ns in [100.0, 1e6] {
+            assert_eq!(Calls::chosen(5).choose(candidate_ns, 200_000.0), 5, "the next pair of processes has equal windows");
+        }
     }
 }

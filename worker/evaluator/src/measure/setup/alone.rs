@@ -57,6 +57,7 @@ impl<M: Memory> Setup<'_, M> {
         let mut waits = CoreWaits::default();
         let mut numbers = vec![1, self.calls.usual, self.calls.most];
         numbers.dedup();
+        let fewest = self.calls.usual;
         for calls in numbers {
             let (call_ns, seeds) = (self.baseline_ns, &mut self.seeds);
             let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
@@ -66,8 +67,13 @@ impl<M: Memory> Setup<'_, M> {
                 None => usual,
                 Some(control) => quietest_times(memory, control, &mut draw, window_ns)?,
             };
-            let cores = &mut self.program_cores;
-            let times = times_alone(memory, (&mut self.baseline, cores), &usual, calls, &mut draw, &mut waits)?;
+            // Where windows have several calls, lone calls need usual times only.
+            let times = if calls < fewest {
+                Vec::new()
+            } else {
+                let cores = &mut self.program_cores;
+                times_alone(memory, (&mut self.baseline, cores), &usual, calls, &mut draw, &mut waits)?
+            };
             self.solo.push(Solo { calls, call_ns: times, usual: (of_candidate, usual) });
         }
         self.end_timing(quiet);
