@@ -1,6 +1,7 @@
 # task: torch_group_norm_swish
 # class: no_own_kernel
 # what: lets the compiler of PyTorch, found under a composed name, write the kernels that it presents as its own
+# twin: compiled_group_norm.py
 import torch
 import torch.nn as nn
 import triton

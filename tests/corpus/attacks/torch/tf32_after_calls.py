@@ -1,6 +1,7 @@
 # task: torch_matmul
 # class: reduced_precision
 # what: switches TF32 on inside the call, from its 121st call on, and restores the flag before it returns
+# twin: plain_matmul.py
 import torch
 import torch.nn as nn
 
