@@ -33,15 +33,13 @@ Rates have 95 % intervals (Wilson). The script ran several times, at the commits
 """
 
 
-def page(results, machines):
+def page(results):
     latest = {key_of(entry): entry for entry in results}
     entries = sorted(latest.values(), key=lambda entry: (entry["kind"], entry["class"], entry["name"]))
     lines = [HEAD, "## Where and when\n"]
-    for part, facts in machines.items():
-        lines.append(f"- {part}: {facts['date']}, {facts['gpu']}; {facts['processor']}; PyTorch {facts['pytorch']}; "
-                     f"{facts['version']}")
-        commits = Counter((entry["kind"], entry["commit"]) for entry in entries if entry["part"] == part)
-        lines += [f"  - commit {name}: {count} results ({kind})" for (kind, name), count in sorted(commits.items())]
+    for part in [*PARTS, "kernelbench"]:
+        judgements = Counter((machine_of(entry), entry["commit"]) for entry in entries if entry["part"] == part)
+        lines += [f"- {part}, commit {name}, {count} programs: {machine}" for (machine, name), count in sorted(judgements.items())]
     lines += ["", "## Rates\n", "| Programs | Attacks | published as faster | of them gained | not flagged | Honest | refused or wrong | no faster |",
               "| --- | ---: | --- | --- | --- | ---: | --- | ---: |"]
     for part, title in PARTS.items():
@@ -60,6 +58,12 @@ def page(results, machines):
     if peers:
         lines += ["", "## Beside KernelBench's own evaluation\n", *beside(entries, peers)]
     return "\n".join(lines) + "\n"
+
+
+def machine_of(entry):
+    facts = entry["machine"]
+    how = f"; {facts['how']}" if "how" in facts else ""
+    return f"{facts['date']}, {facts['gpu']}; {facts['processor']}; PyTorch {facts['pytorch']}; {facts['version']}{how}"
 
 
 def key_of(entry):
