@@ -131,6 +131,24 @@ fn four_times_the_work_is_more_than_twice_as_slow() {
 }
 
 #[test]
+fn a_program_that_counts_windows_does_not_know_which_are_searched() {
+    let workshop = Workshop::new();
+    // Calls are so long that each has a window of its own.
+    let wait = "auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(600); \
+                while (std::chrono::steady_clock::now() < end) {}";
+    let slow = |name: &str, after: &str| {
+        let source = program("#include <chrono>\nstatic int calls;", &format!("HONEST {wait} {after}"));
+        workshop.library(name, &source, &[])
+    };
+    let baseline = slow("baseline", "");
+    // Three first calls and four that tell how long one takes come before the timed ones.
+    let candidate = slow("candidate", "if (++calls > 8 && calls % 4 != 0) x[3] = 0.0f;");
+    let options = MeasureOptions { process_pairs: 1, most_process_pairs: 1, ..MeasureOptions::on_host(true) };
+    let (_, findings) = measured(race_at(&timed_task(), &candidate, &baseline, &options).unwrap());
+    assert!(violations(&findings).contains(&"input_modified"), "{findings:?}");
+}
+
+#[test]
 fn a_program_against_itself_is_neither_faster_nor_slower() {
     let workshop = Workshop::new();
     let same = workshop.library("same", &repeated(20), &[]);

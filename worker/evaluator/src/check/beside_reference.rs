@@ -85,7 +85,7 @@ impl<M: Memory> Check<'_, M> {
     ) -> Result<Judged, Stop> {
         candidate.renew_poison(self.memory)?;
         candidate.prepare(self.memory, 0, Given::Drawn(inputs))?;
-        self.call_by(candidate, call)?;
+        self.call_by(candidate, 1, call)?;
         let judged = self.beside_reference_or_truth(shapes, &candidate.outputs(0), oracle, (weights, inputs), error)?;
         candidate.process.thaw()?;
         Ok(judged)
@@ -154,7 +154,7 @@ impl<M: Memory> Check<'_, M> {
         candidate.renew_poison(self.memory)?;
         candidate.prepare(self.memory, 0, Given::Drawn(&first))?;
         candidate.prepare(self.memory, 1, Given::Drawn(&second))?;
-        self.call_by(candidate, |program| program.call(2).map(|_| ()))?;
+        self.call_by(candidate, 2, |program| program.call(2).map(|_| ()))?;
         let given = (weights, &second[..]);
         let Judged { found, passed, reference_error } =
             self.beside_reference_or_truth(shapes, &candidate.outputs(1), oracle, given, seen.reference_error)?;

@@ -221,26 +221,27 @@ impl<M: Memory> Check<'_, M> {
     pub(super) fn call(&mut self, candidate: &mut Program<M>, inputs: Given<'_>) -> Result<(), Stop> {
         candidate.renew_poison(self.memory)?;
         candidate.prepare(self.memory, 0, inputs)?;
-        self.call_by(candidate, Program::call_once)
+        self.call_by(candidate, 1, Program::call_once)
     }
 
     /// The same over the outputs of the call before, as in use.
     fn call_over_old_outputs(&mut self, candidate: &mut Program<M>, inputs: Given<'_>) -> Result<(), Stop> {
         candidate.renew_poison(self.memory)?;
         candidate.give_inputs(self.memory, 0, inputs)?;
-        self.call_by(candidate, Program::call_once)
+        self.call_by(candidate, 1, Program::call_once)
     }
 
-    /// Calls the candidate in some way. Everything is in place.
+    /// Calls the candidate in some way, so many times. Everything is in place.
     pub(super) fn call_by(
         &mut self,
         candidate: &mut Program<M>,
+        calls: usize,
         call: impl FnOnce(&mut Program<M>) -> Result<(), ProgramError>,
     ) -> Result<(), Stop> {
         self.memory.null_operation()?;
         call(candidate)?;
         candidate.process.freeze()?;
-        for breach in candidate.breaches(self.memory, 1)? {
+        for breach in candidate.breaches(self.memory, calls)? {
             note(&mut self.report.findings, breach.finding());
         }
         Ok(())

@@ -6,9 +6,11 @@ use nightshift_protocol::task::LARGE_CALL_BYTES;
 use nightshift_protocol::verdict::Finding;
 
 use super::Side;
+use super::pairs::SEARCHED_WINDOWS;
 use super::setup::Setup;
 use super::verify::OutputVerifier;
 use super::windows::{draws_of, untimed_window};
+use crate::breach::note;
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, Operand};
 
@@ -51,6 +53,11 @@ pub(super) fn later_calls<M: Memory>(
         untimed_window(memory, candidate, draws, on_device).map_err(Side::Candidate)?;
         let expected = |call: usize| kept[call].iter().map(Operand::Copied).collect();
         verifier.verify(memory, candidate, expected, calls, findings)?;
+        if seeds.below(SEARCHED_WINDOWS) == 0 {
+            for breach in candidate.breaches(memory, calls).map_err(Side::Candidate)? {
+                note(findings, breach.finding());
+            }
+        }
         let took = candidate.process.ran_for().saturating_sub(began);
         if verifier.is_over() || verifier.verified - before >= LATER_CALLS || took > limit {
             break;

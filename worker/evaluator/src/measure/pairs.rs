@@ -52,8 +52,8 @@ const INTERIM_RESAMPLES: usize = 200;
 /// to it.
 const OWN_SHARE: f64 = 0.5;
 
-/// One in this many windows is searched for broken rules.
-const SEARCHED_WINDOWS: usize = 4;
+/// One in this many windows is searched for broken rules, by chance: a program cannot know which.
+pub(super) const SEARCHED_WINDOWS: usize = 4;
 
 /// Times pairs until the ratio is precise or the time is over.
 pub(super) fn time_pairs<M: Memory>(
@@ -64,14 +64,14 @@ pub(super) fn time_pairs<M: Memory>(
 ) -> Result<(PairTimes, OutputVerifier), Side> {
     let candidate_ns = setup.pilot()?;
     let calls = setup.choose_calls(candidate_ns);
-    let usual = setup.usual(calls)?;
-    let usual_lone = if calls > 1 { Some(setup.usual(1)?) } else { None };
+    let usual = setup.usual(WindowKind::Calls, calls)?;
+    let usual_lone = if calls > 1 { Some(setup.usual(WindowKind::CallInOrder, 1)?) } else { None };
     timer.end("usual times");
     let monitor = setup.context.device().and_then(|device| device.monitor);
     let observe = || monitor.and_then(DeviceMonitor::observe);
     let mut before = observe();
     let verifier = OutputVerifier::new(setup.limits);
-    let mut pairs = Pairs { setup, verifier, windows: 0, waits: CoreWaits::default(), left_out: 0 };
+    let mut pairs = Pairs { setup, verifier, is_searched: false, waits: CoreWaits::default(), left_out: 0 };
     let mut times = PairTimes {
         calls,
         solo_ns: pairs.setup.solo_ns(calls),
@@ -152,8 +152,9 @@ pub(super) fn time_pairs<M: Memory>(
     }
     let verifier = pairs.verifier;
     if !verifier.is_over() {
-        let too_much_ns = setup.subtracted_too_much(calls)?;
-        let too_much_lone_ns = if calls > 1 { setup.subtracted_too_much(1)? } else { (0.0, 0.0) };
+        let too_much_ns = setup.subtracted_too_much(WindowKind::Calls, calls)?;
+        let too_much_lone_ns =
+            if calls > 1 { setup.subtracted_too_much(WindowKind::CallInOrder, 1)? } else { (0.0, 0.0) };
         times.give_back(too_much_ns, too_much_lone_ns)?;
     }
     (times.timed_calls, times.verified_calls) = verifier.after_warm_up();
@@ -166,7 +167,8 @@ pub(super) fn time_pairs<M: Memory>(
 struct Pairs<'s, 'a, M: Memory> {
     setup: &'s mut Setup<'a, M>,
     verifier: OutputVerifier,
-    windows: usize,
+    /// Whether a window was searched for broken rules.
+    is_searched: bool,
     /// Of the windows of a block on a device.
     waits: CoreWaits,
     /// Pairs that did not count because something else computed on the programs' core.
@@ -215,8 +217,8 @@ impl<M: Memory> Pairs<'_, '_, M> {
         };
         let on_shared_core = core.is_shared || on_shared_core || program_cores.is_shared();
         self.verifier.verify(memory, candidate, |call| baseline.outputs(call), calls, findings)?;
-        self.windows += 1;
-        if self.windows % SEARCHED_WINDOWS == 1 {
+        let was_searched = std::mem::replace(&mut self.is_searched, true);
+        if !was_searched || seeds.below(SEARCHED_WINDOWS) == 0 {
             for breach in candidate.breaches(memory, calls).map_err(Side::Candidate)? {
                 note(findings, breach.finding());
             }

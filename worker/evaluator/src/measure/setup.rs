@@ -73,6 +73,16 @@ impl Calls {
         Self { usual: calls, most: calls }
     }
 
+    /// Returns the windows that pairs may have, and the lone calls between them where they have several.
+    fn windows(self) -> Vec<(WindowKind, usize)> {
+        let mut windows = vec![(WindowKind::Calls, self.usual), (WindowKind::Calls, self.most)];
+        windows.dedup();
+        if self.most > 1 {
+            windows.push((WindowKind::CallInOrder, 1));
+        }
+        windows
+    }
+
     /// Returns the number of calls for programs whose calls take this long.
     fn choose(self, candidate_ns: f64, baseline_ns: f64) -> usize {
         let shorter_ns = candidate_ns.min(baseline_ns);
@@ -82,11 +92,11 @@ impl Calls {
     }
 }
 
-/// Times of windows of this many calls while the candidate was not loaded.
+/// Times of windows of one kind with this many calls while the candidate was not loaded.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Solo {
-    calls: usize,
-    /// The baseline's time of one call in each window.
+    windows: (WindowKind, usize),
+    /// The baseline's time of one call in each window; nothing of lone calls in order.
     call_ns: Vec<f64>,
     /// Usual times for the candidate and for the baseline.
     usual: (Usual, Usual),
@@ -265,12 +275,13 @@ impl<'a, M: Memory> Setup<'a, M> {
 
     /// Returns the median time of a lone call of the candidate, in nanoseconds.
     pub(super) fn pilot(&mut self) -> Result<f64, Side> {
-        let (usual, _) = self.usual(1)?;
+        let kind = if self.calls.most > 1 { WindowKind::CallInOrder } else { WindowKind::Calls };
+        let (usual, _) = self.usual(kind, 1)?;
         let on_device = self.on_device();
         let mut times = Vec::new();
         for _ in 0..PILOTS {
             let inputs = self.draw(1);
-            let window = time_window(self.memory, &mut self.candidate, WindowKind::Calls, &inputs, on_device);
+            let window = time_window(self.memory, &mut self.candidate, kind, &inputs, on_device);
             times.push(window.map_err(Side::Candidate)?.net_ns(&usual));
         }
         Ok(median(&times))
@@ -322,10 +333,10 @@ impl<'a, M: Memory> Setup<'a, M> {
         self.calls.choose(candidate_ns, self.baseline_ns)
     }
 
-    /// The usual times of windows of so many calls: for the candidate and for the baseline. On a device they are from before the
-    /// candidate was loaded, as kernels that it left there would make them longer.
-    pub(super) fn usual(&mut self, calls: usize) -> Result<(Usual, Usual), Side> {
-        if let Some(solo) = self.solo.iter().find(|solo| solo.calls == calls) {
+    /// The usual times of windows of a kind with so many calls: for the candidate and for the baseline. On a device they are from
+    /// before the candidate was loaded, as kernels that it left there would make them longer.
+    pub(super) fn usual(&mut self, kind: WindowKind, calls: usize) -> Result<(Usual, Usual), Side> {
+        if let Some(solo) = self.solo.iter().find(|solo| solo.windows == (kind, calls)) {
             return Ok(solo.usual);
         }
         if let Some((_, usual)) = self.usual_on_host.iter().find(|(known, _)| *known == calls) {
@@ -334,10 +345,10 @@ impl<'a, M: Memory> Setup<'a, M> {
         let (inputs, on_device) = (self.shapes.inputs.len(), self.on_device());
         let (memory, call_ns, seeds) = (self.memory, self.baseline_ns, &mut self.seeds);
         let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
-        let baseline = usual_times(memory, &mut self.baseline, &mut draw, on_device)?;
+        let baseline = usual_times(memory, &mut self.baseline, kind, &mut draw, on_device)?;
         let candidate = match &mut self.control {
             None => baseline,
-            Some(control) => usual_times(memory, control, &mut draw, on_device)?,
+            Some(control) => usual_times(memory, control, kind, &mut draw, on_device)?,
         };
         self.usual_on_host.push((calls, (candidate, baseline)));
         Ok((candidate, baseline))
@@ -345,19 +356,19 @@ impl<'a, M: Memory> Setup<'a, M> {
 
     /// Looks at windows without calls once more, and returns by how many nanoseconds they are shorter now, for the candidate and for
     /// the baseline: so much was disturbed before, and subtracted too much.
-    pub(super) fn subtracted_too_much(&mut self, calls: usize) -> Result<(f64, f64), Side> {
-        let Some(before) = self.solo.iter().find(|solo| solo.calls == calls).map(|solo| solo.usual) else {
+    pub(super) fn subtracted_too_much(&mut self, kind: WindowKind, calls: usize) -> Result<(f64, f64), Side> {
+        let Some(before) = self.solo.iter().find(|solo| solo.windows == (kind, calls)).map(|solo| solo.usual) else {
             return Ok((0.0, 0.0));
         };
         let (memory, inputs) = (self.memory, self.shapes.inputs.len());
         let (call_ns, seeds) = (self.baseline_ns, &mut self.seeds);
         let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
-        let now = usual_times(memory, &mut self.baseline, &mut draw, true)?;
+        let now = usual_times(memory, &mut self.baseline, kind, &mut draw, true)?;
         let of_baseline = before.1.too_much_ns(&now);
         let of_candidate = match &mut self.control {
             None => of_baseline,
             Some(control) => {
-                let now = usual_times(memory, control, &mut draw, true)?;
+                let now = usual_times(memory, control, kind, &mut draw, true)?;
                 before.0.too_much_ns(&now)
             }
         };
@@ -419,7 +430,11 @@ mod tests {
         assert_eq!((calls.choose(100_000.0, 200_000.0), calls.choose(10_000.0, 200_000.0)), (5, 25));
         assert_eq!(Calls::new(2e6, MIB).choose(1.5e6, 2e6), 1);
         for candidate_ns in [100.0, 1e6] {
-            assert_eq!(Calls::chosen(5).choose(candidate_ns, 200_000.0), 5, "the next pair of processes has equal windows");
+            assert_eq!(
+                Calls::chosen(5).choose(candidate_ns, 200_000.0),
+                5,
+                "the next pair of processes has equal windows"
+            );
         }
     }
 }

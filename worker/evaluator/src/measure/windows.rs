@@ -174,11 +174,11 @@ pub(super) fn time_window<M: Memory>(
         program.process.thaw()?;
         for draws in leads {
             // Where no program is called, none sees inputs.
-            if kind != WindowKind::Empty {
+            if kind.calls_program() {
                 program.prepare(memory, 0, Given::Drawn(draws))?;
             }
             memory.null_operation()?;
-            program.window(if kind == WindowKind::Empty { kind } else { WindowKind::Calls }, 1)?;
+            program.window(if kind.calls_program() { WindowKind::Calls } else { WindowKind::Empty }, 1)?;
             // The outputs of the next call get a pattern that the program has not seen.
             program.renew_poison(memory)?;
         }
@@ -194,8 +194,8 @@ pub(super) fn time_window<M: Memory>(
     program.process.thaw()?;
     let window: Window = match (on_device, kind) {
         (true, kind) => program.window(kind, count)?,
-        (false, WindowKind::Empty) => program.empty(count)?,
-        (false, _) => program.call(count)?,
+        (false, kind) if kind.calls_program() => program.call(count)?,
+        (false, _) => program.empty(count)?,
     };
     let after_ns = nanoseconds(memory.null_operation()?);
     program.process.freeze()?;
@@ -232,16 +232,18 @@ pub(super) fn untimed_window<M: Memory>(
     program.process.freeze()
 }
 
-/// Finds the usual times of windows whose inputs are drawn by this function, in a process that no model's code runs in.
+/// Finds the usual times of windows of this kind, whose inputs are drawn by this function, in a process that no model's code runs in.
 pub(super) fn usual_times<M: Memory>(
     memory: &M,
     trusted: &mut Program<M>,
+    kind: WindowKind,
     draw: &mut dyn FnMut() -> Inputs,
     on_device: bool,
 ) -> Result<Usual, Side> {
     let mut windows = Vec::with_capacity(EMPTY_WINDOWS);
     for _ in 0..=EMPTY_WINDOWS {
-        windows.push(time_window(memory, trusted, WindowKind::Empty, &draw(), on_device).map_err(Side::Baseline)?);
+        let window = time_window(memory, trusted, kind.without_program(), &draw(), on_device);
+        windows.push(window.map_err(Side::Baseline)?);
     }
     // The first one finds everything cold.
     Ok(Usual::of(&windows[1..]))
@@ -263,13 +265,14 @@ fn agreement_ns(window_ns: f64) -> f64 {
 pub(super) fn quietest_times<M: Memory>(
     memory: &M,
     trusted: &mut Program<M>,
+    kind: WindowKind,
     draw: &mut dyn FnMut() -> Inputs,
     window_ns: f64,
 ) -> Result<Usual, Side> {
     let agreement_ns = agreement_ns(window_ns);
-    let mut quietest = usual_times(memory, trusted, draw, true)?;
+    let mut quietest = usual_times(memory, trusted, kind, draw, true)?;
     for _ in 1..ROUNDS {
-        let usual = usual_times(memory, trusted, draw, true)?;
+        let usual = usual_times(memory, trusted, kind, draw, true)?;
         let agree = usual.longer_ns(&quietest).abs() < agreement_ns;
         quietest = quietest.quieter(usual);
         if agree {

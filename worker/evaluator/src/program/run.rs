@@ -351,7 +351,7 @@ impl<M: Memory> Program<M> {
     /// The same through the control page, where the program waits for it.
     pub(crate) fn window(&mut self, kind: WindowKind, count: usize) -> Result<Window, ProgramError> {
         let limit_ms = self.limit_ms(count);
-        let kind = if self.process.kind.python && kind == WindowKind::CallInOrder { WindowKind::Calls } else { kind };
+        let kind = if self.process.kind.python { kind.for_python() } else { kind };
         self.process.window(kind, count, limit_ms)
     }
 

@@ -28,6 +28,8 @@ pub(crate) enum WindowKind {
     CallInOrder,
     /// The same without the program: the smallest operation, and for a Python process the delivery of a result.
     Empty,
+    /// The same as a call in order without the program.
+    EmptyInOrder,
     /// The end of the windows.
     Leave,
 }
@@ -39,6 +41,30 @@ impl WindowKind {
             Self::Empty => 2,
             Self::Leave => 3,
             Self::CallInOrder => 4,
+            Self::EmptyInOrder => 5,
+        }
+    }
+
+    /// Returns whether the program is called.
+    pub(crate) fn calls_program(self) -> bool {
+        matches!(self, Self::Calls | Self::CallInOrder)
+    }
+
+    /// Returns the kind that has everything of this one but the program.
+    pub(crate) fn without_program(self) -> Self {
+        match self {
+            Self::Calls | Self::Empty => Self::Empty,
+            Self::CallInOrder | Self::EmptyInOrder => Self::EmptyInOrder,
+            Self::Leave => Self::Leave,
+        }
+    }
+
+    /// Returns the kind of window that a Python process carries out: it delivers every result in the order of the stream.
+    pub(crate) fn for_python(self) -> Self {
+        match self {
+            Self::CallInOrder => Self::Calls,
+            Self::EmptyInOrder => Self::Empty,
+            other => other,
         }
     }
 }
@@ -133,6 +159,7 @@ impl ControlPage {
             1 => WindowKind::Calls,
             2 => WindowKind::Empty,
             4 => WindowKind::CallInOrder,
+            5 => WindowKind::EmptyInOrder,
             _ => WindowKind::Leave,
         };
         Command { kind, count: usize::try_from(self.word(COUNT).load(Ordering::Relaxed)).unwrap_or(0) }

@@ -119,7 +119,7 @@ impl Runner {
             Request::Init {} => self.init(),
             Request::Call { count } => self.call(count),
             Request::CallInOrder {} => {
-                let (status, events_ns) = self.call_in_order()?;
+                let (status, events_ns) = self.in_order(true)?;
                 Ok(self.reply("ns_run", status, events_ns))
             }
             Request::Empty { count } => {
@@ -214,11 +214,13 @@ impl Runner {
     }
 
     /// Calls the program once with outputs in buffers of this process, and copies them to the evaluator's in the order of the stream:
-    /// what the program writes later, because it runs where the stream does not wait for it, is not in the copy.
-    fn call_in_order(&mut self) -> Result<(i32, u64), DeviceError> {
+    /// what the program writes later, because it runs where the stream does not wait for it, is not in the copy. Or makes the copies
+    /// alone, without the program.
+    fn in_order(&mut self, calls_program: bool) -> Result<(i32, u64), DeviceError> {
         let missing = || out_of_turn("there is no program, or no memory");
-        let (program, shape) = (self.program.as_ref().ok_or_else(missing)?, self.shape.as_ref().ok_or_else(missing)?);
-        let Some(device) = &self.device else { return self.calls(1) };
+        let Some(device) = &self.device else { return if calls_program { self.calls(1) } else { Ok((0, 0)) } };
+        let shape = self.shape.as_ref().ok_or_else(missing)?;
+        let program = if calls_program { Some(self.program.as_ref().ok_or_else(missing)?) } else { None };
         if self.copies.is_empty() {
             self.copies =
                 shape.outputs_of_first_call().map(|(_, size)| DeviceBuffer::new(size)).collect::<Result<_, _>>()?;
@@ -229,7 +231,8 @@ impl Runner {
             copy(buffer.address, shared, size, &device.stream)?;
         }
         let addresses: Vec<u64> = buffers.iter().map(|buffer| buffer.address).collect();
-        let status = program.run_with_outputs(shape, &addresses, device.stream.handle());
+        let run = |program: &NativeProgram| program.run_with_outputs(shape, &addresses, device.stream.handle());
+        let status = program.map_or(0, run);
         for (buffer, (shared, size)) in buffers.iter().zip(shape.outputs_of_first_call()) {
             copy(shared, buffer.address, size, &device.stream)?;
         }
@@ -257,7 +260,8 @@ impl Runner {
             let command = self.page.wait();
             let done = match command.kind {
                 WindowKind::Calls => self.calls(command.count),
-                WindowKind::CallInOrder => self.call_in_order(),
+                WindowKind::CallInOrder => self.in_order(true),
+                WindowKind::EmptyInOrder => self.in_order(false),
                 WindowKind::Empty => self.empty(command.count),
                 WindowKind::Leave => {
                     self.page.finish(Answer::default());

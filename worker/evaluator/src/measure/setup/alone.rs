@@ -55,26 +55,22 @@ impl<M: Memory> Setup<'_, M> {
         }
         let quiet = self.begin_timing(mode);
         let mut waits = CoreWaits::default();
-        let mut numbers = vec![1, self.calls.usual, self.calls.most];
-        numbers.dedup();
-        let fewest = self.calls.usual;
-        for calls in numbers {
+        for (kind, calls) in self.calls.windows() {
             let (call_ns, seeds) = (self.baseline_ns, &mut self.seeds);
             let mut draw = || Inputs::draw(calls, inputs, call_ns, seeds);
             let window_ns = call_ns * as_float(calls);
-            let usual = quietest_times(memory, &mut self.baseline, &mut draw, window_ns)?;
+            let usual = quietest_times(memory, &mut self.baseline, kind, &mut draw, window_ns)?;
             let of_candidate = match &mut self.control {
                 None => usual,
-                Some(control) => quietest_times(memory, control, &mut draw, window_ns)?,
+                Some(control) => quietest_times(memory, control, kind, &mut draw, window_ns)?,
             };
-            // Where windows have several calls, lone calls need usual times only.
-            let times = if calls < fewest {
+            let times = if kind == WindowKind::CallInOrder {
                 Vec::new()
             } else {
                 let cores = &mut self.program_cores;
                 times_alone(memory, (&mut self.baseline, cores), &usual, calls, &mut draw, &mut waits)?
             };
-            self.solo.push(Solo { calls, call_ns: times, usual: (of_candidate, usual) });
+            self.solo.push(Solo { windows: (kind, calls), call_ns: times, usual: (of_candidate, usual) });
         }
         self.end_timing(quiet);
         timer.end("baseline alone");
@@ -111,7 +107,11 @@ impl<M: Memory> Setup<'_, M> {
 
     /// The baseline's times of one call in windows of so many calls, while the candidate was not loaded.
     pub(in crate::measure) fn solo_ns(&self, calls: usize) -> Vec<f64> {
-        self.solo.iter().find(|solo| solo.calls == calls).map(|solo| solo.call_ns.clone()).unwrap_or_default()
+        self.solo
+            .iter()
+            .find(|solo| solo.windows == (WindowKind::Calls, calls))
+            .map(|solo| solo.call_ns.clone())
+            .unwrap_or_default()
     }
 
     /// Ends the candidate, times the baseline by itself once more, and returns its times of one call in windows of so many.
@@ -123,7 +123,7 @@ impl<M: Memory> Setup<'_, M> {
         let _guard = self.context.lock(mode)?;
         let quiet = self.begin_timing(mode);
         let mut draw = || Inputs::draw(calls, inputs, call_ns, &mut self.seeds);
-        let usual = usual_times(memory, &mut self.baseline, &mut draw, true)?;
+        let usual = usual_times(memory, &mut self.baseline, WindowKind::Calls, &mut draw, true)?;
         let mut waits = CoreWaits::default();
         let cores = &mut self.program_cores;
         let times = times_alone(memory, (&mut self.baseline, cores), &usual, calls, &mut draw, &mut waits)?;
