@@ -191,8 +191,6 @@ impl<'a, M: Memory> Setup<'a, M> {
         };
         let mut baseline = attach(baseline, &baseline_file, &of_baseline)?;
         let mut truth = truth.map(|truth| attach(truth, &truth_file, &of_truth)).transpose()?;
-        let control = control.map(|control| attach(control, &candidate_file, &of_baseline)).transpose()?;
-        let candidate = Program::attach(memory, candidate, &candidate_file, &of_candidate).map_err(Side::Candidate)?;
         baseline.load(context, &baseline_file, spec.torch.as_ref()).map_err(Side::Baseline)?;
         if let Some(truth) = &mut truth {
             truth.load(context, &truth_file, spec.torch.as_ref()).map_err(Side::Baseline)?;
@@ -223,6 +221,11 @@ impl<'a, M: Memory> Setup<'a, M> {
         if let Some(truth) = truth {
             truth.finish(context);
         }
+        // The memory of these programs is made once the truth has given its own back.
+        let guard = context.lock(DeviceMode::Driver)?;
+        let control = control.map(|control| attach(control, &candidate_file, &of_baseline)).transpose()?;
+        let candidate = Program::attach(memory, candidate, &candidate_file, &of_candidate).map_err(Side::Candidate)?;
+        drop(guard);
         timer.end("first_calls");
         Ok(Self {
             context,
@@ -299,7 +302,9 @@ impl<'a, M: Memory> Setup<'a, M> {
         let mut guard = self.context.lock(DeviceMode::Work)?;
         let candidate = &mut self.candidate;
         candidate.load(self.context, &self.candidate_file, self.spec.torch.as_ref()).map_err(Side::Candidate)?;
-        candidate.resize(memory, &self.candidate_file, &options).map_err(Side::Candidate)?;
+        if options.calls > 1 {
+            candidate.resize(memory, &self.candidate_file, &options).map_err(Side::Candidate)?;
+        }
         candidate.init(memory, Given::Drawn(&self.weights)).map_err(Side::Candidate)?;
         if self.compiles {
             let draws = draws_of(1, inputs, &mut self.seeds);
