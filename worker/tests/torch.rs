@@ -14,6 +14,8 @@ mod findings;
 mod inspection;
 #[path = "torch/programs.rs"]
 mod programs;
+#[path = "torch/runner.rs"]
+mod runner;
 #[path = "support/torch.rs"]
 mod torch;
 #[path = "support/workshop.rs"]
@@ -41,6 +43,7 @@ use crate::inspection::{
     what_is_too_large_to_be_made_is_drawn_as_a_smaller_one,
 };
 use crate::programs::{LINEAR, MODEL_NEW, native, task};
+use crate::runner::outputs_that_take_the_place_of_inputs_are_those_of_the_inputs;
 use crate::torch::{Bench, run_all};
 
 fn main() -> ExitCode {
@@ -78,6 +81,10 @@ fn main() -> ExitCode {
         ("an_extension_is_built_ahead_of_its_first_call", an_extension_is_built_ahead_of_its_first_call),
         ("golden_data_are_made_with_the_task", golden_data_are_made_with_the_task),
         ("a_task_is_prepared_once", a_task_is_prepared_once),
+        (
+            "outputs_that_take_the_place_of_inputs_are_those_of_the_inputs",
+            outputs_that_take_the_place_of_inputs_are_those_of_the_inputs,
+        ),
         (
             "a_program_reaches_neither_files_nor_processes_nor_the_network",
             a_program_reaches_neither_files_nor_processes_nor_the_network,

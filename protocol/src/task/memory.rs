@@ -21,6 +21,7 @@ pub const LARGE_CALL_BYTES: u64 = 1 << 30;
 pub const MAX_ROTATED_BYTES: u64 = 512 << 20;
 
 /// Tensors of a task from which on a trusted program gives back, after each call, the memory that it keeps for its next one, in bytes.
+/// The outputs of a trusted model then take the place of its inputs.
 pub const TRIMMED_BYTES: u64 = 4 << 30;
 
 /// Bytes of one call from which a check has buffers for one call of a candidate, and not for two.
@@ -47,7 +48,8 @@ impl MemoryDemand {
         let all = spec.all_shapes()?;
         let nothing = Self { target: spec.target, tensors: 0, on_host: 0 };
         let of_shapes = |shapes: &ConcreteShapes| {
-            Self::of_call(spec.target, sum(&shapes.inputs), sum(&shapes.params), sum(&shapes.outputs))
+            let bytes = (sum(&shapes.inputs), sum(&shapes.params), sum(&shapes.outputs));
+            Self::of_call(spec.target, spec.torch.is_some(), bytes)
         };
         Ok(all.iter().map(of_shapes).fold(nothing, Self::and))
     }
@@ -57,13 +59,20 @@ impl MemoryDemand {
         Self { on_host: self.on_host.max(other.on_host), tensors: self.tensors.max(other.tensors), ..self }
     }
 
-    fn of_call(target: Target, inputs: u64, params: u64, outputs: u64) -> Self {
+    fn of_call(target: Target, is_model: bool, (inputs, params, outputs): (u64, u64, u64)) -> Self {
         let call = inputs + outputs;
-        // Inputs and outputs of candidate, reference and the truth in double precision; a model's own weights; and results that are
-        // not in place yet, of all three, and outputs that are kept.
-        let further = if call + params >= ONE_CALL_BYTES { 0 } else { call };
-        let in_place = inputs * 4 + params * 8 + outputs * 4 + further;
-        let results = if call + params >= TRIMMED_BYTES { outputs * 3 } else { outputs * 6 };
+        let (in_place, results) = if target == Target::Cuda && is_model && call + params >= TRIMMED_BYTES {
+            // Inputs and outputs of the candidate; the larger of both of the reference, and twice as wide of the truth; weights as below.
+            // Results of candidate and truth that are not in place yet, and outputs that are kept. On the host, values that were drawn
+            // are kept, too.
+            (call + inputs.max(outputs) * 3 + params * 8, outputs * 4)
+        } else {
+            // Inputs and outputs of candidate, reference and the truth in double precision; a model's own weights; and results that are
+            // not in place yet, of all three, and outputs that are kept.
+            let further = if call + params >= ONE_CALL_BYTES { 0 } else { call };
+            let results = if call + params >= TRIMMED_BYTES { outputs * 3 } else { outputs * 6 };
+            (inputs * 4 + params * 8 + outputs * 4 + further, results)
+        };
         let check = in_place + results;
         // Candidate and baseline with the calls of a window; before that the truth with the baseline.
         let window = call.max(MAX_ROTATED_BYTES.min(call.saturating_mul(MAX_CALLS_OF_A_WINDOW)));
@@ -112,7 +121,11 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn demand(target: Target, inputs: u64, outputs: u64) -> MemoryDemand {
-        MemoryDemand::of_call(target, inputs, 0, outputs)
+        MemoryDemand::of_call(target, false, (inputs, 0, outputs))
+    }
+
+    fn of_model(inputs: u64, outputs: u64) -> MemoryDemand {
+        MemoryDemand::of_call(Target::Cuda, true, (inputs, 0, outputs))
     }
 
     #[test]
@@ -135,6 +148,26 @@ mod tests {
             assert!(demand.on_gpu() <= usable_memory(79 * GIB), "{demand:?}");
             assert!(demand.on_host() <= 2 * inputs, "{demand:?}");
         }
+    }
+
+    /// Level 1 of KernelBench, problems 34 to 39: as many bytes in as out.
+    #[test]
+    fn the_largest_models_of_kernelbench_fit_a_gpu_of_eighty_gibibytes() {
+        let (images, rows) = (112 * 64 * 512 * 512 * 4, 32_768 * 65_535 * 4);
+        for (problem, bytes) in [(34, images), (35, images), (36, images), (37, images), (38, rows), (39, rows)] {
+            let demand = of_model(bytes, bytes);
+            // An H100 has 79.2 GiB or a little more.
+            assert!(demand.on_gpu() <= usable_memory(GIB / 10 * 792), "1/{problem}: {demand:?}");
+            assert!(demand.on_gpu() <= 73 * GIB, "1/{problem}: {demand:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_model_takes_what_other_programs_take() {
+        for (inputs, outputs) in [(GIB, 1), (GIB, GIB), (2 * GIB, GIB)] {
+            assert_eq!(of_model(inputs, outputs), demand(Target::Cuda, inputs, outputs));
+        }
+        assert!(of_model(3 * GIB, GIB).on_gpu() < demand(Target::Cuda, 3 * GIB, GIB).on_gpu());
     }
 
     #[test]

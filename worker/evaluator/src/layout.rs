@@ -1,5 +1,7 @@
 //! The layout of the memory that the evaluator shares with a program's process.
 
+use std::cell::Cell;
+
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, TorchSpec};
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +66,8 @@ pub struct Layout {
     pub workspace: Region,
     /// Buffers of as many calls as may be queued at once; at least one.
     pub calls: Vec<CallBuffers>,
+    /// Whether the outputs of a call lie where its inputs do. Such buffers have no guards.
+    pub reuses_inputs: bool,
     /// Size in bytes.
     pub total_bytes: usize,
 }
@@ -77,6 +81,8 @@ pub struct Representation<'a> {
     pub torch: Option<&'a TorchSpec>,
     /// Whether the program has scratch memory of the contract.
     pub workspace: bool,
+    /// Whether outputs take the place of inputs: a runner copies them there once the program has read all inputs.
+    pub reuses_inputs: bool,
 }
 
 impl Representation<'_> {
@@ -95,13 +101,13 @@ impl Layout {
     /// Lays out the tensors of one shape for so many queued calls.
     #[must_use]
     pub fn new(shapes: &ConcreteShapes, representation: Representation<'_>, calls: usize) -> Self {
-        let mut end = 0_usize;
-        let mut place = |size: usize| {
-            let offset = (end + GUARD_BYTES).next_multiple_of(ALIGN_BYTES);
-            end = offset.saturating_add(size).saturating_add(GUARD_BYTES);
+        let end = Cell::new(0_usize);
+        let place = |size: usize| {
+            let offset = (end.get() + GUARD_BYTES).next_multiple_of(ALIGN_BYTES);
+            end.set(offset.saturating_add(size).saturating_add(GUARD_BYTES));
             Region { offset, size }
         };
-        let mut all = |tensors: &[ConcreteTensor], element: &dyn Fn(&ConcreteTensor) -> Element| -> Vec<Placed> {
+        let all = |tensors: &[ConcreteTensor], element: &dyn Fn(&ConcreteTensor) -> Element| -> Vec<Placed> {
             let placed = |tensor: &ConcreteTensor| {
                 let element = element(tensor);
                 let elements = usize::try_from(tensor.elements()).unwrap_or(usize::MAX);
@@ -120,11 +126,20 @@ impl Layout {
             |tensor: &ConcreteTensor| representation.output(tensor),
         );
         let params = all(&shapes.params, &input);
-        let calls = (0..calls.max(1))
-            .map(|_| CallBuffers { inputs: all(&shapes.inputs, &input), outputs: all(&shapes.outputs, &output) })
-            .collect();
+        let buffers_of_call = |_| {
+            let start = end.get();
+            let inputs = all(&shapes.inputs, &input);
+            let end_of_inputs = end.get();
+            if representation.reuses_inputs {
+                end.set(start);
+            }
+            let outputs = all(&shapes.outputs, &output);
+            end.set(end.get().max(end_of_inputs));
+            CallBuffers { inputs, outputs }
+        };
+        let calls = (0..calls.max(1)).map(buffers_of_call).collect();
         let workspace = place(if representation.workspace { WORKSPACE_BYTES } else { 0 });
-        Self { params, workspace, calls, total_bytes: end }
+        Self { params, workspace, calls, reuses_inputs: representation.reuses_inputs, total_bytes: end.get() }
     }
 
     /// Returns the buffers of the call of this number.
@@ -134,9 +149,10 @@ impl Layout {
         &self.calls[number % self.calls.len()]
     }
 
-    /// Returns every buffer with its name.
+    /// Returns every buffer that has guards, with its name.
     pub fn regions(&self) -> impl Iterator<Item = (&str, Region)> {
-        let of_calls = self.calls.iter().flat_map(|call| call.inputs.iter().chain(&call.outputs));
+        let calls = if self.reuses_inputs { &[][..] } else { &self.calls };
+        let of_calls = calls.iter().flat_map(|call| call.inputs.iter().chain(&call.outputs));
         let tensors = self.params.iter().chain(of_calls).map(|placed| (placed.name.as_str(), placed.region));
         tensors.chain(std::iter::once(("workspace", self.workspace)))
     }
@@ -169,7 +185,8 @@ mod tests {
             outputs: vec![tensor("z", 5, DType::F32)],
         };
         for double in [false, true] {
-            let layout = Layout::new(&shapes, Representation { double, torch: None, workspace: true }, 3);
+            let layout =
+                Layout::new(&shapes, Representation { double, torch: None, workspace: true, reuses_inputs: false }, 3);
             let mut end = 0;
             for (name, region) in layout.regions() {
                 assert_eq!(region.offset % ALIGN_BYTES, 0, "{name}");
@@ -181,6 +198,34 @@ mod tests {
             assert_eq!(layout.call(4), &layout.calls[1]);
             let widths: Vec<usize> = layout.calls[0].inputs.iter().map(|placed| placed.element.size_bytes()).collect();
             assert_eq!(widths, if double { [8, 4] } else { [4, 4] });
+        }
+    }
+
+    #[test]
+    fn outputs_in_the_place_of_inputs_touch_nothing_else() {
+        for (inputs, outputs) in [(300, 20), (20, 300)] {
+            let shapes = ConcreteShapes {
+                name: "default".to_owned(),
+                inputs: vec![tensor("x", inputs, DType::F32), tensor("i", 17, DType::I32)],
+                params: vec![tensor("w", 5, DType::F32)],
+                outputs: vec![tensor("y", outputs, DType::F32), tensor("z", 3, DType::F32)],
+            };
+            let of = |reuses_inputs| {
+                let representation = Representation { double: true, torch: None, workspace: true, reuses_inputs };
+                Layout::new(&shapes, representation, 1)
+            };
+            let (layout, apart) = (of(true), of(false));
+            let end = |place: &Placed| place.region.offset + place.region.size;
+            let call = layout.call(0);
+            assert_eq!(call.outputs[0].region.offset, call.inputs[0].region.offset);
+            for tensors in [&call.inputs, &call.outputs] {
+                assert!(tensors[0].region.offset >= end(&layout.params[0]) + GUARD_BYTES);
+                assert!(end(&tensors[0]) < tensors[1].region.offset, "tensors of a kind are apart");
+                assert!(end(&tensors[1]) + GUARD_BYTES <= layout.workspace.offset - GUARD_BYTES);
+            }
+            let names: Vec<&str> = layout.regions().map(|(name, _)| name).collect();
+            assert_eq!(names, ["w", "workspace"], "guards of others would lie in tensors");
+            assert!(layout.total_bytes < apart.total_bytes);
         }
     }
 }

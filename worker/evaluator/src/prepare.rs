@@ -159,7 +159,7 @@ fn start<M: Memory>(
     libraries: &ReferenceLibraries,
     options: &ProgramOptions<'_>,
 ) -> Result<Oracle<M>, OracleError> {
-    let mut launched = LaunchedOracle::start(context, &libraries.reference, &libraries.truth, options)?;
+    let mut launched = LaunchedOracle::start(context, &libraries.reference, &libraries.truth, options, true)?;
     for process in launched.processes() {
         process.load_runtime()?;
     }

@@ -2,6 +2,7 @@
 
 pub mod context;
 mod error;
+mod file;
 mod given;
 mod pool;
 mod process;
@@ -9,7 +10,8 @@ mod run;
 mod watch;
 
 pub use self::error::ProgramError;
+pub(crate) use self::file::{ProgramFile, ProgramOptions, shared_bytes};
 pub(crate) use self::given::Given;
 pub use self::pool::{PoolPause, ProcessDemand, ProcessPool, Slot};
 pub(crate) use self::process::Window;
-pub(crate) use self::run::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes};
+pub(crate) use self::run::{Launched, Program};

@@ -101,7 +101,9 @@ impl<M: Memory> Check<'_, M> {
         let of_candidate = ProgramOptions { calls: self.calls, ..options };
         let mut candidate = launch(context, self.file, &of_candidate)?;
         let mut oracle = match answers {
-            Answers::Live { reference, truth, .. } => Some(LaunchedOracle::start(context, reference, truth, &options)?),
+            Answers::Live { reference, truth, .. } => {
+                Some(LaunchedOracle::start(context, reference, truth, &options, false)?)
+            }
             Answers::Recorded(_) => None,
         };
         let mut trusted: Vec<&mut Launched> = oracle.iter_mut().flat_map(LaunchedOracle::processes).collect();

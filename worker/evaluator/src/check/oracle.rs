@@ -99,16 +99,18 @@ pub(crate) struct LaunchedOracle<'a> {
 }
 
 impl<'a> LaunchedOracle<'a> {
-    /// Starts both processes, or takes those in which they are loaded.
+    /// Starts both processes, or takes those in which they are loaded. The reference keeps its inputs where it is examined itself.
     pub(crate) fn start(
         context: &ExecutionContext<'_>,
         reference: &'a Path,
         truth: &'a Path,
         options: &ProgramOptions<'_>,
+        is_examined: bool,
     ) -> Result<Self, OracleError> {
         let strict = options.spec.precision == PrecisionPolicy::Strict;
-        let reference = ProgramFile { path: reference, trusted: true, double: false, strict };
-        let truth = ProgramFile { path: truth, trusted: true, double: true, strict: false };
+        let reference =
+            ProgramFile { path: reference, trusted: true, double: false, strict, reuses_inputs: !is_examined };
+        let truth = ProgramFile { path: truth, trusted: true, double: true, strict: false, reuses_inputs: true };
         Ok(Self {
             reference: (reference, launch(context, &reference, options)?),
             truth: (truth, launch(context, &truth, options)?),

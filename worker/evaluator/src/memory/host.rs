@@ -285,7 +285,8 @@ mod tests {
     fn a_change_of_an_input_or_a_guard_is_found() {
         let (memory, shapes) = (HostMemory::new(None), shapes());
         for double in [false, true] {
-            let layout = Layout::new(&shapes, Representation { double, torch: None, workspace: false }, 2);
+            let layout =
+                Layout::new(&shapes, Representation { double, torch: None, workspace: false, reuses_inputs: false }, 2);
             let mut shared = memory.allocate(layout.total_bytes).unwrap();
             let (place, tensor) = (&layout.calls[1].inputs[0], &shapes.inputs[0]);
             memory.draw(&mut shared, place, tensor, Draw::declared(3)).unwrap();
@@ -303,7 +304,11 @@ mod tests {
     #[test]
     fn outputs_that_were_not_written_are_counted() {
         let (memory, shapes) = (HostMemory::new(Some(1 << 20)), shapes());
-        let layout = Layout::new(&shapes, Representation { double: false, torch: None, workspace: true }, 1);
+        let layout = Layout::new(
+            &shapes,
+            Representation { double: false, torch: None, workspace: true, reuses_inputs: false },
+            1,
+        );
         let mut shared = memory.allocate(layout.total_bytes).unwrap();
         let place = &layout.calls[0].outputs[0];
         memory.fill(&mut shared, place.region, 0x7FFC_1234).unwrap();

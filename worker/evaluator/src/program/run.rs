@@ -1,19 +1,20 @@
 //! One program with its memory: what it is given, its calls, and what it left behind.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
-use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, TRIMMED_BYTES, TaskSpec, TorchSpec};
+use nightshift_protocol::task::{ConcreteShapes, TRIMMED_BYTES, TorchSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::ProgramError;
 use super::context::ExecutionContext;
+use super::file::{ProgramFile, ProgramOptions, layouts};
 use super::given::{Contents, Given, give};
 use super::pool::{Slot, TrustedProgram};
 use super::process::{Process, ProcessKind, ProcessLimits, Window};
 use crate::breach::Breach;
-use crate::layout::{Layout, Representation};
+use crate::layout::Layout;
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, Operand};
 use crate::runner::control::WindowKind;
@@ -29,43 +30,6 @@ const EXTRA_MS: u64 = 2_000;
 /// A reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and the truth is
 /// twice as wide.
 const TRUSTED_FACTOR: u64 = 4;
-
-/// A built program.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ProgramFile<'a> {
-    /// The library, or the file of Python.
-    pub(crate) path: &'a Path,
-    /// Whether the program is the task's own; else a model wrote it.
-    pub(crate) trusted: bool,
-    /// Whether it computes in double precision.
-    pub(crate) double: bool,
-    /// True if a model of `PyTorch` runs with TF32 switched off.
-    pub(crate) strict: bool,
-}
-
-impl ProgramFile<'_> {
-    /// Returns whether Python runs it.
-    pub(crate) fn is_python(&self) -> bool {
-        self.path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
-    }
-}
-
-/// How a program is started.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ProgramOptions<'a> {
-    /// The task.
-    pub(crate) spec: &'a TaskSpec,
-    /// The shapes that the program is called with, the first one first.
-    pub(crate) shapes: &'a [ConcreteShapes],
-    /// Calls that may be queued at once.
-    pub(crate) calls: usize,
-    /// Processor core to stay on.
-    pub(crate) core: Option<usize>,
-    /// Load nothing unless files and network are out of reach.
-    pub(crate) require_sandbox: bool,
-    /// Whether the process of a trusted program may have served before.
-    pub(crate) may_be_resident: bool,
-}
 
 /// One program with its memory.
 #[derive(Debug)]
@@ -276,7 +240,10 @@ impl<M: Memory> Program<M> {
     /// Puts the inputs of a call in place, and fills its outputs with a pattern that no number has.
     pub(crate) fn prepare(&mut self, memory: &M, call: usize, inputs: Given<'_>) -> Result<(), ProgramError> {
         self.give_inputs(memory, call, inputs)?;
-        for output in &self.layouts[self.shape].call(call).outputs {
+        let layout = &self.layouts[self.shape];
+        // Where outputs take the place of inputs, the inputs lie there before the call.
+        let outputs = if layout.reuses_inputs { &[][..] } else { &layout.call(call).outputs };
+        for output in outputs {
             memory.fill(&mut self.shared, output.region, self.poison)?;
         }
         Ok(())
@@ -286,7 +253,9 @@ impl<M: Memory> Program<M> {
     pub(crate) fn give_inputs(&mut self, memory: &M, call: usize, inputs: Given<'_>) -> Result<(), ProgramError> {
         let (layout, shapes) = (&self.layouts[self.shape], &self.shapes[self.shape]);
         let (buffers, slot) = (layout.call(call), call % layout.calls.len());
-        self.inputs[slot] = Some(give(memory, &mut self.shared, &buffers.inputs, &shapes.inputs, inputs)?);
+        let given = give(memory, &mut self.shared, &buffers.inputs, &shapes.inputs, inputs)?;
+        // Inputs in whose place outputs come are not there to be looked at after the call.
+        self.inputs[slot] = (!layout.reuses_inputs).then_some(given);
         Ok(())
     }
 
@@ -477,19 +446,4 @@ impl<M: Memory> Program<M> {
     pub(crate) fn processor_time(&self) -> Option<Duration> {
         self.process.processor_time()
     }
-}
-
-/// Where the tensors of a program lie, for each shape.
-fn layouts(file: &ProgramFile<'_>, options: &ProgramOptions<'_>) -> Vec<Layout> {
-    let representation = Representation {
-        double: file.double,
-        torch: options.spec.torch.as_ref().filter(|_| file.is_python()),
-        workspace: !file.is_python(),
-    };
-    options.shapes.iter().map(|shapes| Layout::new(shapes, representation, options.calls)).collect()
-}
-
-/// Returns the size of the memory that a program will share with the evaluator.
-pub(crate) fn shared_bytes(file: &ProgramFile<'_>, options: &ProgramOptions<'_>) -> usize {
-    layouts(file, options).iter().map(|layout| layout.total_bytes).max().unwrap_or(0)
 }

@@ -86,7 +86,8 @@ impl ReplayRequest<'_> {
             None
         };
         let torch = self.spec.torch.clone().filter(|_| python.is_some());
-        let representation = Representation { double: false, torch: torch.as_ref(), workspace: python.is_none() };
+        let representation =
+            Representation { double: false, torch: torch.as_ref(), workspace: python.is_none(), reuses_inputs: false };
         let layout = Layout::new(self.shapes, representation, 1);
         let tensors = folder.join(TENSORS_FILE);
         let mut file = File::create_new(&tensors)?;

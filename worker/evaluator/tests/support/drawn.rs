@@ -28,7 +28,7 @@ impl DrawnTensor {
             ConcreteTensor { name: "x".to_owned(), dtype, shape: vec![DRAWN], distribution: distribution.clone() };
         let inputs = vec![tensor.clone()];
         let shapes = ConcreteShapes { name: "default".to_owned(), inputs, params: Vec::new(), outputs: Vec::new() };
-        let representation = Representation { double, torch: None, workspace: false };
+        let representation = Representation { double, torch: None, workspace: false, reuses_inputs: false };
         let layout = Layout::new(&shapes, representation, 1);
         let memory = DeviceMemory::new(Arc::clone(&GROUND.gpu)).unwrap();
         let shared = memory.allocate(layout.total_bytes).unwrap();
