@@ -94,7 +94,7 @@ fn check_in_place(
     require_sandbox: bool,
     seeds: &mut SecretSeeds,
 ) -> Result<CheckReport, StepFailure> {
-    let file = ProgramFile { path: candidate, trusted: false, double: false, strict: false, reuses_inputs: false };
+    let file = ProgramFile::candidate(candidate);
     match context.place {
         Place::Host(memory) => check_with(context, memory, spec, &file, answers, require_sandbox, seeds),
         Place::Device(device) => {

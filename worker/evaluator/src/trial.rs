@@ -38,7 +38,7 @@ fn try_in<M: Memory>(
 ) -> Result<Option<String>, StepFailure> {
     let shapes =
         spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
-    let file = ProgramFile { path: program, trusted: false, double: false, strict: false, reuses_inputs: false };
+    let file = ProgramFile::candidate(program);
     let options = ProgramOptions {
         spec,
         shapes: std::slice::from_ref(&shapes),

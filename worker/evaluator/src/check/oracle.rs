@@ -108,9 +108,8 @@ impl<'a> LaunchedOracle<'a> {
         is_examined: bool,
     ) -> Result<Self, OracleError> {
         let strict = options.spec.precision == PrecisionPolicy::Strict;
-        let reference =
-            ProgramFile { path: reference, trusted: true, double: false, strict, reuses_inputs: !is_examined };
-        let truth = ProgramFile { path: truth, trusted: true, double: true, strict: false, reuses_inputs: true };
+        let reference = ProgramFile { strict, reuses_inputs: !is_examined, ..ProgramFile::baseline(reference) };
+        let truth = ProgramFile::truth(truth);
         Ok(Self {
             reference: (reference, launch(context, &reference, options)?),
             truth: (truth, launch(context, &truth, options)?),

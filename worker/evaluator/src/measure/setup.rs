@@ -153,17 +153,9 @@ impl<'a, M: Memory> Setup<'a, M> {
         })?;
         let all = std::slice::from_ref(shapes);
         let call_bytes = bytes_of(&shapes.inputs) + bytes_of(&shapes.outputs);
-        let candidate_file = ProgramFile {
-            path: programs.candidate,
-            trusted: false,
-            double: false,
-            strict: false,
-            reuses_inputs: false,
-        };
-        let baseline_file =
-            ProgramFile { path: programs.baseline, trusted: true, double: false, strict: false, reuses_inputs: false };
-        let truth_file =
-            ProgramFile { path: programs.truth, trusted: true, double: true, strict: false, reuses_inputs: true };
+        let candidate_file = ProgramFile::candidate(programs.candidate);
+        let baseline_file = ProgramFile::baseline(programs.baseline);
+        let truth_file = ProgramFile::truth(programs.truth);
         let of_candidate =
             ProgramOptions { spec, shapes: all, calls: 1, core, require_sandbox, may_be_resident: false };
         // A Python process is slow to start, and the process of a first measurement's baseline may have served before: a number is

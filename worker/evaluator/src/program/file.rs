@@ -22,7 +22,22 @@ pub(crate) struct ProgramFile<'a> {
     pub(crate) reuses_inputs: bool,
 }
 
-impl ProgramFile<'_> {
+impl<'a> ProgramFile<'a> {
+    /// Returns a program that a model wrote.
+    pub(crate) fn candidate(path: &'a Path) -> Self {
+        Self { path, trusted: false, double: false, strict: false, reuses_inputs: false }
+    }
+
+    /// Returns the task's own program, as it is timed.
+    pub(crate) fn baseline(path: &'a Path) -> Self {
+        Self { trusted: true, ..Self::candidate(path) }
+    }
+
+    /// Returns the task's own program in double precision.
+    pub(crate) fn truth(path: &'a Path) -> Self {
+        Self { double: true, reuses_inputs: true, ..Self::baseline(path) }
+    }
+
     /// Returns whether Python runs it.
     pub(crate) fn is_python(&self) -> bool {
         self.path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
