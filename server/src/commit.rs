@@ -97,7 +97,7 @@ impl App {
         let at = self.clock.now();
         let end = self.end_of(step, outcome, reporter, at).await?;
         let used = used(step, &end, at);
-        let waits = matches!(end, TryEnd::Wait { .. });
+        let asked = matches!(&end, TryEnd::Wait { failure, .. } if failure.code == REQUEST_OPEN);
         let lease = claim.as_ref().map(|claim| (claim.worker.clone(), claim.expires_at));
         let report = Report { step: step.id.clone(), epoch, end, used, at };
         // The step may have been claimed before the decision that scheduled it has returned to the cache. Wait briefly
@@ -139,7 +139,7 @@ impl App {
             return Err(error.into());
         }
         self.leases.forget(&step.id);
-        if waits && done.reported == Reported::Committed {
+        if asked && done.reported == Reported::Committed {
             self.requests.notify_waiters();
         }
         if let Some((worker, expires_at)) = lease.filter(|_| !done.steps.is_empty()) {
@@ -169,7 +169,7 @@ impl App {
             // Waiting for reservations of other steps is not a failed try.
             (TryOutcome::Failed { failure }, Reporter::Agents) if failure.code == BUDGET_WAIT => {
                 let wait_ms = failure.retry_after_ms.unwrap_or(BUDGET_WAIT_MS).min(MAX_RETRY_AFTER_MS);
-                TryEnd::Retry { failure, at: at.plus_ms(wait_ms) }
+                TryEnd::Wait { failure, at: at.plus_ms(wait_ms) }
             }
             // The answer of an outside agent or the deadline wakes the step.
             (TryOutcome::Failed { failure }, Reporter::Agents) if failure.code == REQUEST_OPEN => {

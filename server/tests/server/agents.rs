@@ -81,6 +81,17 @@ async fn an_agents_passing_trouble_is_retried() {
 }
 
 #[tokio::test]
+async fn waiting_for_a_budget_uses_up_no_tries() {
+    let agents = FakeAgents::new(Behaviour::WaitsForBudget(50));
+    let (server, _folder) = TestServer::start(Wish { agents: agents.clone(), ..Wish::default() }).await;
+    let run = up_to_the_agent(&server).await;
+    server.until_status(&run, RunStatus::Completed).await;
+    assert_eq!(agents.begun.load(Ordering::SeqCst), 52);
+    assert_eq!(plan_step(&server, &run).await.tries, 2, "the failure and the answer");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn an_agents_answer_to_another_question_is_never_committed() {
     let agents = FakeAgents::new(Behaviour::GivesNonsense);
     let (server, _folder) = TestServer::start(Wish { agents, ..Wish::default() }).await;

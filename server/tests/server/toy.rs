@@ -9,7 +9,9 @@ use nightshift_engine::clock::Clock;
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::workflow::{Command, StepOrder, Workflow, WorkflowError};
-use nightshift_optimizer::agent::{AgentPorts, AgentStep, AnsweredCall, OutsideCall, OutsideOutcome, request_open};
+use nightshift_optimizer::agent::{
+    AgentPorts, AgentStep, AnsweredCall, BUDGET_WAIT, OutsideCall, OutsideOutcome, request_open,
+};
 use nightshift_protocol::api::{FreeDevice, FreeSlots, RequestQuestion, RunDigest, RunView};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
@@ -298,6 +300,8 @@ pub(crate) enum Behaviour {
     Panics,
     /// It fails with a retriable error.
     FailsRetriably,
+    /// It waits this many times for the budget, then fails once with a retriable error, then plans.
+    WaitsForBudget(usize),
     /// It returns the output of another kind of step.
     GivesNonsense,
 }
@@ -359,7 +363,7 @@ impl AgentExecutor for FakeAgents {
 
     async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure> {
         let mut armed = Armed(self.dropped.clone(), true);
-        self.begun.fetch_add(1, Ordering::SeqCst);
+        let earlier = self.begun.fetch_add(1, Ordering::SeqCst);
         self.began.notify_one();
         let behaviour = *self.behaviour.lock().unwrap();
         match behaviour {
@@ -369,6 +373,16 @@ impl AgentExecutor for FakeAgents {
                 armed.1 = false;
                 Err(StepFailure::retriable("model.unreachable", "no answer"))
             }
+            Behaviour::WaitsForBudget(times) if earlier < times => {
+                armed.1 = false;
+                let mut failure = StepFailure::retriable(BUDGET_WAIT, "the tokens are reserved");
+                failure.retry_after_ms = Some(1);
+                Err(failure)
+            }
+            Behaviour::WaitsForBudget(times) if earlier == times => {
+                armed.1 = false;
+                Err(StepFailure::retriable("model.overloaded", "no answer"))
+            }
             Behaviour::GivesNonsense => {
                 armed.1 = false;
                 Ok(StepOutput::TaskRejected { code: "x".to_owned(), message: "x".to_owned(), log: None })
@@ -377,7 +391,7 @@ impl AgentExecutor for FakeAgents {
                 armed.1 = false;
                 self.ask_outside(ports, &step).await
             }
-            Behaviour::Plans => {
+            Behaviour::Plans | Behaviour::WaitsForBudget(_) => {
                 let found = ports.find_call(step.run, step.step_key, 1, "request").await?;
                 let call = match found {
                     Some(call) => call,
