@@ -19,7 +19,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent_ports::StorePorts;
+use crate::agent_ports::{Recordings, StorePorts};
 use crate::app::App;
 use crate::backoff::Backoff;
 use crate::commit::{CommitError, Reporter};
@@ -59,10 +59,12 @@ struct StepToRun {
     step: StepRecord,
     /// An earlier try that still runs here under a lost lease.
     earlier: Option<CancellationToken>,
+    recordings: Arc<Recordings>,
 }
 
 /// Runs the loop until the server ends. Steps in progress keep their leases then, which end with the server lease.
 pub(crate) async fn run(app: Arc<App>) {
+    let recordings = Arc::new(Recordings::default());
     loop {
         let server = tokio::select! {
             biased;
@@ -76,14 +78,14 @@ pub(crate) async fn run(app: Arc<App>) {
             biased;
             () = app.shutdown.cancelled() => return,
             () = app.server_lease.wait_until_ended(&server) => tracing::warn!("the agents abort their steps and restart"),
-            () = work(&app, &worker) => {}
+            () = work(&app, &worker, &recordings) => {}
         }
         app.worker_registry.forget(&worker);
     }
 }
 
 /// Carries out steps while the server lease lasts.
-async fn work(app: &Arc<App>, worker: &WorkerId) {
+async fn work(app: &Arc<App>, worker: &WorkerId, recordings: &Arc<Recordings>) {
     let mut held: HashMap<StepId, RunningStep> = HashMap::new();
     // Dropping the set aborts the steps in progress.
     let mut tasks: JoinSet<Vec<StepRecord>> = JoinSet::new();
@@ -103,7 +105,8 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
             let (id, epoch, over) = (step.id.clone(), step.epoch, CancellationToken::new());
             let earlier = held.insert(id.clone(), RunningStep { epoch, stop: Some(stop), over: over.clone() });
             let earlier = earlier.map(|earlier| earlier.over);
-            let carried = StepToRun { app: app.clone(), worker: worker.clone(), step, earlier };
+            let recordings = recordings.clone();
+            let carried = StepToRun { app: app.clone(), worker: worker.clone(), step, earlier, recordings };
             let over = over.drop_guard();
             let task = tasks.spawn(async move {
                 let _over = over;
@@ -249,7 +252,7 @@ async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, RunningSt
 
 /// Carries out one step and reports it. Returns the steps that were claimed for the free slot with the report.
 async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<StepRecord> {
-    let StepToRun { app, worker, step, earlier } = carried;
+    let StepToRun { app, worker, step, earlier, recordings } = carried;
     let started = Instant::now();
     let outcome = {
         let work = AssertUnwindSafe(async {
@@ -257,7 +260,9 @@ async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<
                 // The earlier try may be about to commit a paid answer, which this try then finds.
                 earlier.cancelled().await;
             }
-            execute(&app, &step).await
+            // The answer of a try that lost its lease may still wait for disk space.
+            recordings.wait(&step.id).await;
+            execute(&app, &step, recordings).await
         })
         .catch_unwind();
         tokio::select! {
@@ -309,7 +314,7 @@ async fn lost(stopped: &mut oneshot::Receiver<Stop>) {
     std::future::pending::<()>().await;
 }
 
-async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure> {
+async fn execute(app: &App, step: &StepRecord, recordings: Arc<Recordings>) -> Result<StepOutput, StepFailure> {
     let unreadable = |error: serde_json::Error| {
         StepFailure::fatal("step.unreadable_input", format!("the step's input cannot be read: {error}"))
     };
@@ -331,6 +336,7 @@ async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure
         epoch: step.epoch,
         random: app.random.clone(),
         request_deadline_ms: u64::try_from(app.config.request_deadline.as_millis()).unwrap_or(u64::MAX),
+        recordings,
     };
     let agent_step = AgentStep { run: &step.run, step_key: &step.key, input: &input, run_input: &run_input };
     app.agents.carry_out(&ports, agent_step).await

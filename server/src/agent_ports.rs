@@ -1,6 +1,7 @@
 //! Ports of the agents to the store: artifacts, and model calls that are never paid for twice.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use nightshift_engine::clock::{Clock, Random};
@@ -14,14 +15,43 @@ use nightshift_protocol::id::{RequestId, RunId, StepId};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 use crate::backoff::Backoff;
 use crate::present::with_wall_time;
 
 /// Maximum number of tries to store an answered call, which was paid for, before the step is released. On a full disk
-/// the step could not be released either, so that case waits until the step's timeout.
+/// the step could not be released either, so that case waits for space.
 const MAX_RECORD_TRIES: u32 = 6;
+
+/// The answered calls that are being stored, by step. Storing one goes on when its try ends, so that a paid answer
+/// outlives the lease of its step.
+#[derive(Default)]
+pub(crate) struct Recordings(Mutex<HashMap<StepId, CancellationToken>>);
+
+impl Recordings {
+    /// Waits until the answer of an earlier try of this step is stored, or was given up.
+    pub(crate) async fn wait(&self, step: &StepId) {
+        let recorded = self.open().get(step).cloned();
+        if let Some(recorded) = recorded {
+            recorded.cancelled().await;
+        }
+    }
+
+    /// Notes that an answer of this step is being stored, until the guard is dropped.
+    fn begin(&self, step: &StepId) -> DropGuard {
+        let recorded = CancellationToken::new();
+        let mut open = self.open();
+        open.retain(|_, recorded| !recorded.is_cancelled());
+        open.insert(step.clone(), recorded.clone());
+        recorded.drop_guard()
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<StepId, CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The ports for one step.
 pub(crate) struct StorePorts {
@@ -35,6 +65,8 @@ pub(crate) struct StorePorts {
     pub(crate) random: Arc<dyn Random>,
     /// Time for outside agents to answer a request, in milliseconds.
     pub(crate) request_deadline_ms: u64,
+    /// The answers that are being stored.
+    pub(crate) recordings: Arc<Recordings>,
 }
 
 #[async_trait]
@@ -100,31 +132,14 @@ impl AgentPorts for StorePorts {
             used,
             at: self.clock.now(),
         };
-        let mut backoff = Backoff::default();
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match self.store.model_calls.record_model_call(call.clone(), artifacts.clone()).await {
-                Ok(()) => {
-                    if tries > 1 {
-                        tracing::info!(run.id = %run, step.key = step_key, tries, "a model call was recorded after retries");
-                    }
-                    return Ok(());
-                }
-                Err(error)
-                    if matches!(error, StoreError::Full(_)) || (error.is_transient() && tries < MAX_RECORD_TRIES) =>
-                {
-                    if tries == 1 {
-                        tracing::warn!(
-                            run.id = %run, step.key = step_key, error = %error,
-                            "a model call could not be recorded; retrying"
-                        );
-                    }
-                    tokio::time::sleep(backoff.failed()).await;
-                }
-                Err(error) => return Err(failure(&error)),
-            }
-        }
+        let recording = self.recordings.begin(&self.step);
+        let store = self.store.clone();
+        // A task of its own, because the step may lose its lease meanwhile.
+        let task = tokio::spawn(async move {
+            let _recording = recording;
+            record(&store, call, artifacts).await
+        });
+        task.await.unwrap_or_else(|error| Err(StepFailure::retriable("agent.panicked", error.to_string())))
     }
 
     async fn budget(&self, run: &RunId) -> Result<Vec<BudgetLine>, StepFailure> {
@@ -168,6 +183,41 @@ impl AgentPorts for StorePorts {
 
     fn knowledge(&self) -> Option<(&dyn KnowledgeStore, TimestampMs)> {
         Some((&*self.store.knowledge, self.clock.now()))
+    }
+}
+
+/// Stores an answered call. Tries again while the disk is full, and a few times after other passing errors.
+async fn record(
+    store: &Store,
+    call: ModelCallRecord,
+    artifacts: Vec<(ArtifactHash, Vec<u8>)>,
+) -> Result<(), StepFailure> {
+    let mut backoff = Backoff::default();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match store.model_calls.record_model_call(call.clone(), artifacts.clone()).await {
+            Ok(()) => {
+                if tries > 1 {
+                    tracing::info!(
+                        run.id = %call.run, step.key = %call.step_key, tries, "a model call was recorded after retries"
+                    );
+                }
+                return Ok(());
+            }
+            Err(error)
+                if matches!(error, StoreError::Full(_)) || (error.is_transient() && tries < MAX_RECORD_TRIES) =>
+            {
+                if tries == 1 {
+                    tracing::warn!(
+                        run.id = %call.run, step.key = %call.step_key, error = %error,
+                        "a model call could not be recorded; retrying"
+                    );
+                }
+                tokio::time::sleep(backoff.failed()).await;
+            }
+            Err(error) => return Err(failure(&error)),
+        }
     }
 }
 
@@ -255,6 +305,7 @@ mod tests {
             epoch: 1,
             random: Arc::new(OsRandom),
             request_deadline_ms: 1,
+            recordings: Arc::default(),
         };
         let recorded = tokio::spawn({
             let run = run.clone();

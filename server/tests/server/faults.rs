@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nightshift_protocol::api::{
@@ -14,7 +15,7 @@ use reqwest::Method;
 use tokio::task::JoinSet;
 
 use crate::setup::{TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
-use crate::toy::{free, prepared_output};
+use crate::toy::{Behaviour, FakeAgents, free, prepared_output};
 
 /// Methods that each campaign calls at least once, so that a fault in their first call always occurs.
 const METHODS: [&str; 5] = ["create_campaign", "commit", "register_server", "register_worker", "record_model_call"];
@@ -149,5 +150,29 @@ async fn a_campaign_goes_on_by_itself_when_a_full_disk_has_space_again() {
     .await;
     let answer = server.bare(Method::GET, "/api/v1/health").send().await.unwrap();
     assert!(answer.status().is_success(), "the trouble is over");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_waits_for_space_outlives_its_lease_and_is_not_paid_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(FaultyStore::counting(open_store(&folder).await.ports()));
+    let agents = FakeAgents::new(Behaviour::PlansWhenAnswered);
+    let wish = Wish { agents: agents.clone(), lease_ms: 1_000, heartbeat_ms: 100, ..Wish::default() };
+    let server = TestServer::on(store.ports(), wish).await;
+    let (_, run) = server.campaign().await;
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
+    until("the reservation", || async { store.writes_by_method().contains_key("reserve").then_some(()) }).await;
+
+    store.set_full(true);
+    agents.now(Behaviour::Plans);
+    agents.answers.notify_one();
+    until("the end of the try", || async { (agents.dropped.load(Ordering::SeqCst) == 1).then_some(()) }).await;
+    store.set_full(false);
+
+    server.until_status(&run, RunStatus::Completed).await;
+    assert_eq!(agents.calls.load(Ordering::SeqCst), 1, "the answer was paid for again");
     server.stop().await;
 }

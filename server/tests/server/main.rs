@@ -22,6 +22,7 @@ mod limits;
 mod lists;
 mod live;
 mod loops;
+mod manual_clock;
 mod metrics;
 mod openapi;
 mod problems;

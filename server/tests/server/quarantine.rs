@@ -9,8 +9,9 @@ use nightshift_protocol::machine::{DeviceOffer, Offers, Quarantine};
 use nightshift_protocol::task::Target;
 use reqwest::{Method, StatusCode};
 
+use crate::manual_clock::ManualClock;
 use crate::setup::{OPERATOR, TestServer, WORKER, Wish, ok, refused};
-use crate::toy::{ManualClock, offers};
+use crate::toy::offers;
 
 fn with_gpus(count: u32) -> Offers {
     let mut offers = offers();

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use async_trait::async_trait;
-use nightshift_engine::clock::Clock;
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::workflow::{Command, StepOrder, Workflow, WorkflowError};
@@ -24,7 +23,6 @@ use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::plan::Plan;
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepInput, StepKind, StepOutput};
 use nightshift_protocol::task::Target;
-use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_server::AgentExecutor;
 use serde_json::{Value, json};
@@ -292,6 +290,8 @@ pub(crate) fn prepared_output() -> StepOutput {
 pub(crate) enum Behaviour {
     /// It calls its model, records the call and returns a plan.
     Plans,
+    /// It plans, and its model answers after [`FakeAgents::answers`].
+    PlansWhenAnswered,
     /// It asks an outside agent, and returns a plan after the answer.
     AsksOutside,
     /// It never ends.
@@ -316,6 +316,8 @@ pub(crate) struct FakeAgents {
     /// Number of real model calls.
     pub(crate) calls: AtomicUsize,
     began: Notify,
+    /// The model's answer under [`Behaviour::PlansWhenAnswered`].
+    pub(crate) answers: Notify,
 }
 
 impl FakeAgents {
@@ -326,6 +328,7 @@ impl FakeAgents {
             dropped: Arc::default(),
             calls: AtomicUsize::new(0),
             began: Notify::new(),
+            answers: Notify::new(),
         })
     }
 
@@ -391,11 +394,11 @@ impl AgentExecutor for FakeAgents {
                 armed.1 = false;
                 self.ask_outside(ports, &step).await
             }
-            Behaviour::Plans | Behaviour::WaitsForBudget(_) => {
+            Behaviour::Plans | Behaviour::PlansWhenAnswered | Behaviour::WaitsForBudget(_) => {
                 let found = ports.find_call(step.run, step.step_key, 1, "request").await?;
                 let call = match found {
                     Some(call) => call,
-                    None => self.ask(ports, &step).await?,
+                    None => self.ask(ports, &step, behaviour).await?,
                 };
                 armed.1 = false;
                 let plan = Plan {
@@ -440,7 +443,12 @@ impl FakeAgents {
         }
     }
 
-    async fn ask(&self, ports: &dyn AgentPorts, step: &AgentStep<'_>) -> Result<ModelCallSummary, StepFailure> {
+    async fn ask(
+        &self,
+        ports: &dyn AgentPorts,
+        step: &AgentStep<'_>,
+        behaviour: Behaviour,
+    ) -> Result<ModelCallSummary, StepFailure> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let (prompt, reply) = (b"a prompt".to_vec(), b"a reply".to_vec());
         let call: ModelCallSummary = serde_json::from_value(json!({
@@ -458,6 +466,9 @@ impl FakeAgents {
         .map_err(|error| StepFailure::fatal("test", error.to_string()))?;
         let estimate = vec![Amount { resource: Resource::Tokens, amount: CALL_TOKENS }];
         ports.reserve_call(&estimate).await?;
+        if behaviour == Behaviour::PlansWhenAnswered {
+            self.answers.notified().await;
+        }
         let answered = AnsweredCall {
             run: step.run,
             step_key: step.step_key,
@@ -471,25 +482,5 @@ impl FakeAgents {
         };
         ports.record_call(answered).await?;
         Ok(call)
-    }
-}
-
-/// A clock that a test moves.
-pub(crate) struct ManualClock(Mutex<TimestampMs>);
-
-impl ManualClock {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(TimestampMs(1_700_000_000_000))))
-    }
-
-    pub(crate) fn advance_ms(&self, ms: u64) {
-        let mut now = self.0.lock().unwrap();
-        *now = now.plus_ms(ms);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> TimestampMs {
-        *self.0.lock().unwrap()
     }
 }

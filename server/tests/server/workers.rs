@@ -12,8 +12,9 @@ use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::step::{StepFailure, StepInput, StepKind, StepOutput};
 use reqwest::Method;
 
+use crate::manual_clock::ManualClock;
 use crate::setup::{OPERATOR, TestServer, WORKER, Wish, refusal, refused, until};
-use crate::toy::{Behaviour, FakeAgents, ManualClock, PLAN, PREPARE, ROUTE, offers, prepared_output};
+use crate::toy::{Behaviour, FakeAgents, PLAN, PREPARE, ROUTE, offers, prepared_output};
 
 fn completed() -> TryOutcome {
     TryOutcome::Completed { output: Box::new(prepared_output()) }
