@@ -58,7 +58,7 @@ pub use self::retention::{Pruned, RetentionStore};
 pub use self::run::{Advance, Advanced, CreatedRun, OwnerFence, RunRecord, RunStore};
 pub use self::run_control::RunControlStore;
 pub use self::server::{ChangedRun, Notice, Pulse, ServerRecord, ServerStore};
-pub use self::session::{SessionHolder, SessionRecord, SessionStore};
+pub use self::session::{SessionHolder, SessionLimits, SessionRecord, SessionStore};
 pub use self::step::{StepRecord, TryEnd};
 pub use self::team::{Among, Placed, ShareRecord, TeamStore};
 pub use self::token::{TokenRecord, TokenStore};

@@ -34,11 +34,21 @@ pub enum SessionHolder {
     Share(ShareId),
 }
 
+/// How many sessions may exist.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionLimits {
+    /// Per token, per link, and of the configured tokens together. The next session replaces the oldest one.
+    pub per_holder: u32,
+    /// Of all tokens and links together. The next session is refused.
+    pub in_total: u32,
+}
+
 /// Sessions.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Stores a session, and deletes expired ones. Refuses (`auth.too_many_sessions`) when `limit` sessions exist.
-    async fn create_session(&self, session: SessionRecord, limit: u32) -> Result<(), StoreError>;
+    /// Stores a session. Deletes the sessions that have expired or whose holder has ended, and the oldest ones of its
+    /// holder above the limit. Refuses a session of a token or a link (`auth.too_many_sessions`) when too many exist.
+    async fn create_session(&self, session: SessionRecord, limits: SessionLimits) -> Result<(), StoreError>;
 
     /// Finds the session of this cookie, including an expired one.
     async fn find_session(&self, secret_hash: &str) -> Result<Option<SessionRecord>, StoreError>;

@@ -83,7 +83,7 @@ impl Keys {
         Ok(caller.map(|caller| Caller { by_cookie: true, ends_at: Some(session.expires_at), ..caller }))
     }
 
-    /// Creates a session for the holder of this token.
+    /// Creates a session for the holder of this token. It ends with the token at the latest.
     pub(crate) async fn sign_in(
         &self,
         app: &App,
@@ -110,6 +110,7 @@ impl Keys {
                 "this is a worker token: sign in with a token of the role viewer, operator or admin",
             ));
         }
+        let expires_at = caller.ends_at.map_or(expires_at, |end| end.min(expires_at));
         let session =
             SessionRecord { secret_hash: secret_hash(secret), holder, created_at: app.clock.now(), expires_at };
         Ok((session, Caller { by_cookie: true, ends_at: Some(expires_at), ..caller }))

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::header::{AUTHORIZATION, SET_COOKIE};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use nightshift_engine::store::SessionLimits;
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{SessionView, SignIn, SignedInBy};
 
@@ -23,8 +24,8 @@ const DEFAULT_VALID_FOR_MS: u64 = 12 * 60 * 60 * 1_000;
 const MAX_VALID_FOR_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
 /// Minimum duration of a session, in milliseconds.
 const MIN_VALID_FOR_MS: u64 = 1_000;
-/// Maximum number of sessions.
-const MAX_SESSIONS: u32 = 10_000;
+/// Maximum numbers of sessions: of one token or link, and of all.
+const LIMITS: SessionLimits = SessionLimits { per_holder: 100, in_total: 10_000 };
 
 /// Signs a browser in: sets a cookie that stands for a token.
 pub(crate) async fn sign_in(
@@ -41,9 +42,10 @@ pub(crate) async fn sign_in(
         ));
     }
     let secret = sessions::new_cookie(&*app.random);
-    let expires_at = app.clock.now().plus_ms(valid_for_ms);
-    let (session, caller) = app.keys.sign_in(&app, wish.token.trim(), &secret, expires_at).await?;
-    let result = app.store.sessions.create_session(session, MAX_SESSIONS).await;
+    let now = app.clock.now();
+    let (session, caller) = app.keys.sign_in(&app, wish.token.trim(), &secret, now.plus_ms(valid_for_ms)).await?;
+    let valid_for_ms = session.expires_at.since_ms(now);
+    let result = app.store.sessions.create_session(session, LIMITS).await;
     app.store_health.note_error(&result);
     result?;
     tracing::info!(by = %caller.name, "a browser was signed in");

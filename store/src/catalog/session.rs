@@ -1,6 +1,6 @@
 //! Browser sessions, stored by the hash of their cookie.
 
-use nightshift_engine::store::{SessionHolder, SessionRecord};
+use nightshift_engine::store::{SessionHolder, SessionLimits, SessionRecord};
 use nightshift_protocol::time::TimestampMs;
 
 use super::public_id;
@@ -11,25 +11,40 @@ use crate::row::Row;
 use crate::transaction::Transaction;
 use crate::value::values;
 
+/// Deletes the sessions that have expired, or whose token or link is expired, revoked or deleted.
+const FORGET_ENDED: &str = "DELETE FROM session WHERE expires_at_ms <= $1 \
+     OR (token IS NOT NULL AND NOT EXISTS (SELECT 1 FROM token t WHERE t.public_id = session.token \
+         AND t.revoked_at_ms IS NULL AND (t.expires_at_ms IS NULL OR t.expires_at_ms > $1))) \
+     OR (share IS NOT NULL AND NOT EXISTS (SELECT 1 FROM share s WHERE s.public_id = session.share \
+         AND s.revoked_at_ms IS NULL AND s.expires_at_ms > $1))";
+/// Deletes the oldest sessions of a holder.
+const FORGET_OLDEST: &str = "DELETE FROM session WHERE secret_hash IN \
+     (SELECT secret_hash FROM session WHERE coalesce(token, share, '') = $1 \
+      ORDER BY created_at_ms DESC, secret_hash LIMIT $3 OFFSET $2)";
+
 pub(crate) async fn create(
     transaction: &mut Transaction<'_>,
     session: &SessionRecord,
-    limit: u32,
+    limits: SessionLimits,
 ) -> Result<(), Failure> {
     let connection = &mut *transaction.connection;
-    connection.execute("DELETE FROM session WHERE expires_at_ms <= $1", values![session.created_at.0]).await?;
-    let open = connection.fetch_one("SELECT COUNT(*) FROM session", values![]).await?.i64(0)?;
-    if open >= i64::from(limit) {
-        return Err(Failure::refused(
-            "auth.too_many_sessions",
-            format!("{open} sessions are open, which is the maximum: sign out somewhere, or wait until one ends"),
-        ));
-    }
     let (token, share, proof) = match &session.holder {
         SessionHolder::Configured { proof } => (None, None, Some(proof.clone())),
         SessionHolder::Token(token) => (Some(token.to_string()), None, None),
         SessionHolder::Share(share) => (None, Some(share.to_string()), None),
     };
+    connection.execute(FORGET_ENDED, values![session.created_at.0]).await?;
+    let holder = token.as_deref().or(share.as_deref()).unwrap_or_default();
+    let kept = limits.per_holder.saturating_sub(1);
+    connection.execute(FORGET_OLDEST, values![holder, kept, u32::MAX]).await?;
+    let open = connection.fetch_one("SELECT COUNT(*) FROM session WHERE proof IS NULL", values![]).await?.i64(0)?;
+    // The configured token can always sign in, so that an administrator can end the sessions of others.
+    if proof.is_none() && open >= i64::from(limits.in_total) {
+        return Err(Failure::refused(
+            "auth.too_many_sessions",
+            format!("{open} sessions are open, which is the maximum: sign out somewhere, or wait until one ends"),
+        ));
+    }
     let sql = "INSERT INTO session (secret_hash, token, share, proof, created_at_ms, expires_at_ms) \
                VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
     let values = values![session.secret_hash.as_str(), token, share, proof, session.created_at.0, session.expires_at.0];

@@ -1,7 +1,7 @@
 //! Browser sessions.
 
 use async_trait::async_trait;
-use nightshift_engine::store::{SessionRecord, SessionStore, StoreError};
+use nightshift_engine::store::{SessionLimits, SessionRecord, SessionStore, StoreError};
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::id::TokenId;
 use nightshift_protocol::time::TimestampMs;
@@ -11,8 +11,8 @@ use crate::store::SqlStore;
 
 #[async_trait]
 impl SessionStore for SqlStore {
-    async fn create_session(&self, session: SessionRecord, limit: u32) -> Result<(), StoreError> {
-        transaction!(self, |tx, session, limit| session::create(tx, session, *limit))
+    async fn create_session(&self, session: SessionRecord, limits: SessionLimits) -> Result<(), StoreError> {
+        transaction!(self, |tx, session, limits| session::create(tx, session, *limits))
     }
 
     async fn find_session(&self, secret_hash: &str) -> Result<Option<SessionRecord>, StoreError> {

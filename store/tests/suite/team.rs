@@ -1,8 +1,8 @@
 //! Tests of annotations, sessions, and reads for observers.
 
 use nightshift_engine::store::{
-    Among, Creation, CreationStore, PageRequest, RetentionStore, RunControlStore, SessionHolder, SessionRecord,
-    SessionStore, ShareRecord, TeamStore, WatchStore,
+    Among, Creation, CreationStore, PageRequest, RetentionStore, RunControlStore, SessionHolder, SessionLimits,
+    SessionRecord, SessionStore, ShareRecord, StoreError, TeamStore, WatchStore,
 };
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::api::{Pin, Remark, SavedView, Share, Tag, Target};
@@ -16,7 +16,8 @@ use crate::bench::Bench;
 crate::bench::on_both!(
     annotations_are_deleted_with_their_run_or_campaign,
     a_note_holds_what_was_written_but_for_nul_characters,
-    a_session_is_found_until_it_ends_and_old_ones_make_room,
+    a_session_is_found_until_it_ends,
+    a_link_with_many_sessions_locks_no_administrator_out,
     a_link_is_found_by_the_hash_of_its_secret_and_ends_once,
     an_owner_has_so_many_views_and_no_more,
     those_who_watch_see_what_changed_without_what_is_large,
@@ -31,6 +32,10 @@ fn about(target: Target, within: bool) -> Among {
 }
 
 impl Bench {
+    async fn sign_in(&self, session: &SessionRecord) -> Result<(), StoreError> {
+        self.store.create_session(session.clone(), SessionLimits { per_holder: 2, in_total: 3 }).await
+    }
+
     fn remark(&self, target: &Target, text: &str) -> Remark {
         Remark {
             id: RemarkId::from_uuid(self.uuid()),
@@ -120,7 +125,7 @@ async fn a_note_holds_what_was_written_but_for_nul_characters(bench: Bench) {
     assert_eq!(error.code(), "note.not_found");
 }
 
-async fn a_session_is_found_until_it_ends_and_old_ones_make_room(bench: Bench) {
+async fn a_session_is_found_until_it_ends(bench: Bench) {
     let session = |hash: &str, holder: SessionHolder| SessionRecord {
         secret_hash: hash.to_owned(),
         holder,
@@ -141,23 +146,52 @@ async fn a_session_is_found_until_it_ends_and_old_ones_make_room(bench: Bench) {
     let by_token = session("a", SessionHolder::Token(token.id.clone()));
     let by_proof = session("b", SessionHolder::Configured { proof: "p".to_owned() });
     for session in [&by_token, &by_proof] {
-        bench.store.create_session(session.clone(), 2).await.unwrap();
+        bench.sign_in(session).await.unwrap();
         assert_eq!(bench.store.find_session(&session.secret_hash).await.unwrap().as_ref(), Some(session));
     }
     assert_eq!(bench.store.token_of_id(&token.id).await.unwrap(), Some(token));
     assert_eq!(bench.store.token_of_id(&TokenId::from_uuid(bench.uuid())).await.unwrap(), None);
-    let third = session("c", SessionHolder::Share(ShareId::from_uuid(bench.uuid())));
-    let refused = bench.store.create_session(third.clone(), 2).await.unwrap_err();
-    assert_eq!(refused.code(), "auth.too_many_sessions");
     bench.store.end_session("b").await.unwrap();
     bench.store.end_session("b").await.unwrap();
     assert_eq!(bench.store.find_session("b").await.unwrap(), None);
-    bench.store.create_session(third.clone(), 2).await.unwrap();
-    // Expired ones make room for new ones.
     bench.clock.forward(2_000);
-    let late = SessionRecord { created_at: bench.now(), expires_at: bench.now().plus_ms(1), ..third };
-    bench.store.create_session(SessionRecord { secret_hash: "d".to_owned(), ..late }, 2).await.unwrap();
-    assert_eq!(bench.store.find_session("a").await.unwrap(), None);
+    let late = SessionRecord { created_at: bench.now(), expires_at: bench.now().plus_ms(1), ..by_proof };
+    bench.sign_in(&late).await.unwrap();
+    assert_eq!(bench.store.find_session("a").await.unwrap(), None, "expired");
+}
+
+async fn a_link_with_many_sessions_locks_no_administrator_out(bench: Bench) {
+    let run = Target::Run(bench.run().await);
+    let shares = ["x", "y"].map(|secret| bench.share(&run, secret));
+    for share in &shares {
+        bench.store.create(Creation::Share(share.clone()), None).await.unwrap();
+    }
+    let sign_in = async |hash: &str, holder: SessionHolder| {
+        bench.clock.forward(1);
+        let (secret_hash, created_at) = (hash.to_owned(), bench.now());
+        let expires_at = created_at.plus_ms(50_000);
+        bench.sign_in(&SessionRecord { secret_hash, holder, created_at, expires_at }).await
+    };
+    let [first, second] = shares.map(|share| share.view.id);
+    for hash in ["1", "2", "3"] {
+        sign_in(hash, SessionHolder::Share(first.clone())).await.unwrap();
+    }
+    sign_in("4", SessionHolder::Share(second.clone())).await.unwrap();
+    let open = async || {
+        let listed = bench.store.list_sessions(bench.now(), 100).await.unwrap();
+        listed.into_iter().map(|session| session.secret_hash).collect::<Vec<_>>()
+    };
+    assert_eq!(open().await, ["4", "3", "2"], "the oldest one of the link made room");
+    let refused = sign_in("5", SessionHolder::Share(second.clone())).await.unwrap_err();
+    assert_eq!(refused.code(), "auth.too_many_sessions");
+    let admin = SessionHolder::Configured { proof: "p".to_owned() };
+    sign_in("6", admin.clone()).await.unwrap();
+    bench.store.revoke_share(&first, bench.now()).await.unwrap();
+    sign_in("7", SessionHolder::Share(second)).await.unwrap();
+    assert_eq!(open().await, ["7", "6", "4"], "the sessions of a revoked link are deleted");
+    bench.clock.forward(60_000);
+    sign_in("8", admin).await.unwrap();
+    assert_eq!(open().await, ["8"]);
 }
 
 async fn a_link_is_found_by_the_hash_of_its_secret_and_ends_once(bench: Bench) {
