@@ -28,6 +28,9 @@ pub(crate) const MIN_OLDER_THAN_MS: u64 = 3_600_000;
 /// Time without contact after which a worker is deleted, in milliseconds.
 const FORGET_WORKERS_MS: u64 = 7 * 24 * 3_600_000;
 
+/// Store error for a campaign with an unfinished run.
+const NOT_FINISHED: &str = "campaign.not_finished";
+
 /// Name of this loop in error logs.
 const DOING: &str = "deleting old data";
 
@@ -109,20 +112,28 @@ impl<'a> Prunes<'a> {
         let campaigns = self.app.store.retention.campaigns_to_prune(self.before, MAX_PRUNED_CAMPAIGNS).await?;
         self.done.more = campaigns.len() >= usize::try_from(MAX_PRUNED_CAMPAIGNS).unwrap_or(usize::MAX);
         for campaign in campaigns {
-            loop {
+            let deleted = loop {
                 if Instant::now() >= until {
                     self.done.more = true;
                     return Ok(self.done);
                 }
-                let pruned = self.app.store.retention.prune_campaign(&campaign, CHUNK_ROWS).await?;
+                let pruned = match self.app.store.retention.prune_campaign(&campaign, CHUNK_ROWS).await {
+                    // Another call or server deleted it meanwhile, or one of its runs was retried.
+                    Err(StoreError::NotFound { .. } | StoreError::Refused { code: NOT_FINISHED, .. }) => {
+                        break false;
+                    }
+                    pruned => pruned?,
+                };
                 self.done.rows += pruned.rows;
                 self.done.artifacts += pruned.artifacts;
                 if !pruned.more {
-                    break;
+                    break pruned.campaigns > 0;
                 }
                 tokio::time::sleep(PAUSE).await;
+            };
+            if deleted {
+                self.done.campaigns.push(campaign);
             }
-            self.done.campaigns.push(campaign);
         }
         loop {
             if Instant::now() >= until {

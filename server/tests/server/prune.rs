@@ -81,6 +81,27 @@ async fn an_artifact_in_upload_is_not_deleted() {
 }
 
 #[tokio::test]
+async fn deletions_at_the_same_time_do_not_stop_each_other() {
+    let clock = Arc::new(Shifted::default());
+    let (server, _folder) = TestServer::start(Wish { clock: clock.clone(), ..Wish::default() }).await;
+    let mut old = Vec::new();
+    for _ in 0..8 {
+        let (created, run) = server.campaign().await;
+        let cancel = serde_json::json!({ "action": "cancel" });
+        server.post(&format!("/runs/{run}/control")).json(&cancel).send().await.unwrap();
+        server.until_status(&run, RunStatus::Cancelled).await;
+        old.push(created.campaign);
+    }
+    clock.0.store(2 * DAY_MS, Ordering::SeqCst);
+    let done = futures::future::join_all((0..4).map(|_| server.prune(DAY_MS, false))).await;
+    let mut deleted: Vec<CampaignId> = done.into_iter().flat_map(|done| done.campaigns).collect();
+    deleted.sort();
+    old.sort();
+    assert_eq!(deleted, old, "each campaign by one of the calls");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_server_that_keeps_for_a_day_deletes_by_itself() {
     let clock = Arc::new(Shifted::default());
     let folder = tempfile::tempdir().unwrap();

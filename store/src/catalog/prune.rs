@@ -103,10 +103,16 @@ pub(crate) async fn campaign(
     };
     while pruned.rows < u64::from(limit.max(1)) {
         let Some(run) = connection.fetch_optional(next, values![campaign_id]).await? else {
-            for sql in OF_A_CAMPAIGN {
-                pruned.rows += connection.execute(sql, values![campaign_id]).await?;
+            // Postgres returns no row when a concurrent deletion held the first one, although others may follow.
+            let any = "SELECT 1 AS one FROM run WHERE campaign_id = $1 LIMIT 1";
+            if connection.fetch_optional(any, values![campaign_id]).await?.is_some() {
+                continue;
             }
-            pruned.campaigns = 1;
+            for sql in OF_A_CAMPAIGN {
+                // The last one deletes the campaign, unless a concurrent deletion did.
+                pruned.campaigns = connection.execute(sql, values![campaign_id]).await?;
+                pruned.rows += pruned.campaigns;
+            }
             return Ok(pruned);
         };
         if !super::run::status_of(run.str(1)?)?.is_final() {

@@ -395,3 +395,34 @@ async fn an_artifact_that_is_stored_again_during_pruning_stays() {
     assert_eq!(prune.await.unwrap().unwrap().artifacts, 0);
     assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), b"result");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaign_is_deleted_once() {
+    let (bench, stores) = two().await;
+    for _ in 0..ROUNDS {
+        let created = bench.create(bench.new_campaign(4)).await;
+        for run in &created.runs {
+            bench.schedule(run, &["a"]).await;
+            bench.complete_run(run).await;
+        }
+        let answers = race(&stores, |store, _| {
+            let id = created.id.clone();
+            Box::pin(async move {
+                loop {
+                    match store.prune_campaign(&id, 1).await {
+                        Ok(pruned) if pruned.more => {}
+                        answer => return answer,
+                    }
+                }
+            })
+        })
+        .await;
+        let deleted = count(&answers, |answer| matches!(answer, Ok(pruned) if pruned.campaigns == 1));
+        let later = count(&answers, |answer| match answer {
+            Ok(pruned) => pruned.campaigns == 0,
+            Err(error) => matches!(error, StoreError::NotFound { .. }),
+        });
+        assert_eq!((deleted, later), (1, 2 * TASKS - 1), "{answers:?}");
+    }
+    bench.assert_sound().await;
+}
