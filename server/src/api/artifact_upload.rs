@@ -2,9 +2,10 @@
 //! resume an earlier upload.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes, HttpBody as _};
+use axum::body::{Body, BodyDataStream, Bytes, HttpBody as _};
 use axum::extract::State;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, Response, StatusCode};
@@ -20,6 +21,8 @@ use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::TextPath;
 
+/// Maximum time without a byte of an upload, because each upload holds one of a few places.
+const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// Maximum number of tries to append a part during a concurrent upload of the same blob.
 const MAX_APPENDS: u32 = 8;
 
@@ -43,8 +46,7 @@ pub(crate) async fn put(
     let _transfer = transfer(&app).await?;
     let mut upload = Upload::begin(&app, hash, size).await?;
     let mut chunks = body.into_data_stream();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| ApiFailure::bad("request.incomplete", "the body arrived incompletely"))?;
+    while let Some(chunk) = next_chunk(&mut chunks).await? {
         upload.take(&chunk).await?;
     }
     upload.finish().await?;
@@ -98,14 +100,25 @@ fn part_too_large() -> ApiFailure {
 async fn read_part(body: Body) -> Result<Vec<u8>, ApiFailure> {
     let mut part = Vec::new();
     let mut chunks = body.into_data_stream();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| ApiFailure::bad("request.incomplete", "the body arrived incompletely"))?;
+    while let Some(chunk) = next_chunk(&mut chunks).await? {
         if is_too_large(part.len() + chunk.len()) {
             return Err(part_too_large());
         }
         part.extend_from_slice(&chunk);
     }
     Ok(part)
+}
+
+/// Returns the next bytes of a body; none at its end.
+async fn next_chunk(chunks: &mut BodyDataStream) -> Result<Option<Bytes>, ApiFailure> {
+    let chunk = tokio::time::timeout(STALLED_AFTER, chunks.next()).await.map_err(|_| {
+        ApiFailure::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "server.timed_out",
+            format!("no byte of the upload arrived for {} s: try again later", STALLED_AFTER.as_secs()),
+        )
+    })?;
+    chunk.transpose().map_err(|_| ApiFailure::bad("request.incomplete", "the body arrived incompletely"))
 }
 
 /// Store error for a part at a wrong offset.
@@ -255,4 +268,24 @@ const HASH_MISMATCH: &str = "artifact.hash_mismatch";
 
 fn wrong_hash(actual: &str) -> ApiFailure {
     ApiFailure::bad(HASH_MISMATCH, format!("the bytes have the hash {actual}, not the one in the address"))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_that_stalls_gives_its_place_back() {
+        let bytes = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"the beginning"))]);
+        let mut chunks = Body::from_stream(bytes.chain(stream::pending())).into_data_stream();
+        assert_eq!(next_chunk(&mut chunks).await.unwrap().unwrap().as_ref(), b"the beginning");
+        let stalled = next_chunk(&mut chunks).await.unwrap_err();
+        assert_eq!(stalled.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let stalled = read_part(Body::from_stream(stream::pending::<std::io::Result<Bytes>>())).await;
+        assert_eq!(stalled.unwrap_err().status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(read_part(Body::from("a part")).await.unwrap(), b"a part");
+    }
 }
