@@ -93,8 +93,9 @@ impl Client {
         self.tell(self.url(&["runs", id.as_str(), "priority"], &[]), &SetPriority { priority }).await
     }
 
-    /// Applies one action to every run that matches a filter. If the answer says that more are left, call again.
-    pub async fn bulk(&self, bulk: &Bulk) -> Result<BulkDone, ClientError> {
-        self.post(self.url(&["runs", "bulk"], &[]), bulk).await
+    /// Applies one action to every run that matches a filter. If the answer says that more are left, call again with
+    /// the same key, so that no run gets the same signal twice.
+    pub async fn bulk(&self, bulk: &Bulk, idempotency_key: &str) -> Result<BulkDone, ClientError> {
+        self.create(self.url(&["runs", "bulk"], &[]), bulk, idempotency_key).await
     }
 }

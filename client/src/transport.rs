@@ -188,8 +188,8 @@ impl Client {
     /// Sends a request, and returns the answer before its body. An answer without success becomes an error.
     ///
     /// If a replica is unreachable or not ready, the next one is tried, each at most once. If the connection breaks
-    /// later, only a reading call or one with an idempotency key is repeated. The caller decides about repeating all
-    /// others.
+    /// later, or the replica does not know whether it carried the call out, only a reading call or one with an
+    /// idempotency key is repeated. The caller decides about repeating all others.
     pub(crate) async fn open(&self, request: RequestBuilder) -> Result<Answer, ClientError> {
         let mut request = request.build().map_err(|error| self.failed(self.addresses.current(), error))?;
         let mut left = self.addresses.len();
@@ -210,6 +210,9 @@ impl Client {
                         return Err(error);
                     }
                     self.addresses.move_on_from(number);
+                    if !(is_repeatable || was_refused_at_once(&error)) {
+                        return Err(error);
+                    }
                     error
                 }
                 Err(error) => {
@@ -300,6 +303,13 @@ impl Answer {
             self.client.failed(self.number, error)
         })
     }
+}
+
+/// Returns whether a replica that is not ready refused the call before it began. After an error of its store or a
+/// timeout, the call may have been carried out.
+fn was_refused_at_once(error: &ClientError) -> bool {
+    matches!(error, ClientError::Api { error, .. }
+        if error.code.starts_with("server.") && error.code != "server.timed_out")
 }
 
 /// Returns whether no byte of the call can have reached a server.

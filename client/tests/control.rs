@@ -82,10 +82,10 @@ async fn a_bulk_call_returns_its_runs_and_the_refusals() {
     let answer = json!({"done": [[RUN, "paused"]], "refused": [[RUN, "run.illegal", "no"]], "more": true});
     let server = Recorder::answers(StatusCode::OK, &answer).await;
     let filter = RunFilter { task: Some("norm".to_owned()), ..RunFilter::default() };
-    let done = server.client.bulk(&Bulk { filter, action: BulkAction::Pause, dry_run: true }).await.unwrap();
+    let done = server.client.bulk(&Bulk { filter, action: BulkAction::Pause, dry_run: true }, "key").await.unwrap();
     assert_eq!((done.done.len(), done.refused[0].1.as_str(), done.more), (1, "run.illegal", true));
     let expected = json!({"filter": {"task": "norm"}, "action": {"do": "pause"}, "dry_run": true});
-    assert_eq!(server.last(), ("POST /runs/bulk".to_owned(), expected));
+    assert_eq!(server.last(), ("POST /runs/bulk key".to_owned(), expected));
 }
 
 #[tokio::test]

@@ -108,6 +108,21 @@ async fn a_call_that_may_have_been_done_is_not_repeated_but_the_next_one_goes_el
 }
 
 #[tokio::test]
+async fn a_call_whose_outcome_the_replica_does_not_know_is_repeated_only_if_it_reads() {
+    const LOST: &str = r#"{"error":{"code":"store.unreachable","message":"the answer was lost","details":null}}"#;
+    const LATE: &str = r#"{"error":{"code":"server.timed_out","message":"it took too long","details":null}}"#;
+    for body in [LOST, LATE, "<html>busy</html>"] {
+        let (failing, taken) = replica(StatusCode::SERVICE_UNAVAILABLE, body).await;
+        let (living, calls) = replica(StatusCode::OK, r#"{"items":[]}"#).await;
+        let addresses = [failing.as_str(), living.as_str()];
+        claim(&client(&addresses)).await.unwrap_err();
+        assert_eq!((taken.load(Ordering::SeqCst), calls.load(Ordering::SeqCst)), (1, 0), "{body}");
+        client(&addresses).workers().await.unwrap();
+        assert_eq!((taken.load(Ordering::SeqCst), calls.load(Ordering::SeqCst)), (2, 1), "{body}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_only_reads_is_repeated_elsewhere() {
     let (dying, _) = dies_before_it_answers().await;
     let (living, calls) = replica(StatusCode::OK, r#"{"items":[]}"#).await;

@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::output::printable;
 use crate::present;
+use crate::random::random_text;
 use crate::resolve;
 
 /// Calls that one command makes: far more than any fleet has runs.
@@ -54,7 +55,8 @@ pub(super) async fn act(
     let client = &session.client;
     let filter = filter(client, filters, session.health.now).await?;
     let mut bulk = Bulk { filter, action, dry_run: true };
-    let meant = client.bulk(&bulk).await?;
+    let key = random_text()?;
+    let meant = client.bulk(&bulk, &key).await?;
     if filters.dry_run || meant.done.is_empty() {
         return Ok(meant);
     }
@@ -67,7 +69,7 @@ pub(super) async fn act(
     let mut all = BulkDone { done: Vec::new(), refused: Vec::new(), more: false };
     let mut refused: BTreeSet<RunId> = BTreeSet::new();
     for _ in 0..MAX_CALLS {
-        let part = client.bulk(&bulk).await?;
+        let part = client.bulk(&bulk, &key).await?;
         // Runs that refuse fit again at the next call: where nothing else is left, calling again changes nothing.
         let moved = !part.done.is_empty();
         all.done.extend(part.done);
