@@ -13,6 +13,7 @@ crate::bench::on_both!(
     the_same_subject_is_delivered_once,
     a_delivery_is_taken_by_one_server_at_a_time,
     a_try_that_was_taken_over_ends_nothing,
+    a_subject_of_an_unfinished_campaign_is_never_forgotten,
     a_webhook_goes_with_its_deliveries_and_there_are_so_many,
     unfinished_and_recently_ended_runs_are_returned,
 );
@@ -142,6 +143,24 @@ async fn a_try_that_was_taken_over_ends_nothing(bench: Bench) {
     assert_eq!(bench.store.forget_deliveries(bench.now()).await.unwrap(), 1);
     // A repeated subject would be delivered again, so only old deliveries are deleted.
     assert!(bench.store.list_deliveries(&webhook, &all()).await.unwrap().is_empty());
+}
+
+async fn a_subject_of_an_unfinished_campaign_is_never_forgotten(bench: Bench) {
+    let webhook = bench.webhook().await.view.id;
+    let created = bench.create(bench.new_campaign(2)).await;
+    let mut delivery = bench.delivery(&webhook, "a new best\0");
+    delivery.message.campaign = created.id.clone();
+    delivery.message.task = Some("soft\0max".to_owned());
+    bench.store.put_deliveries(vec![delivery, bench.delivery(&webhook, "b")], bench.now()).await.unwrap();
+    for taken in bench.take(&webhook).await {
+        bench.store.end_delivery(&taken.id, taken.tries, DeliveryEnd::Delivered).await.unwrap();
+    }
+    bench.complete_run(&created.runs[0]).await;
+    bench.clock.forward(1);
+    assert_eq!(bench.store.forget_deliveries(bench.now()).await.unwrap(), 1);
+    assert_eq!(bench.only(&webhook).await.message.campaign, created.id);
+    bench.complete_run(&created.runs[1]).await;
+    assert_eq!(bench.store.forget_deliveries(bench.now()).await.unwrap(), 1);
 }
 
 async fn a_webhook_goes_with_its_deliveries_and_there_are_so_many(bench: Bench) {

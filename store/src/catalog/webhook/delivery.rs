@@ -133,9 +133,25 @@ pub(crate) async fn repeat(
     record(&row)
 }
 
+macro_rules! old_deliveries {
+    ($campaign:literal) => {
+        concat!(
+            "DELETE FROM webhook_delivery WHERE created_at_ms < $1 AND status <> 'pending' AND NOT EXISTS \
+             (SELECT 1 FROM campaign c JOIN run r ON r.campaign_id = c.id WHERE c.public_id = ",
+            $campaign,
+            " AND r.status IN ('running', 'paused', 'cancelling'))"
+        )
+    };
+}
+
+/// Old deliveries, except those of unfinished campaigns, whose subjects would be delivered again.
+const FORGET: Sql = Sql {
+    sqlite: old_deliveries!("json_extract(message, '$.campaign')"),
+    postgres: old_deliveries!("message::json ->> 'campaign'"),
+};
+
 pub(crate) async fn forget(transaction: &mut Transaction<'_>, before: TimestampMs) -> Result<u64, Failure> {
-    let sql = "DELETE FROM webhook_delivery WHERE created_at_ms < $1 AND status <> 'pending'";
-    transaction.connection.execute(sql, values![before.0]).await
+    transaction.connection.execute(FORGET, values![before.0]).await
 }
 
 fn record(row: &Row) -> Result<Delivery, Failure> {
