@@ -238,6 +238,7 @@ async fn an_owner_has_so_many_views_and_no_more(bench: Bench) {
     assert_eq!(names("ben", Some("attempts")).await, ["4", "2"]);
     assert!(names("ben", Some("tasks")).await.is_empty());
     assert_eq!(names("", None).await, ["2"]);
+    assert!(names("ada\0", Some("attempts\0")).await.is_empty());
 }
 
 async fn those_who_watch_see_what_changed_without_what_is_large(bench: Bench) {

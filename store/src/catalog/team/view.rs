@@ -47,9 +47,9 @@ pub(crate) async fn list(
     page: &PageRequest,
 ) -> Result<Vec<Placed<SavedView>>, Failure> {
     let mut statement = select("saved_view", COLUMNS);
-    statement.and_where(Expr::col("owner").eq(owner.to_owned()).or(Expr::col("shared").eq(1)));
+    statement.and_where(Expr::col("owner").eq(json::clean(owner).into_owned()).or(Expr::col("shared").eq(1)));
     if let Some(of_page) = of_page {
-        statement.and_where(Expr::col("page").eq(of_page.to_owned()));
+        statement.and_where(Expr::col("page").eq(json::clean(of_page).into_owned()));
     }
     let rows = rows_of(connection, statement, page).await?;
     rows.iter().map(|row| placed(row, record(row)?)).collect()
