@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::rubric::{JudgeOpinion, Skill};
 use nightshift_protocol::score::{AttemptScore, RewardFormula};
 use nightshift_protocol::task::TaskBundle;
@@ -174,7 +174,11 @@ fn row(
     (fix_turn, attempt): (u32, &Attempt),
     wish: &Wish,
 ) -> Result<Rollout, Left> {
-    if attempt.outcome == AttemptOutcome::Pending {
+    let all = &run.detail.view.attempts;
+    let whole = all.iter().find(|other| other.number == attempt.number);
+    let earlier = whole.map_or(&[][..], |whole| whole.earlier_versions.as_slice());
+    // An attempt has its reward when its last step is over. Earlier versions have none, and are final.
+    if attempt.reward.is_none() && usize::try_from(fix_turn).is_ok_and(|turn| turn >= earlier.len()) {
         return Err(Left::Unfinished);
     }
     // Its prompt is a conversation of many turns, which a row does not hold.
@@ -192,9 +196,6 @@ fn row(
         calls.iter().map(|call| Ok((text(&call.prompt)?, text(&call.reply)?))).collect::<Result<_, Left>>()?;
     let prompt = transcript::messages(&asked, last.turn).ok_or(Left::UnreadablePrompt)?;
     let completion = text(&last.reply)?.to_owned();
-    let all = &run.detail.view.attempts;
-    let whole = all.iter().find(|other| other.number == attempt.number);
-    let earlier = whole.map_or(&[][..], |whole| whole.earlier_versions.as_slice());
     guard::examine(&guard::Suspect { attempt, earlier, all, texts: &run.texts, prompt: &prompt, split })?;
     let prepared = run.detail.view.prepared.as_ref();
     let over_fastest = |attempt: &Attempt| Some(prepared?.over_fastest(attempt.published()?)?.estimate);
@@ -249,5 +250,60 @@ pub(crate) fn judge_state(score: &AttemptScore) -> &'static str {
     match score.rubric.judge {
         JudgeOpinion::Rated { .. } => "rated",
         JudgeOpinion::JudgeUnavailable { .. } => "judge_unavailable",
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use nightshift_protocol::api::{RunSummary, RunView};
+    use nightshift_protocol::campaign::RunInput;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::strategy::{initial_digest, view};
+    use crate::task_file;
+
+    /// A recorded run. None of its texts is stored.
+    fn recorded(history: &str) -> RecordedRun {
+        let recorded: Value = serde_json::from_str(history).unwrap();
+        let view: RunView = view(&recorded["state"]).unwrap();
+        let input: RunInput = serde_json::from_value(recorded["state"]["input"].clone()).unwrap();
+        let summary: RunSummary = serde_json::from_value(json!({
+            "id": "run_01900000000070008000000000000001", "campaign": "cmp_01900000000070008000000000000001",
+            "status": "cancelled", "created_at": 1, "finished_at": 2, "digest": initial_digest(&input), "failure": null,
+        }))
+        .unwrap();
+        let toml = include_str!("../tests/fixtures/scale_and_shift.toml");
+        let bundle = task_file::bundle(toml, "task.toml", "int reference;".to_owned()).unwrap();
+        let detail =
+            RunDetail { summary, view, open_steps: Vec::new(), cost: Vec::new(), plan_differences: Vec::new() };
+        RecordedRun { detail, bundle, texts: BTreeMap::new() }
+    }
+
+    fn left(run: &RecordedRun) -> Vec<(Left, u32)> {
+        let splits = SplitRule { salt: String::new(), validation_share: 0.0, test_share: 0.0, held_out: [].into() };
+        let wish = Wish { splits, formula: RewardFormula::Published1, with_scripted: true };
+        rollouts(std::slice::from_ref(run), &wish).unwrap().left.into_iter().collect()
+    }
+
+    #[test]
+    fn an_attempt_that_was_cut_off_after_its_measurement_gives_no_row() {
+        let mut run = recorded(include_str!("../tests/corpus/history/repaired_to_the_target.json"));
+        assert_eq!(left(&run), [(Left::Pruned, 3)]);
+        let last = run.detail.view.attempts.last_mut().unwrap();
+        assert!(last.outcome.is_correct());
+        (last.reward, last.confirmation) = (None, None);
+        assert_eq!(left(&run), [(Left::Unfinished, 1), (Left::Pruned, 2)]);
+    }
+
+    #[test]
+    fn versions_that_were_fixed_are_final_while_the_last_one_is_not() {
+        let mut run = recorded(include_str!("../tests/corpus/history/fixed_within_an_attempt.json"));
+        run.detail.view.attempts.truncate(1);
+        assert_eq!(run.detail.view.attempts[0].earlier_versions.len(), 2);
+        assert_eq!(left(&run), [(Left::Pruned, 3)]);
+        run.detail.view.attempts[0].reward = None;
+        assert_eq!(left(&run), [(Left::Unfinished, 1), (Left::Pruned, 2)]);
     }
 }

@@ -1,7 +1,7 @@
 //! Scoring history anew: today's rules over yesterday's evidence, the judge's opinion as it was given.
 
 use nightshift_protocol::api::RunView;
-use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Stage};
+use nightshift_protocol::attempt::{Attempt, Stage};
 use nightshift_protocol::rubric::{JudgeOpinion, Rubric};
 use nightshift_protocol::score::{AttemptScore, RewardFormula};
 use nightshift_protocol::task::TaskSpec;
@@ -17,7 +17,8 @@ const NEVER_JUDGED: &str = "the attempt was never shown to a judge";
 /// evidence cannot be scored.
 #[must_use]
 pub fn rescore(spec: &TaskSpec, view: &RunView, formulas: &[RewardFormula], at: TimestampMs) -> Vec<AttemptScore> {
-    let finished = view.attempts.iter().filter(|attempt| attempt.outcome != AttemptOutcome::Pending);
+    // An attempt has its reward when its last step is over. Its outcome is known earlier.
+    let finished = view.attempts.iter().filter(|attempt| attempt.reward.is_some());
     let scored = finished.filter_map(|attempt| Some((attempt, rubric_of(spec, view, attempt)?)));
     scored
         .flat_map(|(attempt, rubric)| formulas.iter().map(move |formula| score(*formula, attempt, &rubric, at)))
@@ -69,4 +70,29 @@ fn modification(attempt: &Attempt, parent: Option<&Attempt>) -> Option<String> {
     let same_request = (attempt.plan_version, attempt.subtask) == (parent.plan_version, parent.subtask);
     let diagnosis = parent.diagnosis.as_ref()?;
     (attempt.stage == Stage::Optimize && same_request).then(|| diagnosis.modification.clone())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use super::*;
+    use crate::{strategy, task_file};
+
+    #[test]
+    fn an_attempt_without_a_reward_is_not_finished() {
+        let text = include_str!("../../tests/corpus/history/repaired_to_the_target.json");
+        let recorded: serde_json::Value = serde_json::from_str(text).unwrap();
+        let mut view = strategy::view(&recorded["state"]).unwrap();
+        let toml = include_str!("../../tests/fixtures/scale_and_shift.toml");
+        let spec = task_file::bundle(toml, "task.toml", "int reference;".to_owned()).unwrap().spec;
+        let scored = |view: &RunView| {
+            let scores = rescore(&spec, view, &[RewardFormula::Published1], TimestampMs(1));
+            scores.iter().map(|score| score.attempt).collect::<Vec<_>>()
+        };
+        assert_eq!(scored(&view), [1, 2, 3]);
+        // Measured and faster; confirmation, profile and judge are open.
+        view.attempts[2].reward = None;
+        assert!(view.attempts[2].outcome.is_correct());
+        assert_eq!(scored(&view), [1, 2]);
+    }
 }
