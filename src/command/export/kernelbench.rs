@@ -301,7 +301,8 @@ fn place_of(machine: &MachineFacts) -> (String, String) {
 /// What is known of an attempt, in that layout's words.
 fn judged(attempt: &Attempt) -> Sample {
     let (verdict, measured) = (&attempt.verdict, attempt.published());
-    let correct = verdict.numerically_correct == Answer::Pass && verdict.contract_compliant != Answer::Fail;
+    // The verdict of a program that crashed while it was timed still says that its check passed.
+    let correct = attempt.outcome.is_correct() && verdict.contract_compliant != Answer::Fail;
     let (hardware, device) = measured.map(|measured| place_of(&measured.machine)).unwrap_or_default();
     let mut metadata = Map::new();
     let mut say = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
@@ -349,6 +350,7 @@ fn judged(attempt: &Attempt) -> Sample {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use nightshift_protocol::attempt::AttemptOutcome;
     use nightshift_protocol::baseline::Baseline;
     use nightshift_protocol::measurement::Interval;
 
@@ -418,6 +420,22 @@ mod tests {
         let mut sample = judged(attempt);
         add_baselines(&mut sample, &PreparedTask { baselines: unmeasured, ..prepared }, attempt);
         assert_eq!((sample.over_fastest, sample.metadata.get("baselines")), (None, None), "nothing is made up");
+    }
+
+    #[test]
+    fn a_program_that_did_not_survive_its_confirmation_is_neither_right_nor_fast() {
+        let text = include_str!("../../../optimizer/tests/corpus/history/repaired_to_the_target.json");
+        let recorded: Value = serde_json::from_str(text).unwrap();
+        let view = nightshift_optimizer::strategy::view(&recorded["state"]).unwrap();
+        let mut attempt = view.attempts.into_iter().find(|attempt| attempt.published().is_some()).unwrap();
+        assert!(judged(&attempt).correct && !judged(&attempt).times_ns.is_empty());
+        attempt.confirmation = None;
+        for outcome in [AttemptOutcome::Crashed, AttemptOutcome::TimedOut, AttemptOutcome::Pending] {
+            attempt.outcome = outcome;
+            let sample = judged(&attempt);
+            assert_eq!(attempt.verdict.numerically_correct, Answer::Pass, "its check passed");
+            assert_eq!((sample.compiled, sample.correct, sample.times_ns), (true, false, Vec::new()), "{outcome:?}");
+        }
     }
 
     #[test]
