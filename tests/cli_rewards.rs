@@ -30,6 +30,23 @@ fn rows(folder: &Path, name: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// The files of an export by their names, without the manifest.
+fn files_in(out: &Path) -> BTreeSet<String> {
+    let (mut folders, mut files) = (vec![out.to_path_buf()], BTreeSet::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.insert(path.strip_prefix(out).unwrap().to_string_lossy().into_owned());
+            }
+        }
+    }
+    assert!(files.remove("manifest.json"));
+    files
+}
+
 #[test]
 fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,12 +112,12 @@ fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
         assert!(!out.exists(), "nothing is written");
     }
 
-    // The same rows in the same place, held out: nothing is left for training, not even the file of before.
+    // The same rows in the same place, held out: nothing is left for training, no file of the export before in any form.
     let out_text = out.to_string_lossy();
     let args =
         ["export", "rollouts", "--with-scripted", "--held-out", "matmul_bias_relu", "--force", "--out", &out_text];
-    let manifest = json_of(&data, &args);
-    assert!(!out.join("trl/from_scratch/train.jsonl").exists());
+    let manifest = json_of(&data, &[&args[..], &["--layout", "trl", "--file-format", "jsonl"]].concat());
+    assert_eq!(files_in(&out), manifest["files"].as_object().unwrap().keys().cloned().collect());
     assert!(manifest["files"].as_object().unwrap().values().all(|rows| rows.as_u64().unwrap() > 0), "{manifest:#}");
     assert!(!rows(&out, "trl/from_scratch/test.jsonl").is_empty());
 

@@ -114,7 +114,7 @@ pub(crate) struct ExportRollouts {
     /// Include scripted replies, which are marked
     #[arg(long)]
     pub(crate) with_scripted: bool,
-    /// Write into a folder that exists already
+    /// Write into a folder that exists already, and remove the files of an earlier export there
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -95,44 +95,41 @@ async fn recorded(client: &Client, detail: RunDetail) -> Result<Option<RecordedR
 /// Files by name, with the number of their rows.
 type Files = BTreeMap<PathBuf, usize>;
 
+/// Writes the files, and removes those of an earlier export that this one does not have.
 fn write(args: &ExportRollouts, made: &Rollouts) -> Result<Files> {
-    let layouts: Vec<Layout> = Layout::ALL
-        .into_iter()
-        .filter(|layout| {
-            let name = match layout {
-                Layout::Verl => RolloutLayout::Verl,
-                Layout::Trl => RolloutLayout::Trl,
-            };
-            args.layout.is_empty() || args.layout.contains(&name)
-        })
-        .collect();
-    let wants = |format| args.format.is_empty() || args.format.contains(&format);
+    let is_wanted = |layout, format| {
+        let layout = match layout {
+            Layout::Verl => RolloutLayout::Verl,
+            Layout::Trl => RolloutLayout::Trl,
+        };
+        (args.layout.is_empty() || args.layout.contains(&layout))
+            && (args.format.is_empty() || args.format.contains(&format))
+    };
+    let broken = |error: String| Failure::new("rollouts.not_made", error);
     let mut files = Files::new();
-    for layout in layouts {
+    for layout in Layout::ALL {
         for of_skill in SKILLS {
             for split in Split::ALL {
                 let chosen: Vec<&Rollout> =
                     made.rows.iter().filter(|row| row.score.rubric.skill == of_skill && row.split == split).collect();
                 let rows: Vec<Value> = chosen.iter().enumerate().map(|(index, row)| layout.row(index, row)).collect();
                 let folder = Path::new(layout.as_str()).join(skill(of_skill));
-                let broken = |error: String| Failure::new("rollouts.not_made", error);
-                for format in [RolloutFormat::Jsonl, RolloutFormat::Parquet].into_iter().filter(|format| wants(*format))
-                {
+                for format in [RolloutFormat::Jsonl, RolloutFormat::Parquet] {
+                    let ending = if format == RolloutFormat::Jsonl { "jsonl" } else { "parquet" };
+                    let name = folder.join(format!("{}.{ending}", split.as_str()));
+                    // Trainers refuse a file without rows.
+                    if rows.is_empty() || !is_wanted(layout, format) {
+                        remove_file(&args.out.join(&name))?;
+                        continue;
+                    }
                     let bytes = match format {
                         RolloutFormat::Jsonl => jsonl::write(&rows).map_err(|error| broken(error.to_string()))?,
                         RolloutFormat::Parquet => {
                             parquet_file::write(layout.columns(), &rows).map_err(|error| broken(error.to_string()))?
                         }
                     };
-                    let ending = if format == RolloutFormat::Jsonl { "jsonl" } else { "parquet" };
-                    let name = folder.join(format!("{}.{ending}", split.as_str()));
-                    if rows.is_empty() {
-                        // Trainers refuse a file without rows; one of an earlier export would be taken for this one's.
-                        remove_file(&args.out.join(&name))?;
-                    } else {
-                        write_file(&args.out.join(&name), &bytes)?;
-                        files.insert(name, rows.len());
-                    }
+                    write_file(&args.out.join(&name), &bytes)?;
+                    files.insert(name, rows.len());
                 }
             }
         }
