@@ -15,6 +15,7 @@ use nightshift_protocol::error::ApiError;
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::plan::{Plan, Subtask};
 use nightshift_protocol::rubric::{JudgeOpinion, Rubric, Skill};
+use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::score::{RewardFormula, ScoredReward};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Verdict};
@@ -104,7 +105,7 @@ impl RewardResult {
 
     /// The reward of a run that is over. `judged` is whether a judge was asked for.
     pub(crate) fn of(detail: &RunDetail, skill: Skill, named: RewardFormula, judged: bool) -> Self {
-        let Some(attempt) = detail.view.attempts.first().filter(|attempt| attempt.reward.is_some()) else {
+        let Some(attempt) = scored(detail) else {
             let failure = detail.summary.failure.as_ref();
             let (code, message) = failure.map_or_else(
                 || ("reward.not_scored".to_owned(), "the run ended before its program was looked at".to_owned()),
@@ -188,8 +189,18 @@ pub(crate) fn script(spec: &TaskSpec, completion: &str) -> Result<BTreeMap<Strin
 }
 
 /// Names a campaign after what it looks at: the same program for the same task is looked at once.
-pub(crate) fn key(task: &ArtifactHash, script: &ArtifactHash, judge: &str) -> String {
-    ArtifactHash::of(format!("reward\n{task}\n{script}\n{judge}").as_bytes()).to_string()
+pub(crate) fn key(task: &ArtifactHash, script: &ArtifactHash, judge: &str, allow_unsandboxed: bool) -> String {
+    ArtifactHash::of(format!("reward\n{task}\n{script}\n{judge}\n{allow_unsandboxed}").as_bytes()).to_string()
+}
+
+/// Returns the attempt of a run, if it has been scored.
+fn scored(detail: &RunDetail) -> Option<&Attempt> {
+    detail.view.attempts.first().filter(|attempt| attempt.reward.is_some())
+}
+
+/// True if a run was cancelled or failed before its program was scored: another run may find out more.
+pub(crate) fn is_without_answer(detail: &RunDetail) -> bool {
+    matches!(detail.summary.status, RunStatus::Cancelled | RunStatus::Failed) && scored(detail).is_none()
 }
 
 #[cfg(test)]

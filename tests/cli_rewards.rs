@@ -7,6 +7,8 @@
 
 #[path = "support/binary.rs"]
 mod binary;
+#[path = "support/server.rs"]
+mod server;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,6 +19,7 @@ use std::time::Duration;
 
 use binary::{expect_exit, json_lines, nightshift};
 use serde_json::{Value, json};
+use server::Served;
 
 /// Maximum time that an answer is waited for.
 const LIMIT: Duration = Duration::from_mins(3);
@@ -224,6 +227,33 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
     assert_eq!(again["results"][0]["breakdown"]["run"], good["breakdown"]["run"]);
     let (status, answer) = server.call(&json!({ "items": [{ "completion": "" }] }));
     assert_eq!((status, answer["error"]["code"].as_str()), (400, Some("request.invalid")));
+}
+
+#[test]
+fn what_timed_out_is_looked_at_again_when_it_is_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let item = |task: &str| json!({ "items": [{ "task": task, "completion": "I would rather not." }] });
+    {
+        // No worker, so nothing is scored.
+        let _served = Served::start(nightshift(&data), &["--no-worker"]);
+        let rewards = Rewards::start(&data, &["row_softmax", "--timeout-s", "1"]);
+        let (_, answer) = rewards.call(&item("row_softmax"));
+        assert_eq!(answer["results"][0]["error"]["code"], "reward.timed_out", "{answer:#}");
+    }
+    let rewards = Rewards::start(&data, &["row_softmax"]);
+    let (_, answer) = rewards.call(&item("row_softmax"));
+    assert_eq!(answer["results"][0]["reward"], 0.0, "{answer:#}");
+    let run = &answer["results"][0]["breakdown"]["run"];
+    let (_, again) = rewards.call(&item("row_softmax"));
+    assert_eq!(&again["results"][0]["breakdown"]["run"], run, "what was scored is not looked at again");
+    drop(rewards);
+
+    // Another campaign, not another request under the key of the first one.
+    let rewards = Rewards::start(&data, &["row_softmax", "--allow-unsandboxed"]);
+    let (_, answer) = rewards.call(&item("row_softmax"));
+    assert_eq!(answer["results"][0]["reward"], 0.0, "{answer:#}");
+    assert_ne!(&answer["results"][0]["breakdown"]["run"], run);
 }
 
 #[test]

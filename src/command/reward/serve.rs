@@ -14,6 +14,7 @@ use nightshift_protocol::api::{ControlAction, CreateCampaign};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, KnowledgeUse, ModelChoice};
 use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::id::RunId;
 use nightshift_protocol::models::{AgentRole, ModelPlan, RoleModel};
 use nightshift_protocol::score::RewardFormula;
 use nightshift_protocol::task::{TaskBundle, TaskGoal};
@@ -21,6 +22,7 @@ use nightshift_server::{ApiFailure, Body, guarded, listen};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::args::ServeRewards;
 use crate::command::run::{OWN_ADDRESS, task};
@@ -201,32 +203,43 @@ impl Scorer {
         let script = reward_call::script(&known.bundle.spec, &item.completion).map_err(unwritable)?;
         let script = self.client.put_artifact(&serde_json::to_vec(&script).map_err(unwritable)?).await?;
         let judge = self.judge.iter().map(ModelChoice::label).collect::<Vec<_>>().join(",");
-        let key = reward_call::key(&known.id, &script, &judge);
-        let spec = self.campaign(known, script);
-        let created = self.client.create_campaign(&CreateCampaign { spec }, &key).await?;
-        let Some(run) = created.runs.first() else {
-            return Err(Failure::new("reward.not_scored", "the campaign has no run"));
-        };
-        let watched = tokio::time::timeout(self.timeout, async {
-            let mut after = 0;
-            loop {
-                let page = self.client.run_events(run, after, LOOK_MS).await?;
-                after = page.events.last().map_or(after, |event| event.seq);
-                if page.status.is_final() {
-                    return Ok::<_, Failure>(());
-                }
+        let first_key = reward_call::key(&known.id, &script, &judge, self.allow_unsandboxed);
+        let request = CreateCampaign { spec: self.campaign(known, script) };
+        let until = Instant::now() + self.timeout;
+        let mut key = first_key.clone();
+        loop {
+            let created = self.client.create_campaign(&request, &key).await?;
+            let Some(run) = created.runs.first() else {
+                return Err(Failure::new("reward.not_scored", "the campaign has no run"));
+            };
+            if let Ok(over) = tokio::time::timeout_at(until, self.watch(run)).await {
+                over?;
+            } else {
+                // The caller no longer waits, so a failed cancellation is ignored.
+                let _ = self.client.control_run(run, ControlAction::Cancel).await;
+                let message =
+                    format!("it was not scored within {} s: raise --timeout-s, or add workers", self.timeout.as_secs());
+                return Ok(RewardResult::failed("reward.timed_out", message));
             }
-        });
-        if let Ok(over) = watched.await {
-            over?;
-        } else {
-            // The caller no longer waits, so a failed cancellation is ignored.
-            let _ = self.client.control_run(run, ControlAction::Cancel).await;
-            let message =
-                format!("it was not scored within {} s: raise --timeout-s, or add workers", self.timeout.as_secs());
-            return Ok(RewardResult::failed("reward.timed_out", message));
+            let detail = self.client.run(run).await?;
+            if !(created.existed && reward_call::is_without_answer(&detail)) {
+                return Ok(RewardResult::of(&detail, item.skill, self.formula, !self.judge.is_empty()));
+            }
+            // An earlier call cancelled it, or the machine was at fault.
+            key = format!("{first_key}-after-{run}");
         }
-        Ok(RewardResult::of(&self.client.run(run).await?, item.skill, self.formula, !self.judge.is_empty()))
+    }
+
+    /// Waits until a run is over.
+    async fn watch(&self, run: &RunId) -> Result<()> {
+        let mut after = 0;
+        loop {
+            let page = self.client.run_events(run, after, LOOK_MS).await?;
+            after = page.events.last().map_or(after, |event| event.seq);
+            if page.status.is_final() {
+                return Ok(());
+            }
+        }
     }
 
     /// One attempt, nothing repaired, nothing tuned, nothing learned.
