@@ -241,7 +241,23 @@ fn what_timed_out_is_looked_at_again_when_it_is_asked_again() {
         let (_, answer) = rewards.call(&item("row_softmax"));
         assert_eq!(answer["results"][0]["error"]["code"], "reward.timed_out", "{answer:#}");
     }
-    let rewards = Rewards::start(&data, &["row_softmax"]);
+    let twin = folder.path().join("twin");
+    std::fs::create_dir(&twin).unwrap();
+    let toml = std::fs::read_to_string("examples/row_softmax/task.toml").unwrap();
+    std::fs::write(twin.join("task.toml"), toml.replace("\"row_softmax\"", "\"row_softmax_twin\"")).unwrap();
+    std::fs::copy("examples/row_softmax/reference.cpp", twin.join("reference.cpp")).unwrap();
+    let rewards = Rewards::start(&data, &["row_softmax", &twin.to_string_lossy()]);
+    let (_, answer) = rewards.call(&item("row_softmax_twin"));
+    assert_eq!(answer["results"][0]["reward"], 0.0, "{answer:#}");
+
+    // The only run of `row_softmax` has no attempt. Its name still holds out the task that has the same reference.
+    let out = folder.path().join("rows").to_string_lossy().into_owned();
+    let args = ["export", "rollouts", "--held-out", "row_softmax", "--test-share", "0", "--out", &out];
+    let manifest = json_of(&data, &args);
+    let tasks = manifest["tasks"].as_array().unwrap();
+    let splits: Vec<_> = tasks.iter().map(|task| (task["name"].as_str().unwrap(), &task["split"])).collect();
+    assert_eq!(splits, [("row_softmax", &json!("test")), ("row_softmax_twin", &json!("test"))]);
+
     let (_, answer) = rewards.call(&item("row_softmax"));
     assert_eq!(answer["results"][0]["reward"], 0.0, "{answer:#}");
     let run = &answer["results"][0]["breakdown"]["run"];

@@ -40,7 +40,7 @@ pub(in crate::command) async fn run(context: &Context, args: ExportRollouts) -> 
         for id in stored_runs::named(client, &args.ids).await? {
             let detail = client.run(&id).await?;
             known.insert(detail.summary.digest.task.clone());
-            runs.extend(recorded(client, detail).await?);
+            runs.push(recorded(client, detail).await?);
         }
         check_held_out(&args.held_out, &known)?;
         let wish = Wish {
@@ -72,11 +72,9 @@ fn check_held_out(held_out: &[String], known: &BTreeSet<String>) -> Result<()> {
         .hint(format!("tasks of the exported runs: {known}")))
 }
 
-/// A run with what its rows need; nothing for one that has not begun. What was pruned is missing, which its rows say.
-async fn recorded(client: &Client, detail: RunDetail) -> Result<Option<RecordedRun>> {
-    if detail.view.attempts.is_empty() {
-        return Ok(None);
-    }
+/// A run with what its rows need. A run without attempts counts as well: its task decides the split of its family. What was
+/// pruned is missing, which its rows say.
+async fn recorded(client: &Client, detail: RunDetail) -> Result<RecordedRun> {
     let bytes = client.get_artifact(&detail.view.task).await?;
     let bundle: TaskBundle = serde_json::from_slice(&bytes).map_err(|error| {
         Failure::new("task.unreadable", format!("the task of {} cannot be read: {error}", detail.summary.id))
@@ -89,7 +87,7 @@ async fn recorded(client: &Client, detail: RunDetail) -> Result<Option<RecordedR
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Some(RecordedRun { detail, bundle, texts }))
+    Ok(RecordedRun { detail, bundle, texts })
 }
 
 /// Files by name, with the number of their rows.
