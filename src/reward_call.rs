@@ -4,22 +4,28 @@
 //! ladder looks at it (build, check, sanitizer, measurement in a fresh process, profile), under the limits that the worker
 //! keeps on its GPUs. What a run cannot answer has no reward: a broken machine must not teach anything.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use nightshift_optimizer::reply::{CodeProblem, EditProblem, extract_program};
 use nightshift_optimizer::reward::formula;
+use nightshift_optimizer::reward::recompute::rubric_of;
 use nightshift_optimizer::rollout::group::advantages;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ApiError;
+use nightshift_protocol::fence::fence_of;
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::plan::{Plan, Subtask};
 use nightshift_protocol::rubric::{JudgeOpinion, Rubric, Skill};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::score::{RewardFormula, ScoredReward};
-use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::task::{CandidateForm, TaskSpec};
 use nightshift_protocol::verdict::{Finding, Verdict};
 use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Result};
 
 /// A batch.
 #[derive(Debug, Deserialize)]
@@ -37,6 +43,9 @@ pub(crate) struct RewardItem {
     pub(crate) task: String,
     /// What the model wrote, reasoning and all.
     pub(crate) completion: String,
+    /// Source of the program that it started from: edits in the completion are made in it.
+    #[serde(default)]
+    pub(crate) before: Option<String>,
     /// The skill that is rewarded.
     #[serde(default = "from_scratch")]
     pub(crate) skill: Skill,
@@ -92,6 +101,8 @@ pub(crate) struct Breakdown {
     pub(crate) scored: ScoredReward,
 }
 
+/// Code of edits that cannot be made.
+const BAD_EDIT: &str = "reply.bad_edit";
 /// Messages of a compiler in an answer.
 const MAX_MESSAGES: usize = 10;
 /// Why a correct program has no opinion of a judge where none was asked for.
@@ -104,7 +115,7 @@ impl RewardResult {
     }
 
     /// The reward of a run that is over. `judged` is whether a judge was asked for.
-    pub(crate) fn of(detail: &RunDetail, skill: Skill, named: RewardFormula, judged: bool) -> Self {
+    pub(crate) fn of(spec: &TaskSpec, detail: &RunDetail, skill: Skill, named: RewardFormula, judged: bool) -> Self {
         let Some(attempt) = scored(detail) else {
             let failure = detail.summary.failure.as_ref();
             let (code, message) = failure.map_or_else(
@@ -113,17 +124,28 @@ impl RewardResult {
             );
             return Self::failed(&code, message);
         };
-        let scored = formula::score(named, &formula::inputs(attempt, skill, attempt.rubric.as_ref()));
+        // The run does not know the skill: its attempt is a draft.
+        let rubric = attempt.rubric.as_ref().and_then(|_| rubric_of(spec, &detail.view, attempt, skill));
+        let scored = formula::score(named, &formula::inputs(attempt, skill, rubric.as_ref()));
+        let rubric = rubric.map(|rubric| shown(rubric, attempt, judged));
         Self {
             reward: Some(scored.reward),
             error: None,
-            breakdown: Some(breakdown(detail, attempt, scored, judged)),
+            breakdown: Some(breakdown(detail, attempt, rubric, scored)),
             advantage: None,
+        }
+    }
+
+    /// Says why the edits of a completion could not be made. The run, which has no program to edit, says only that.
+    pub(crate) fn explain(&mut self, problem: &CodeProblem) {
+        let findings = self.breakdown.iter_mut().flat_map(|breakdown| &mut breakdown.findings);
+        for finding in findings.filter(|finding| finding.code == BAD_EDIT) {
+            (finding.code, finding.message) = (problem.code().to_owned(), problem.to_string());
         }
     }
 }
 
-fn breakdown(detail: &RunDetail, attempt: &Attempt, scored: ScoredReward, judged: bool) -> Breakdown {
+fn breakdown(detail: &RunDetail, attempt: &Attempt, rubric: Option<Rubric>, scored: ScoredReward) -> Breakdown {
     let messages = attempt.build.iter().flat_map(|build| &build.messages).take(MAX_MESSAGES);
     Breakdown {
         run: detail.summary.id.to_string(),
@@ -137,19 +159,18 @@ fn breakdown(detail: &RunDetail, attempt: &Attempt, scored: ScoredReward, judged
             .and_then(|prepared| prepared.over_fastest(attempt.published()?)),
         findings: attempt.findings.clone(),
         messages: messages.map(|message| format!("{}:{}: {}", message.file, message.line, message.message)).collect(),
-        rubric: rubric(attempt, judged),
+        rubric,
         scored,
     }
 }
 
-/// The rubric of a program. Where no judge was asked for, the run knows only that its script has no such reply, which is
+/// A rubric as it is shown. Where no judge was asked for, the run knows only that its script has no such reply, which is
 /// nothing that a caller could mend.
-fn rubric(attempt: &Attempt, judged: bool) -> Option<Rubric> {
-    let mut rubric = attempt.rubric.clone()?;
+fn shown(mut rubric: Rubric, attempt: &Attempt, judged: bool) -> Rubric {
     if !judged && attempt.outcome.is_correct() {
         rubric.judge = JudgeOpinion::JudgeUnavailable { reason: NO_JUDGE.to_owned() };
     }
-    Some(rubric)
+    rubric
 }
 
 /// Gives each result of a group its advantage. One that has no reward takes no part.
@@ -168,9 +189,39 @@ pub(crate) fn compare(items: &[RewardItem], results: &mut [RewardResult]) {
     }
 }
 
+/// What a run is given as the Coder's reply.
+#[derive(Debug)]
+pub(crate) struct Reply<'a> {
+    /// The completion. Where it edits a program, the program that the edits make.
+    pub(crate) text: Cow<'a, str>,
+    /// Why its edits cannot be made.
+    pub(crate) problem: Option<CodeProblem>,
+}
+
+/// Returns the reply of an item: a run has no program to edit. Returns an error for edits without a program: what they are
+/// worth cannot be found out.
+pub(crate) fn reply(item: &RewardItem, form: CandidateForm) -> Result<Reply<'_>> {
+    let as_it_is = Cow::Borrowed(item.completion.as_str());
+    let alone = extract_program(&item.completion, None, form);
+    if !matches!(alone, Err(CodeProblem::Edit(EditProblem::NothingToEdit))) {
+        return Ok(Reply { text: as_it_is, problem: None });
+    }
+    let Some(before) = &item.before else {
+        let message = "the completion edits a program: send the program that its prompt shows as `before`";
+        return Err(Failure::new("reward.no_program_before", message));
+    };
+    Ok(match extract_program(&item.completion, Some(before), form) {
+        Ok(program) => {
+            let fence = fence_of(&program);
+            Reply { text: Cow::Owned(format!("{fence}\n{program}{fence}\n")), problem: None }
+        }
+        Err(problem) => Reply { text: as_it_is, problem: Some(problem) },
+    })
+}
+
 /// The script of a run that looks at one program: a plan of one subtask, and the program. Whatever else is asked has no
 /// reply, which the strategy takes for an agent that is not available.
-pub(crate) fn script(spec: &TaskSpec, completion: &str) -> Result<BTreeMap<String, String>, serde_json::Error> {
+pub(crate) fn script(spec: &TaskSpec, reply: &str) -> serde_json::Result<BTreeMap<String, String>> {
     let mut scope: Vec<String> = spec.operators.iter().map(|operator| operator.name.clone()).collect();
     if scope.is_empty() {
         scope.push("program".to_owned());
@@ -184,11 +235,12 @@ pub(crate) fn script(spec: &TaskSpec, completion: &str) -> Result<BTreeMap<Strin
     let plan = Plan { summary: spec.title.clone(), subtasks: vec![subtask], correctness_risks: Vec::new() };
     Ok(BTreeMap::from([
         ("plan".to_owned(), serde_json::to_string(&plan)?),
-        ("subtask1.attempt1.write_code".to_owned(), completion.to_owned()),
+        ("subtask1.attempt1.write_code".to_owned(), reply.to_owned()),
     ]))
 }
 
-/// Names a campaign after what it looks at: the same program for the same task is looked at once.
+/// Names a campaign after what it looks at: the same program for the same task is looked at once. The script holds the
+/// program that edits make.
 pub(crate) fn key(task: &ArtifactHash, script: &ArtifactHash, judge: &str, allow_unsandboxed: bool) -> String {
     ArtifactHash::of(format!("reward\n{task}\n{script}\n{judge}\n{allow_unsandboxed}").as_bytes()).to_string()
 }
@@ -204,6 +256,7 @@ pub(crate) fn is_without_answer(detail: &RunDetail) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
     use super::*;
 
@@ -211,6 +264,7 @@ mod tests {
         RewardItem {
             task: "t".to_owned(),
             completion: String::new(),
+            before: None,
             skill: Skill::FromScratch,
             group: group.map(str::to_owned),
         }
@@ -228,6 +282,25 @@ mod tests {
         let advantages: Vec<bool> = results.iter().map(|result| result.advantage.is_some()).collect();
         assert_eq!(advantages, [true, false, true, false, false]);
         assert!(results[0].advantage < results[2].advantage);
+    }
+
+    #[test]
+    fn edits_need_the_program_that_they_change() {
+        let edit = "Shorter.\n<<<<<<< SEARCH\nint x;\n=======\nint y;\n>>>>>>> REPLACE\n";
+        let of = |completion: &str, before: Option<&str>| {
+            let item =
+                RewardItem { completion: completion.to_owned(), before: before.map(str::to_owned), ..item(None) };
+            let reply = reply(&item, CandidateForm::Native)?;
+            Ok::<_, Failure>((reply.text.into_owned(), reply.problem.map(|problem| problem.to_string())))
+        };
+        assert_eq!(of(edit, Some("int a;\nint x;\n")).unwrap(), ("```\nint a;\nint y;\n```\n".to_owned(), None));
+        assert_eq!(of(edit, None).unwrap_err().error.code, "reward.no_program_before");
+        let (text, problem) = of(edit, Some("int z;\n")).unwrap();
+        assert!(text == edit && problem.is_some_and(|problem| problem.contains("does not match")));
+        // Whole programs and replies without one need no program before them.
+        for whole in ["```cpp\nint x;\n```", "I would rather not.", "<<<<<<< SEARCH\nint x;\n"] {
+            assert_eq!(of(whole, None).unwrap(), (whole.to_owned(), None));
+        }
     }
 
     #[test]

@@ -90,6 +90,12 @@ fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
             assert_eq!(trl["scripted"], true);
             assert_eq!(trl["judge_total"].is_null(), trl["judge"] == "judge_unavailable", "{trl:#}");
             assert!(trl["reward"].as_f64().unwrap() >= 0.0);
+            assert_eq!(trl["before"], verl["extra_info"]["before"]);
+            let before = trl["before"].as_str();
+            assert_eq!(before.is_some(), skill == "refinement", "{trl:#}");
+            assert!(
+                before.is_none_or(|before| trl["prompt"][1]["content"].as_str().unwrap().contains(before.trim_end()))
+            );
             // The task has no baseline other than its reference.
             for (speedup, over_fastest) in
                 [("speedup", "speedup_over_fastest"), ("prev_speedup", "prev_speedup_over_fastest")]
@@ -221,6 +227,26 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
     let message = results[3]["error"]["message"].as_str().unwrap();
     assert_eq!(message.matches("row_softmax").count(), 1, "{message}");
     assert!(good["advantage"].as_f64().unwrap() > 0.0 && results[3]["advantage"].is_null());
+
+    // Edits are made in the program that the item brings, and scored as a refinement.
+    let before = right.split("```cpp\n").nth(1).unwrap().split("```").next().unwrap();
+    let edited = |search: &str, before: Option<&str>| {
+        let completion = format!("<<<<<<< SEARCH\n{search}\n=======\n// Vectors.\n{search}\n>>>>>>> REPLACE\n");
+        json!({ "task": "row_softmax", "completion": completion, "before": before, "skill": "refinement" })
+    };
+    let line = "#include <limits>";
+    let items = json!([edited(line, Some(before)), edited(line, None), edited("#include <nothing>", Some(before))]);
+    let (_, answer) = server.call(&json!({ "items": items }));
+    let refined = &answer["results"][0];
+    assert!(refined["reward"].as_f64().unwrap() > 0.0, "{refined:#}");
+    let rubric = &refined["breakdown"]["rubric"];
+    assert_eq!(rubric["skill"], "refinement");
+    assert!(rubric["rule_reasons"].to_string().contains("no single modification was asked for"), "{rubric:#}");
+    let unknown = &answer["results"][1];
+    assert!(unknown["reward"].is_null() && unknown["error"]["code"] == "reward.no_program_before", "{unknown:#}");
+    let unmatched = &answer["results"][2];
+    assert_eq!((&unmatched["reward"], &unmatched["breakdown"]["outcome"]), (&json!(0.0), &json!("no_code")));
+    assert!(unmatched["breakdown"]["findings"].to_string().contains("edit 1 does not match"), "{unmatched:#}");
 
     // Asked again, the same program is not looked at again.
     let (_, again) = server.call(&json!({ "items": [item(&right)] }));

@@ -54,6 +54,9 @@ pub struct Rollout {
     pub outcome: &'static str,
     /// What the model saw.
     pub prompt: Vec<Message>,
+    /// Source of the program that it started from, which edits in the completion change; none where there was none, and where
+    /// it is not stored any more.
+    pub before: Option<String>,
     /// What it wrote.
     pub completion: String,
     /// How it reasoned before it wrote, where its provider says so and the text is stored.
@@ -134,6 +137,7 @@ pub fn needed(detail: &RunDetail) -> Vec<ArtifactHash> {
     let mut needed = Vec::new();
     for attempt in &detail.view.attempts {
         needed.extend(attempt.source.clone());
+        needed.extend(attempt.earlier_versions.iter().map(|version| version.source.clone()));
         for call in versions::of(attempt).iter().flat_map(|version| versions::writing_calls(version)) {
             needed.extend([call.prompt.clone(), call.reply.clone()]);
             needed.extend(call.reasoning.clone());
@@ -202,6 +206,10 @@ fn row(
     // A fix turn begins with the version of the same attempt that failed, which has no speedup.
     let parent = attempt.parent.filter(|_| fix_turn == 0);
     let parent = parent.and_then(|number| all.iter().find(|other| other.number == number));
+    let before = match fix_turn.checked_sub(1) {
+        Some(turn) => usize::try_from(turn).ok().and_then(|turn| earlier.get(turn)).map(|version| &version.source),
+        None => parent.and_then(|parent| parent.source.as_ref()),
+    };
     Ok(Rollout {
         skill: score.rubric.skill,
         split,
@@ -213,6 +221,7 @@ fn row(
         stage: attempt.stage.as_str(),
         outcome: attempt.outcome.as_str(),
         prompt,
+        before: before.and_then(|source| run.texts.get(source)).cloned(),
         completion,
         reasoning: last.reasoning.as_ref().and_then(|hash| run.texts.get(hash)).cloned(),
         tokens: TokenUsage {
@@ -281,10 +290,13 @@ mod tests {
         RecordedRun { detail, bundle, texts: BTreeMap::new() }
     }
 
-    fn left(run: &RecordedRun) -> Vec<(Left, u32)> {
+    fn wish() -> Wish {
         let splits = SplitRule { salt: String::new(), validation_share: 0.0, test_share: 0.0, held_out: [].into() };
-        let wish = Wish { splits, formula: RewardFormula::Published1, with_scripted: true };
-        rollouts(std::slice::from_ref(run), &wish).unwrap().left.into_iter().collect()
+        Wish { splits, formula: RewardFormula::Published1, with_scripted: true }
+    }
+
+    fn left(run: &RecordedRun) -> Vec<(Left, u32)> {
+        rollouts(std::slice::from_ref(run), &wish()).unwrap().left.into_iter().collect()
     }
 
     #[test]
@@ -305,5 +317,34 @@ mod tests {
         assert_eq!(left(&run), [(Left::Pruned, 3)]);
         run.detail.view.attempts[0].reward = None;
         assert_eq!(left(&run), [(Left::Unfinished, 1), (Left::Pruned, 2)]);
+    }
+
+    #[test]
+    fn a_row_has_the_program_that_its_author_started_from() {
+        let mut run = recorded(include_str!("../tests/corpus/history/fixed_within_an_attempt.json"));
+        let mut sources = BTreeMap::new();
+        for attempt in &run.detail.view.attempts {
+            let versions = versions::of(attempt);
+            for (turn, version) in (0_u32..).zip(&versions) {
+                let source = version.source.clone().unwrap();
+                sources.insert((attempt.number, turn), format!("program {source}"));
+                run.texts.insert(source.clone(), format!("program {source}"));
+                for call in versions::writing_calls(version) {
+                    run.texts.insert(call.prompt.clone(), "# System\n\nBe brief.\n\n# User\n\nWrite.".to_owned());
+                    run.texts.insert(call.reply.clone(), "a reply".to_owned());
+                }
+            }
+        }
+        let needed = needed(&run.detail);
+        assert!(run.texts.keys().all(|hash| needed.contains(hash)));
+        let rows = rollouts(&[run], &wish()).unwrap().rows;
+        let found: BTreeMap<(u32, u32), Option<String>> =
+            rows.into_iter().map(|row| ((row.attempt, row.fix_turn), row.before)).collect();
+        let of = |place| sources.get(&place).cloned();
+        // Attempt 1 is a draft. Attempts start from the last version of their parent, fix turns from the version before.
+        let expected = [((1, 0), None), ((1, 1), of((1, 0))), ((1, 2), of((1, 1))), ((2, 0), of((1, 2)))];
+        for (place, before) in expected.into_iter().chain([((3, 1), of((3, 0))), ((4, 0), of((3, 2)))]) {
+            assert_eq!(found.get(&place), Some(&before), "{place:?}");
+        }
     }
 }

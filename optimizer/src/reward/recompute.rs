@@ -2,13 +2,13 @@
 
 use nightshift_protocol::api::RunView;
 use nightshift_protocol::attempt::{Attempt, Stage};
-use nightshift_protocol::rubric::{JudgeOpinion, Rubric};
+use nightshift_protocol::rubric::{JudgeOpinion, Rubric, Skill};
 use nightshift_protocol::score::{AttemptScore, RewardFormula};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::time::TimestampMs;
 
 use super::formula;
-use crate::rubric::{self, Before, RULES_VERSION};
+use crate::rubric::{self, Before, RULES_VERSION, skill_of};
 
 /// Why an attempt has no opinion of a judge.
 const NEVER_JUDGED: &str = "the attempt was never shown to a judge";
@@ -19,7 +19,8 @@ const NEVER_JUDGED: &str = "the attempt was never shown to a judge";
 pub fn rescore(spec: &TaskSpec, view: &RunView, formulas: &[RewardFormula], at: TimestampMs) -> Vec<AttemptScore> {
     // An attempt has its reward when its last step is over. Its outcome is known earlier.
     let finished = view.attempts.iter().filter(|attempt| attempt.reward.is_some());
-    let scored = finished.filter_map(|attempt| Some((attempt, rubric_of(spec, view, attempt)?)));
+    let scored =
+        finished.filter_map(|attempt| Some((attempt, rubric_of(spec, view, attempt, skill_of(attempt.stage))?)));
     scored
         .flat_map(|(attempt, rubric)| formulas.iter().map(move |formula| score(*formula, attempt, &rubric, at)))
         .collect()
@@ -33,7 +34,7 @@ pub(crate) fn score_of(
     attempt: &Attempt,
     formula: RewardFormula,
 ) -> Option<AttemptScore> {
-    Some(score(formula, attempt, &rubric_of(spec, view, attempt)?, TimestampMs(0)))
+    Some(score(formula, attempt, &rubric_of(spec, view, attempt, skill_of(attempt.stage))?, TimestampMs(0)))
 }
 
 fn score(formula: RewardFormula, attempt: &Attempt, rubric: &Rubric, at: TimestampMs) -> AttemptScore {
@@ -46,9 +47,11 @@ fn score(formula: RewardFormula, attempt: &Attempt, rubric: &Rubric, at: Timesta
     }
 }
 
-fn rubric_of(spec: &TaskSpec, view: &RunView, attempt: &Attempt) -> Option<Rubric> {
+/// Returns the rubric of an attempt for a skill: today's rules, and the judge's opinion as it was given. None where its plan
+/// is not known.
+#[must_use]
+pub fn rubric_of(spec: &TaskSpec, view: &RunView, attempt: &Attempt, skill: Skill) -> Option<Rubric> {
     let plan = view.plans.iter().find(|plan| plan.version == attempt.plan_version)?;
-    let skill = rubric::skill_of(attempt.stage);
     let parent = attempt.parent.and_then(|number| view.attempts.iter().find(|other| other.number == number));
     let modification = modification(attempt, parent);
     let before = Before { modification: modification.as_deref(), parent_speedup: parent.and_then(Attempt::speedup) };

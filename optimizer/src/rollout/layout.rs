@@ -45,7 +45,7 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 }
 
 /// What both layouts tell of a row, beside prompt and completion.
-const FACTS: [Column; 33] = [
+const FACTS: [Column; 34] = [
     column("index", Kind::Integer),
     column("split", Kind::Text),
     column("skill", Kind::Text),
@@ -79,6 +79,7 @@ const FACTS: [Column; 33] = [
     column("cached_input_tokens", Kind::Integer),
     column("output_tokens", Kind::Integer),
     column("reasoning_tokens", Kind::Integer),
+    column("before", Kind::Text),
 ];
 
 const VERL_EXTRA: [Column; FACTS.len() + 3] = {
@@ -206,5 +207,6 @@ fn facts(index: usize, row: &Rollout) -> Value {
         "cached_input_tokens": row.tokens.cached_input,
         "output_tokens": row.tokens.output,
         "reasoning_tokens": row.tokens.reasoning,
+        "before": row.before,
     })
 }

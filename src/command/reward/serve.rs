@@ -34,7 +34,7 @@ use crate::reward_call::{self, RewardCall, RewardItem, RewardReply, RewardResult
 
 /// Largest body of a call, in bytes.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
-/// Largest reply of a model, in bytes.
+/// Largest reply of a model, and largest program before it, in bytes.
 const MAX_COMPLETION_BYTES: usize = 1024 * 1024;
 /// How long one look at a run waits for something to happen.
 const LOOK_MS: u64 = 20_000;
@@ -185,8 +185,8 @@ impl Scorer {
             let message = format!("there is no task `{}` here; start the server with it (known: {names})", item.task);
             return RewardResult::failed("task.not_found", message);
         };
-        if item.completion.len() > MAX_COMPLETION_BYTES {
-            let message = format!("a completion has at most {MAX_COMPLETION_BYTES} bytes");
+        if item.completion.len().max(item.before.as_ref().map_or(0, String::len)) > MAX_COMPLETION_BYTES {
+            let message = format!("a completion and its `before` have at most {MAX_COMPLETION_BYTES} bytes each");
             return RewardResult::failed("request.too_large", message);
         }
         let Ok(_slot) = self.slots.acquire().await else {
@@ -200,7 +200,9 @@ impl Scorer {
 
     async fn carry_out(&self, known: &ServedTask, item: &RewardItem) -> Result<RewardResult> {
         let unwritable = |error: serde_json::Error| Failure::new("internal.json", error.to_string());
-        let script = reward_call::script(&known.bundle.spec, &item.completion).map_err(unwritable)?;
+        let spec = &known.bundle.spec;
+        let reply = reward_call::reply(item, spec.form)?;
+        let script = reward_call::script(spec, &reply.text).map_err(unwritable)?;
         let script = self.client.put_artifact(&serde_json::to_vec(&script).map_err(unwritable)?).await?;
         let judge = self.judge.iter().map(ModelChoice::label).collect::<Vec<_>>().join(",");
         let first_key = reward_call::key(&known.id, &script, &judge, self.allow_unsandboxed);
@@ -223,7 +225,11 @@ impl Scorer {
             }
             let detail = self.client.run(run).await?;
             if !(created.existed && reward_call::is_without_answer(&detail)) {
-                return Ok(RewardResult::of(&detail, item.skill, self.formula, !self.judge.is_empty()));
+                let mut result = RewardResult::of(spec, &detail, item.skill, self.formula, !self.judge.is_empty());
+                if let Some(problem) = &reply.problem {
+                    result.explain(problem);
+                }
+                return Ok(result);
             }
             // An earlier call cancelled it, or the machine was at fault.
             key = format!("{first_key}-after-{run}");
