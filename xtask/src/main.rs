@@ -10,6 +10,7 @@ mod nvcc;
 #[path = "../../tests/testbed/src/postgres/programs.rs"]
 mod postgres_programs;
 mod prose;
+mod scratch;
 mod test;
 mod tools;
 mod wheel;

@@ -5,7 +5,11 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, for_each_line, succeeds};
-use crate::{api_test, browser_tests, front, licences, nvcc, prose, tools, wheel};
+use crate::{api_test, browser_tests, front, licences, nvcc, prose, scratch, tools, wheel};
+
+/// The least number of tests of one program that run at the same time. Most of them wait for the disk or for a process:
+/// on a machine of two cores, two at a time leave the cores idle.
+const MIN_TEST_THREADS: usize = 4;
 
 /// Sum over all test programs.
 #[derive(Default)]
@@ -84,6 +88,12 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     // With random cases, a rare failure would be blamed on an unrelated change.
     tests.env("PROPTEST_RNG_SEED", "20260101");
+    let threads = std::thread::available_parallelism()?.get().max(MIN_TEST_THREADS);
+    tests.env("RUST_TEST_THREADS", threads.to_string());
+    if let Some(folder) = scratch::in_memory() {
+        println!("xtask: temporary files of the tests: {folder}");
+        tests.env("TMPDIR", folder);
+    }
     if !filter.is_empty() {
         tests.arg("--").args(&filter);
     }
