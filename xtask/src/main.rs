@@ -29,7 +29,7 @@ tasks:
   api [--install]             sends requests that schemathesis generates to a server of this build, and compares its answers
                               with docs/openapi.json; --install lets it install schemathesis
   prose                       checks the words of comments, names and documents
-  licences                    checks every dependency's licence against deny.toml";
+  licences                    checks every dependency's licence, name and source against deny.toml";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

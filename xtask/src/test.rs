@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, for_each_line, succeeds};
+use crate::tools::MACHETE;
 use crate::{api_test, browser_tests, front, licences, nvcc, prose, scratch, tools, wheel};
 
 /// The least number of tests of one program that run at the same time. Most of them wait for the disk or for a process:
@@ -63,12 +64,10 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
                 Ok(false)
             }
         })?;
-        for subcommand in &tools::SUBCOMMANDS {
-            if subcommand.is_there(may_install)? {
-                check(subcommand.program, &mut failed_checks, || succeeds(cargo().args(subcommand.args)))?;
-            } else {
-                notes.push(format!("skipped: {} is not installed (`{}`)", subcommand.program, subcommand.install()));
-            }
+        if MACHETE.is_there(may_install)? {
+            check(MACHETE.program, &mut failed_checks, || succeeds(cargo().args(MACHETE.args)))?;
+        } else {
+            notes.push(format!("skipped: {} is not installed (`{}`)", MACHETE.program, MACHETE.install()));
         }
         match front::can_build(may_install)? {
             Ok(()) => {

@@ -108,11 +108,8 @@ pub(crate) struct Subcommand {
     pub(crate) args: &'static [&'static str],
 }
 
-/// The subcommands.
-pub(crate) const SUBCOMMANDS: [Subcommand; 2] = [
-    Subcommand { program: "cargo-deny", version: "0.20.2", args: &["deny", "check", "bans", "licenses", "sources"] },
-    Subcommand { program: "cargo-machete", version: "0.9.2", args: &["machete"] },
-];
+/// Finds dependencies that no code uses.
+pub(crate) const MACHETE: Subcommand = Subcommand { program: "cargo-machete", version: "0.9.2", args: &["machete"] };
 
 impl Subcommand {
     /// The command that installs it.
