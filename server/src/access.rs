@@ -19,6 +19,7 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use nightshift_protocol::access::Role;
+use secrecy::SecretString;
 
 pub(crate) use links::new_share_secret;
 pub(crate) use sessions::Visitor;
@@ -27,102 +28,135 @@ pub(crate) use standing::Standing;
 
 use crate::actor::Actor;
 use crate::address::PREFIX;
-use crate::app::App;
 use crate::error::ApiFailure;
-use crate::rate_limits::Peer;
+use crate::keys::Keys;
+use crate::rate_limits::{Peer, RateLimits};
+use crate::secret::new_secret;
+use crate::shared::Shared;
+
+/// The state of access control.
+pub(crate) struct Access {
+    shared: Arc<Shared>,
+    pub(crate) keys: Keys,
+    rate_limits: RateLimits,
+    /// The token of the worker in this process.
+    pub(crate) embedded_token: SecretString,
+}
+
+impl Access {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let config = &shared.config;
+        let embedded_token = SecretString::from(new_secret(&*shared.random));
+        Self {
+            keys: Keys::new(&config.token, &config.worker_token, &embedded_token),
+            rate_limits: RateLimits::new(config.rates),
+            embedded_token,
+            shared,
+        }
+    }
+
+    /// Admits callers with one of these roles, or every caller if the call is open. An invalid token is refused even where
+    /// none is needed.
+    async fn admit(
+        &self,
+        mut request: Request,
+        next: Next,
+        needed: &[Role],
+        open: bool,
+    ) -> Result<Response, ApiFailure> {
+        let shown = self.caller(request.method(), request.headers().get(AUTHORIZATION)).await?;
+        let visitor = match shown {
+            // A token takes precedence over the cookie that the browser sends.
+            Some(caller) => Visitor::Known(caller),
+            None => self.visitor(request.headers()).await?,
+        };
+        let caller = match visitor {
+            Visitor::Known(caller) => Some(caller),
+            Visitor::Ended if !open => return Err(sessions::ended()),
+            Visitor::Anonymous | Visitor::Ended => None,
+        };
+        self.rate_limits.count_call(request.extensions().get::<Peer>().copied(), caller.as_ref())?;
+        if caller.as_ref().is_some_and(|caller| caller.by_cookie) {
+            sessions::is_from_here(request.method(), request.headers())?;
+        }
+        match caller {
+            Some(caller) if open || needed.iter().any(|role| caller.role.includes(*role)) => {
+                if let Some(target) = &caller.limited_to {
+                    links::examine(&self.shared.store, target, request.method(), route(&request), request.uri())
+                        .await?;
+                }
+                request.extensions_mut().insert(Actor(caller.name.clone()));
+                request.extensions_mut().insert(caller);
+            }
+            Some(caller) => return Err(role_needed(needed, caller.role)),
+            None if open => {}
+            None => return Err(token_required(needed)),
+        }
+        Ok(next.run(request).await)
+    }
+}
 
 /// Admits readers.
-pub(crate) async fn reads(State(app): State<Arc<App>>, request: Request, next: Next) -> Result<Response, ApiFailure> {
-    admit(&app, request, next, &[Role::Viewer], !app.config.reads_need_token).await
+pub(crate) async fn reads(
+    State(access): State<Arc<Access>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiFailure> {
+    access.admit(request, next, &[Role::Viewer], !access.shared.config.reads_need_token).await
 }
 
 /// Admits readers with a name, even where reading needs no token, because the call stores data under the caller's name.
 pub(crate) async fn reads_by_name(
-    State(app): State<Arc<App>>,
+    State(access): State<Arc<Access>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiFailure> {
-    admit(&app, request, next, &[Role::Viewer], false).await
+    access.admit(request, next, &[Role::Viewer], false).await
 }
 
 /// Admits readers and workers, who both read artifacts.
 pub(crate) async fn reads_artifacts(
-    State(app): State<Arc<App>>,
+    State(access): State<Arc<Access>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiFailure> {
-    admit(&app, request, next, &[Role::Viewer, Role::Worker], !app.config.reads_need_token).await
+    access.admit(request, next, &[Role::Viewer, Role::Worker], !access.shared.config.reads_need_token).await
 }
 
 /// Admits callers that store artifacts: inputs of campaigns, and outputs of workers.
 pub(crate) async fn writes_artifacts(
-    State(app): State<Arc<App>>,
+    State(access): State<Arc<Access>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiFailure> {
-    admit(&app, request, next, &[Role::Operator, Role::Worker], false).await
+    access.admit(request, next, &[Role::Operator, Role::Worker], false).await
 }
 
 /// Admits callers that start and control campaigns.
 pub(crate) async fn operates(
-    State(app): State<Arc<App>>,
+    State(access): State<Arc<Access>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiFailure> {
-    admit(&app, request, next, &[Role::Operator], false).await
+    access.admit(request, next, &[Role::Operator], false).await
 }
 
 /// Admits workers.
-pub(crate) async fn works(State(app): State<Arc<App>>, request: Request, next: Next) -> Result<Response, ApiFailure> {
-    admit(&app, request, next, &[Role::Worker], false).await
+pub(crate) async fn works(
+    State(access): State<Arc<Access>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiFailure> {
+    access.admit(request, next, &[Role::Worker], false).await
 }
 
 /// Admits administrators.
 pub(crate) async fn administers(
-    State(app): State<Arc<App>>,
+    State(access): State<Arc<Access>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiFailure> {
-    admit(&app, request, next, &[Role::Admin], false).await
-}
-
-/// Admits callers with one of these roles, or every caller if the call is open. An invalid token is refused even where
-/// none is needed.
-async fn admit(
-    app: &App,
-    mut request: Request,
-    next: Next,
-    needed: &[Role],
-    open: bool,
-) -> Result<Response, ApiFailure> {
-    let shown = app.keys.caller(app, request.method(), request.headers().get(AUTHORIZATION)).await?;
-    let visitor = match shown {
-        // A token takes precedence over the cookie that the browser sends.
-        Some(caller) => Visitor::Known(caller),
-        None => app.keys.visitor(app, request.headers()).await?,
-    };
-    let caller = match visitor {
-        Visitor::Known(caller) => Some(caller),
-        Visitor::Ended if !open => return Err(sessions::ended()),
-        Visitor::Anonymous | Visitor::Ended => None,
-    };
-    app.rate_limits.count_call(request.extensions().get::<Peer>().copied(), caller.as_ref())?;
-    if caller.as_ref().is_some_and(|caller| caller.by_cookie) {
-        sessions::is_from_here(request.method(), request.headers())?;
-    }
-    match caller {
-        Some(caller) if open || needed.iter().any(|role| caller.role.includes(*role)) => {
-            if let Some(target) = &caller.limited_to {
-                links::examine(app, target, request.method(), route(&request), request.uri()).await?;
-            }
-            request.extensions_mut().insert(Actor(caller.name.clone()));
-            request.extensions_mut().insert(caller);
-        }
-        Some(caller) => return Err(role_needed(needed, caller.role)),
-        None if open => {}
-        None => return Err(token_required(needed)),
-    }
-    Ok(next.run(request).await)
+    access.admit(request, next, &[Role::Admin], false).await
 }
 
 /// Returns the route with its whole path.

@@ -20,10 +20,13 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent_ports::{Recordings, StorePorts};
-use crate::app::App;
+use crate::agents::AgentExecutor;
 use crate::backoff::Backoff;
 use crate::commit::{CommitError, Reporter};
+use crate::dispatch::Dispatch;
 use crate::dispatch::Taker;
+use crate::driving::Driving;
+use crate::shared::Shared;
 
 /// Duration of one long poll for steps.
 const WAIT: Duration = Duration::from_mins(1);
@@ -54,7 +57,8 @@ struct RunningStep {
 
 /// A step to begin.
 struct StepToRun {
-    app: Arc<App>,
+    agents: Arc<dyn AgentExecutor>,
+    driving: Arc<Driving>,
     worker: WorkerId,
     step: StepRecord,
     /// An earlier try that still runs here under a lost lease.
@@ -63,34 +67,41 @@ struct StepToRun {
 }
 
 /// Runs the loop until the server ends. Steps in progress keep their leases then, which end with the server lease.
-pub(crate) async fn run(app: Arc<App>) {
+pub(crate) async fn run(agents: Arc<dyn AgentExecutor>, driving: Arc<Driving>) {
+    let Driving { shared, dispatch, .. } = &*driving;
     let recordings = Arc::new(Recordings::default());
     loop {
         let server = tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => return,
-            server = app.server_lease.wait_until_begun() => server,
+            () = shared.shutdown.cancelled() => return,
+            server = driving.server_lease.wait_until_begun() => server,
         };
-        let Some(worker) = register(&app, &server).await else { return };
+        let Some(worker) = register(shared, &server).await else { return };
         // After a new server lease, the steps of the previous one belong to other workers. They are dropped with the
         // loop's body.
         tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => return,
-            () = app.server_lease.wait_until_ended(&server) => tracing::warn!("the agents abort their steps and restart"),
-            () = work(&app, &worker, &recordings) => {}
+            () = shared.shutdown.cancelled() => return,
+            () = driving.server_lease.wait_until_ended(&server) => tracing::warn!("the agents abort their steps and restart"),
+            () = work(&agents, &driving, &worker, &recordings) => {}
         }
-        app.worker_registry.forget(&worker);
+        dispatch.worker_registry.forget(&worker);
     }
 }
 
 /// Carries out steps while the server lease lasts.
-async fn work(app: &Arc<App>, worker: &WorkerId, recordings: &Arc<Recordings>) {
+async fn work(
+    agents: &Arc<dyn AgentExecutor>,
+    driving: &Arc<Driving>,
+    worker: &WorkerId,
+    recordings: &Arc<Recordings>,
+) {
+    let Driving { shared, dispatch, .. } = &**driving;
     let mut held: HashMap<StepId, RunningStep> = HashMap::new();
     // Dropping the set aborts the steps in progress.
     let mut tasks: JoinSet<Vec<StepRecord>> = JoinSet::new();
     let mut tries: HashMap<Id, (StepId, u64)> = HashMap::new();
-    let mut heartbeat = tokio::time::interval(Duration::from_millis(app.config.heartbeat_ms));
+    let mut heartbeat = tokio::time::interval(Duration::from_millis(shared.config.heartbeat_ms));
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut backoff = Backoff::default();
     // A claim is a task of its own, because aborting it could leave leases without a holder.
@@ -105,8 +116,8 @@ async fn work(app: &Arc<App>, worker: &WorkerId, recordings: &Arc<Recordings>) {
             let (id, epoch, over) = (step.id.clone(), step.epoch, CancellationToken::new());
             let earlier = held.insert(id.clone(), RunningStep { epoch, stop: Some(stop), over: over.clone() });
             let earlier = earlier.map(|earlier| earlier.over);
-            let recordings = recordings.clone();
-            let carried = StepToRun { app: app.clone(), worker: worker.clone(), step, earlier, recordings };
+            let (agents, driving, recordings) = (agents.clone(), driving.clone(), recordings.clone());
+            let carried = StepToRun { agents, driving, worker: worker.clone(), step, earlier, recordings };
             let over = over.drop_guard();
             let task = tasks.spawn(async move {
                 let _over = over;
@@ -116,9 +127,9 @@ async fn work(app: &Arc<App>, worker: &WorkerId, recordings: &Arc<Recordings>) {
         }
     };
     loop {
-        let free = app.config.agent_slots.saturating_sub(held.len());
+        let free = shared.config.agent_slots.saturating_sub(held.len());
         if free > 0 && claims.is_empty() {
-            claims.spawn(claim(app.clone(), worker.clone(), free, claim_at));
+            claims.spawn(claim(dispatch.clone(), worker.clone(), free, claim_at));
         }
         tokio::select! {
             biased;
@@ -138,19 +149,19 @@ async fn work(app: &Arc<App>, worker: &WorkerId, recordings: &Arc<Recordings>) {
                 }
                 begin(next, &mut held, &mut tries, &mut tasks);
             }
-            _ = heartbeat.tick() => beat(app, worker, &mut held).await,
+            _ = heartbeat.tick() => beat(dispatch, worker, &mut held).await,
             Some(claimed) = claims.join_next(), if !claims.is_empty() => {
                 let claimed = claimed.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())));
                 match claimed {
                     Ok(steps) => {
                         backoff.succeeded();
-                        app.error_log.worked(CLAIMING);
+                        shared.error_log.worked(CLAIMING);
                         claim_at = Instant::now();
                         begin(steps, &mut held, &mut tries, &mut tasks);
                     }
                     Err(error) => {
-                        app.store_health.note_error::<()>(&Err(error.clone()));
-                        app.error_log.failed(CLAIMING, &error);
+                        shared.store_health.note_error::<()>(&Err(error.clone()));
+                        shared.error_log.failed(CLAIMING, &error);
                         claim_at = Instant::now() + backoff.failed();
                     }
                 }
@@ -159,11 +170,11 @@ async fn work(app: &Arc<App>, worker: &WorkerId, recordings: &Arc<Recordings>) {
     }
 }
 
-async fn register(app: &App, server: &ServerId) -> Option<WorkerId> {
-    let worker = WorkerId::from_uuid(app.new_uuid());
+async fn register(shared: &Shared, server: &ServerId) -> Option<WorkerId> {
+    let worker = WorkerId::from_uuid(shared.new_uuid());
     let offers = Offers {
         targets: Vec::new(),
-        cpu_slots: u32::try_from(app.config.agent_slots).unwrap_or(u32::MAX),
+        cpu_slots: u32::try_from(shared.config.agent_slots).unwrap_or(u32::MAX),
         devices: Vec::new(),
         tools: BTreeSet::new(),
         labels: BTreeSet::new(),
@@ -196,46 +207,52 @@ async fn register(app: &App, server: &ServerId) -> Option<WorkerId> {
             name: WORKER_NAME.to_owned(),
             embedded: true,
             offers: offers.clone(),
-            version: app.config.version.clone(),
-            last_seen_at: app.clock.now(),
+            version: shared.config.version.clone(),
+            last_seen_at: shared.clock.now(),
             leases: 0,
             server: Some(server.clone()),
             draining: false,
         };
-        let result = app.store.workers.register_worker(record).await;
-        app.store_health.note(&result);
+        let result = shared.store.workers.register_worker(record).await;
+        shared.store_health.note(&result);
         let Err(error) = result else {
-            app.error_log.worked(REGISTERING);
+            shared.error_log.worked(REGISTERING);
             return Some(worker);
         };
-        app.error_log.failed(REGISTERING, &error);
+        shared.error_log.failed(REGISTERING, &error);
         tokio::select! {
-            () = app.shutdown.cancelled() => return None,
+            () = shared.shutdown.cancelled() => return None,
             () = tokio::time::sleep(backoff.failed()) => {}
         }
     }
 }
 
 /// Waits for steps.
-async fn claim(app: Arc<App>, worker: WorkerId, free: usize, begin: Instant) -> Result<Vec<StepRecord>, StoreError> {
+async fn claim(
+    dispatch: Arc<Dispatch>,
+    worker: WorkerId,
+    free: usize,
+    begin: Instant,
+) -> Result<Vec<StepRecord>, StoreError> {
     tokio::time::sleep_until(begin).await;
     let taker = Taker::Agents { slots: u32::try_from(free).unwrap_or(u32::MAX) };
-    app.wait_for_steps(&worker, &taker, Instant::now() + WAIT).await.map(|(steps, _)| steps)
+    dispatch.wait_for_steps(&worker, &taker, Instant::now() + WAIT).await.map(|(steps, _)| steps)
 }
 
-async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, RunningStep>) {
+async fn beat(dispatch: &Dispatch, worker: &WorkerId, held: &mut HashMap<StepId, RunningStep>) {
     if held.is_empty() {
-        app.worker_registry.mark_seen(worker);
+        dispatch.worker_registry.mark_seen(worker);
         return;
     }
     let leases: Vec<(StepId, u64)> = held.iter().map(|(step, held)| (step.clone(), held.epoch)).collect();
-    let at = app.clock.now();
-    let result = app.store.leases.heartbeat(worker, &leases, at, app.lease_end(at)).await;
-    app.store_health.note(&result);
+    let shared = &dispatch.shared;
+    let at = shared.clock.now();
+    let result = shared.store.leases.heartbeat(worker, &leases, at, shared.lease_end(at)).await;
+    shared.store_health.note(&result);
     match result {
         Ok(outcome) => {
-            app.error_log.worked(SENDING);
-            app.sweeper_schedule.extended(worker, Some(app.lease_end(at)));
+            shared.error_log.worked(SENDING);
+            dispatch.sweeper_schedule.extended(worker, Some(shared.lease_end(at)));
             let lost = outcome.lost.iter().map(|step| (step, Stop::Lost));
             let cancelled = outcome.cancelled.iter().map(|step| (step, Stop::Cancelled));
             for (step, reason) in lost.chain(cancelled) {
@@ -246,13 +263,13 @@ async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, RunningSt
                 }
             }
         }
-        Err(error) => app.error_log.failed(SENDING, &error),
+        Err(error) => shared.error_log.failed(SENDING, &error),
     }
 }
 
 /// Carries out one step and reports it. Returns the steps that were claimed for the free slot with the report.
 async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<StepRecord> {
-    let StepToRun { app, worker, step, earlier, recordings } = carried;
+    let StepToRun { agents, driving, worker, step, earlier, recordings } = carried;
     let started = Instant::now();
     let outcome = {
         let work = AssertUnwindSafe(async {
@@ -262,7 +279,7 @@ async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<
             }
             // The answer of a try that lost its lease may still wait for disk space.
             recordings.wait(&step.id).await;
-            execute(&app, &step, recordings).await
+            execute(&driving, &*agents, &step, recordings).await
         })
         .catch_unwind();
         tokio::select! {
@@ -287,23 +304,24 @@ async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<
         }
     };
     let duration_ms = started.elapsed().as_millis();
-    let claim = claim_with_report(&app, &worker);
-    let (reported, next) = report(&app, &step, outcome, claim, &mut stopped).await;
+    let claim = claim_with_report(&driving.dispatch, &worker);
+    let (reported, next) = report(&driving, &step, outcome, claim, &mut stopped).await;
     tracing::info!(
         run.id = %step.run, step.key = %step.key, step.outcome = reported, duration_ms, "a step of the agents ended"
     );
-    app.error_log.worked(&reporting(&step));
+    driving.shared.error_log.worked(&reporting(&step));
     next
 }
 
 /// Returns the claim that accompanies a report, for the slot that it frees. Returns none while the server stops.
-fn claim_with_report(app: &App, worker: &WorkerId) -> Option<ClaimRequest> {
-    if app.shutdown.is_cancelled() {
+fn claim_with_report(dispatch: &Dispatch, worker: &WorkerId) -> Option<ClaimRequest> {
+    let shared = &dispatch.shared;
+    if shared.shutdown.is_cancelled() {
         return None;
     }
-    let reach = app.dispatcher.reach(worker, &Taker::Agents { slots: 1 });
-    let at = app.clock.now();
-    (!reach.is_empty()).then(|| reach.request(worker, at, app.lease_end(at)))
+    let reach = dispatch.dispatcher.reach(worker, &Taker::Agents { slots: 1 });
+    let at = shared.clock.now();
+    (!reach.is_empty()).then(|| reach.request(worker, at, shared.lease_end(at)))
 }
 
 /// Waits until the lease is lost. A cancellation does not stop the report of a step.
@@ -314,7 +332,13 @@ async fn lost(stopped: &mut oneshot::Receiver<Stop>) {
     std::future::pending::<()>().await;
 }
 
-async fn execute(app: &App, step: &StepRecord, recordings: Arc<Recordings>) -> Result<StepOutput, StepFailure> {
+async fn execute(
+    driving: &Driving,
+    agents: &dyn AgentExecutor,
+    step: &StepRecord,
+    recordings: Arc<Recordings>,
+) -> Result<StepOutput, StepFailure> {
+    let shared = &driving.shared;
     let unreadable = |error: serde_json::Error| {
         StepFailure::fatal("step.unreadable_input", format!("the step's input cannot be read: {error}"))
     };
@@ -322,29 +346,29 @@ async fn execute(app: &App, step: &StepRecord, recordings: Arc<Recordings>) -> R
     if input.kind().as_str() != step.kind {
         return Err(StepFailure::fatal("step.unreadable_input", "the step's input belongs to another kind of step"));
     }
-    let run_input = if let Some(run_input) = app.inputs.get(&step.run) {
+    let run_input = if let Some(run_input) = driving.inputs.get(&step.run) {
         run_input
     } else {
-        let run_input = Arc::new(read_run_input(app, &step.run).await?);
-        app.inputs.keep(step.run.clone(), run_input.clone());
+        let run_input = Arc::new(read_run_input(shared, &step.run).await?);
+        driving.inputs.keep(step.run.clone(), run_input.clone());
         run_input
     };
     let ports = StorePorts {
-        store: app.store.clone(),
-        clock: app.clock.clone(),
+        store: shared.store.clone(),
+        clock: shared.clock.clone(),
         step: step.id.clone(),
         epoch: step.epoch,
-        random: app.random.clone(),
-        request_deadline_ms: u64::try_from(app.config.request_deadline.as_millis()).unwrap_or(u64::MAX),
+        random: shared.random.clone(),
+        request_deadline_ms: u64::try_from(shared.config.request_deadline.as_millis()).unwrap_or(u64::MAX),
         recordings,
     };
     let agent_step = AgentStep { run: &step.run, step_key: &step.key, input: &input, run_input: &run_input };
-    app.agents.carry_out(&ports, agent_step).await
+    agents.carry_out(&ports, agent_step).await
 }
 
 /// Returns the input of the run.
-async fn read_run_input(app: &App, run: &RunId) -> Result<RunInput, StepFailure> {
-    let first = app.store.runs.events_after(run, 0, 1).await;
+async fn read_run_input(shared: &Shared, run: &RunId) -> Result<RunInput, StepFailure> {
+    let first = shared.store.runs.events_after(run, 0, 1).await;
     let first = first.map_err(|error| StepFailure::retriable(error.code(), error.to_string()))?;
     match first.into_iter().next().map(|record| record.event) {
         Some(Event::RunCreated { input }) => serde_json::from_value(input)
@@ -360,16 +384,17 @@ fn reporting(step: &StepRecord) -> String {
 
 /// Reports until the store accepts it or the lease is lost. Returns the steps that were claimed with it.
 async fn report(
-    app: &App,
+    driving: &Driving,
     step: &StepRecord,
     mut outcome: TryOutcome,
     mut claim: Option<ClaimRequest>,
     stopped: &mut oneshot::Receiver<Stop>,
 ) -> (&'static str, Vec<StepRecord>) {
+    let shared = &driving.shared;
     let mut backoff = Backoff::default();
     loop {
         // Never aborted, because that could leave leases without a holder. A repetition claims nothing more.
-        let done = app.commit(step, step.epoch, outcome.clone(), Reporter::Agents, claim.take()).await;
+        let done = driving.commit(step, step.epoch, outcome.clone(), Reporter::Agents, claim.take()).await;
         match done.map(|done| (done.reported, done.steps)) {
             Ok((Reported::Committed, next)) => {
                 let reported = match outcome {
@@ -388,7 +413,7 @@ async fn report(
                     TryOutcome::Failed { failure: StepFailure::fatal("request.output_mismatch", error.to_string()) };
             }
             Err(CommitError::Store(error)) => {
-                app.error_log.failed(&reporting(step), &error);
+                shared.error_log.failed(&reporting(step), &error);
                 tokio::select! {
                     () = tokio::time::sleep(backoff.failed()) => {}
                     // The lease was lost while the store could not be written, so the report would be refused.

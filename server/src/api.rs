@@ -57,10 +57,11 @@ use axum::response::Response;
 use axum::routing::{any, delete, get, post, put};
 use tower_http::trace::TraceLayer;
 
-use crate::access;
+use crate::access::{self, Access};
 use crate::address::PREFIX;
 use crate::app::App;
 use crate::error::{ApiFailure, Failed};
+use crate::shared::Shared;
 
 pub use archive::{MAX_ARCHIVE_BYTES, MAX_ARCHIVE_TIMEOUT};
 pub use bulk::MAX_BULK_RUNS;
@@ -87,20 +88,21 @@ pub const MAX_ARTIFACT_TIMEOUT: Duration = Duration::from_mins(5);
 const LONG_POLL_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Returns the router of this server. `listens` is the address of the listener.
-pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Router {
-    let reads = from_fn_with_state(app.clone(), access::reads);
-    let operates = from_fn_with_state(app.clone(), access::operates);
-    let works = from_fn_with_state(app.clone(), access::works);
-    let administers = from_fn_with_state(app.clone(), access::administers);
+pub(crate) fn router(app: &App, listens: SocketAddr, extra: Router) -> Router {
+    let access = &app.access;
+    let reads = from_fn_with_state(access.clone(), access::reads);
+    let operates = from_fn_with_state(access.clone(), access::operates);
+    let works = from_fn_with_state(access.clone(), access::works);
+    let administers = from_fn_with_state(access.clone(), access::administers);
 
     let quick = Router::new()
         .merge(Router::new().route("/health", get(health::show)).route("/ready", get(health::ready)))
         .merge(Router::new().route("/openapi.json", get(openapi::show)))
-        .merge(table_routes(app))
-        .merge(team_routes(app))
-        .merge(webhook_routes(app))
-        .merge(request_routes(app))
-        .merge(session_routes(app))
+        .merge(table_routes(access))
+        .merge(team_routes(access))
+        .merge(webhook_routes(access))
+        .merge(request_routes(access))
+        .merge(session_routes(access))
         .merge(
             Router::new()
                 .route("/campaigns", get(campaigns::list))
@@ -169,7 +171,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
     let api = quick
         .merge(held)
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
-        .merge(artifact_routes(app))
+        .merge(artifact_routes(access))
         .merge(archives)
         // A route, because the additional pages may serve every path, and a fallback would come after them.
         .route("/{*call}", any(access::no_such_call))
@@ -187,12 +189,12 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .layer(from_fn_with_state(app.clone(), observe_request))
         .layer(from_fn_with_state(listens, access::known_host))
         .layer(from_fn(access::safe_headers))
-        .layer(from_fn_with_state(app.clone(), log_failures))
+        .layer(from_fn_with_state(app.shared.clone(), log_failures))
         .layer(TraceLayer::new_for_http().make_span_with(request_span).on_failure(()))
 }
 
 /// Returns the routes that change campaigns, runs and devices.
-fn operator_routes() -> Router<Arc<App>> {
+fn operator_routes() -> Router<App> {
     Router::new()
         .route("/campaigns", post(create_campaign::create))
         .route("/campaigns/{id}/control", post(campaigns::control))
@@ -209,27 +211,27 @@ fn operator_routes() -> Router<Arc<App>> {
 }
 
 /// Returns the routes for signing in and out. The credentials are the argument of these calls.
-fn session_routes(app: &Arc<App>) -> Router<Arc<App>> {
+fn session_routes(access: &Arc<Access>) -> Router<App> {
     Router::new()
         .route("/session", get(session::show).post(session::sign_in).delete(session::sign_out))
         .route_layer(DefaultBodyLimit::max(MAX_SIGN_IN_BYTES))
-        .route_layer(from_fn_with_state(app.clone(), access::limited_sign_ins))
+        .route_layer(from_fn_with_state(access.clone(), access::limited_sign_ins))
 }
 
 /// Returns the routes of artifacts.
-fn artifact_routes(app: &Arc<App>) -> Router<Arc<App>> {
+fn artifact_routes(access: &Arc<Access>) -> Router<App> {
     let read = Router::new()
         // Without an explicit HEAD handler, axum uses the GET handler.
         .route("/artifacts/{hash}", get(artifacts::get).head(artifacts::head))
-        .route_layer(from_fn_with_state(app.clone(), access::reads_artifacts));
+        .route_layer(from_fn_with_state(access.clone(), access::reads_artifacts));
     let written = Router::new()
         .route("/artifacts/{hash}", put(artifact_upload::put).patch(artifact_upload::append))
-        .route_layer(from_fn_with_state(app.clone(), access::writes_artifacts));
+        .route_layer(from_fn_with_state(access.clone(), access::writes_artifacts));
     read.merge(written).route_layer(from_fn(within_transfer_timeout))
 }
 
 /// Returns the routes of tables. The timeout ends where the answer begins, because a table may be of any length.
-fn table_routes(app: &Arc<App>) -> Router<Arc<App>> {
+fn table_routes(access: &Arc<Access>) -> Router<App> {
     Router::new()
         .route("/tables/campaigns", get(tables::campaigns))
         .route("/tables/runs", get(tables::runs))
@@ -239,22 +241,22 @@ fn table_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/tables/workers", get(tables::workers))
         .route("/tables/steps", get(tables::steps))
         .route("/tables/events", get(tables::events))
-        .route_layer(from_fn_with_state(app.clone(), access::reads))
+        .route_layer(from_fn_with_state(access.clone(), access::reads))
 }
 
 /// Returns the routes of annotations on campaigns, runs and attempts.
-fn team_routes(app: &Arc<App>) -> Router<Arc<App>> {
+fn team_routes(access: &Arc<Access>) -> Router<App> {
     let read = Router::new()
         .route("/notes", get(team::notes::list))
         .route("/tags", get(team::tags::list))
         .route("/tags/names", get(team::tags::names))
         .route("/pins", get(team::pins::list))
         .route("/views", get(team::views::list))
-        .route_layer(from_fn_with_state(app.clone(), access::reads));
+        .route_layer(from_fn_with_state(access.clone(), access::reads));
     let named = Router::new()
         .route("/views", post(team::views::add))
         .route("/views/{id}", put(team::views::edit).delete(team::views::delete))
-        .route_layer(from_fn_with_state(app.clone(), access::reads_by_name));
+        .route_layer(from_fn_with_state(access.clone(), access::reads_by_name));
     let changed = Router::new()
         .route("/notes", post(team::notes::add))
         .route("/notes/{id}", put(team::notes::edit).delete(team::notes::delete))
@@ -262,54 +264,54 @@ fn team_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/pins", post(team::pins::set))
         .route("/shares", get(team::shares::list).post(team::shares::create))
         .route("/shares/{id}/revoke", post(team::shares::revoke))
-        .route_layer(from_fn_with_state(app.clone(), access::operates));
+        .route_layer(from_fn_with_state(access.clone(), access::operates));
     read.merge(named).merge(changed)
 }
 
 /// Returns the routes of webhooks.
-fn webhook_routes(app: &Arc<App>) -> Router<Arc<App>> {
+fn webhook_routes(access: &Arc<Access>) -> Router<App> {
     Router::new()
         .route("/webhooks", get(webhooks::list).post(webhooks::create))
         .route("/webhooks/{id}", delete(webhooks::delete))
         .route("/webhooks/{id}/deliveries", get(webhooks::deliveries))
         .route("/deliveries/{id}/repeat", post(webhooks::repeat))
-        .route_layer(from_fn_with_state(app.clone(), access::administers))
+        .route_layer(from_fn_with_state(access.clone(), access::administers))
 }
 
 /// Returns the routes of requests to outside agents. Waiting for one is a long poll.
-fn request_routes(app: &Arc<App>) -> Router<Arc<App>> {
+fn request_routes(access: &Arc<Access>) -> Router<App> {
     let read = Router::new()
         .route("/requests", get(requests::list))
         .route("/requests/{id}", get(requests::show))
-        .route_layer(from_fn_with_state(app.clone(), access::reads));
+        .route_layer(from_fn_with_state(access.clone(), access::reads));
     let changed = Router::new()
         .route("/requests/{id}/extend", post(requests::extend))
         .route("/requests/{id}/release", post(requests::release))
-        .route_layer(from_fn_with_state(app.clone(), access::operates));
+        .route_layer(from_fn_with_state(access.clone(), access::operates));
     let answered = Router::new()
         .route("/requests/{id}/answer", post(requests::answer))
         // The whole body is read before it is refused, so that an agent gets the reason instead of a broken connection.
         .route_layer(DefaultBodyLimit::max(MAX_ANSWER_BODY_BYTES))
-        .route_layer(from_fn_with_state(app.clone(), access::operates));
+        .route_layer(from_fn_with_state(access.clone(), access::operates));
     read.merge(changed).merge(answered)
 }
 
 /// Logs server errors once each. Store errors are logged once for all callers that retry. `/health` only returns known
 /// state.
-async fn log_failures(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn log_failures(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let repeats = REPEATS.contains(&request.uri().path());
     let doing = format!("{} {}", request.method(), request.uri().path());
     let response = next.run(request).await;
     match response.extensions().get::<Failed>() {
         Some(_) if repeats => {}
         Some(Failed(error)) if error.code.starts_with("store.") => {
-            app.error_log.failed_with(&doing, &error.code, &error.message);
+            shared.error_log.failed_with(&doing, &error.code, &error.message);
         }
         Some(Failed(error)) => {
             tracing::error!(error.code = %error.code, error.message = %error.message, "a request failed");
         }
         None if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED => {
-            app.error_log.worked(&doing);
+            shared.error_log.worked(&doing);
         }
         None => {}
     }

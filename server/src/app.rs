@@ -1,149 +1,100 @@
-//! State shared by all request handlers and background loops.
+//! The state of a server, composed of the states of its areas.
 
 use std::sync::Arc;
 
-use nightshift_engine::clock::Random;
+use axum::extract::FromRef;
 use nightshift_engine::driver::Driver;
-use nightshift_engine::store::Store;
-use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::trace::SpanSink;
-use nightshift_store::AttemptIndex;
-use secrecy::SecretString;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
+use crate::access::Access;
 use crate::agents::AgentExecutor;
-use crate::attempt_inbox::Inbox;
-use crate::attempt_index::Indexer;
-use crate::campaign_facts::CampaignFacts;
+use crate::attempt_index::{Index, Indexer};
+use crate::call_limits::CallLimits;
+use crate::campaign_list::Campaigns;
 use crate::clock::SharedClock;
-use crate::config::{Parts, ServerConfig, ViewFn};
-use crate::dispatch::Dispatcher;
+use crate::config::{Parts, ServerConfig};
+use crate::dispatch::Dispatch;
+use crate::driving::Driving;
 use crate::error_log_throttle::ErrorLogThrottle;
-use crate::fences::Fences;
-use crate::gauge_cache::GaugeCache;
-use crate::keys::Keys;
-use crate::leases::Leases;
 use crate::live::Live;
-use crate::rate_limits::RateLimits;
-use crate::run_inputs::RunInputs;
-use crate::secret::new_secret;
-use crate::server_lease::ServerLease;
+use crate::shared::Shared;
 use crate::store_health::StoreHealth;
-use crate::sweeper_schedule::SweeperSchedule;
-use crate::telemetry::{Metrics, Observer, SpanExporter};
-use crate::wake::Wake;
-use crate::worker_registry::WorkerRegistry;
+use crate::telemetry::{Metrics, Observer, SpanExporter, Telemetry};
 
-/// Maximum number of calls that wait for a run's log. A further call is answered at once.
-const MAX_HELD_POLLS: usize = 1_024;
-/// Maximum number of concurrent artifact transfers, which bounds their memory.
-const MAX_TRANSFERS: usize = 8;
-/// Maximum number of tables written at once; a further one waits.
-const MAX_TABLES: usize = 4;
-
-/// The shared state.
+/// The state of a server. A handler takes the areas that it needs.
+#[derive(Clone)]
 pub(crate) struct App {
-    pub(crate) config: ServerConfig,
-    /// Address of the listener, with the real port.
-    pub(crate) address: String,
-    pub(crate) keys: Keys,
-    pub(crate) rate_limits: RateLimits,
-    /// The token of the worker in this process.
-    pub(crate) embedded_token: SecretString,
-    pub(crate) store: Store,
-    pub(crate) driver: Driver,
-    /// The state format that this server writes and reads.
-    pub(crate) state_format: u32,
-    pub(crate) view: ViewFn,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) limits: Arc<CallLimits>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) dispatch: Arc<Dispatch>,
+    pub(crate) driving: Arc<Driving>,
     pub(crate) agents: Arc<dyn AgentExecutor>,
-    pub(crate) clock: Arc<SharedClock>,
-    pub(crate) random: Arc<dyn Random>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) spans: Option<SpanExporter>,
-    pub(crate) gauges: GaugeCache,
-    pub(crate) server_lease: ServerLease,
-    pub(crate) live: Live,
-    pub(crate) fences: Fences,
-    pub(crate) leases: Leases,
-    pub(crate) worker_registry: WorkerRegistry,
-    pub(crate) inputs: RunInputs,
-    pub(crate) dispatcher: Dispatcher,
-    pub(crate) sweeper_schedule: SweeperSchedule,
-    pub(crate) wake: Wake,
-    pub(crate) store_health: StoreHealth,
-    pub(crate) error_log: ErrorLogThrottle,
-    /// Notified when a request may have been opened.
-    pub(crate) requests: Notify,
-    pub(crate) held_polls: Semaphore,
-    pub(crate) transfers: Semaphore,
-    pub(crate) tables: Arc<Semaphore>,
-    pub(crate) shutdown: CancellationToken,
-    pub(crate) attempts: Option<Arc<dyn AttemptIndex>>,
-    /// Writes the index of attempts.
-    pub(crate) indexer: Option<Indexer>,
-    pub(crate) indexing: Inbox,
-    pub(crate) campaigns: CampaignFacts,
+    pub(crate) live: Arc<Live>,
+    pub(crate) index: Arc<Index>,
+    pub(crate) campaigns: Arc<Campaigns>,
 }
 
 impl App {
     pub(crate) fn new(config: ServerConfig, parts: Parts, address: String, spans: Option<SpanExporter>) -> Self {
+        let Parts { store, workflow, view, changes, agents, clock, random, attempts } = parts;
         let metrics = Arc::new(Metrics::new());
         let sink = spans.clone().map(|spans| Arc::new(spans) as Arc<dyn SpanSink>);
-        let store = Observer::observe(parts.store, metrics.clone(), sink);
-        let embedded_token = SecretString::from(new_secret(&*parts.random));
-        let clock = Arc::new(SharedClock::new(parts.clock));
-        let state_format = parts.workflow.state_format();
-        let driver =
-            Driver::new(store.runs.clone(), store.changes.clone(), parts.workflow, clock.clone(), parts.random.clone());
-        let index = parts.attempts.clone();
-        let indexer = index.map(|index| Indexer::new(store.clone(), index, parts.view, parts.changes));
-        Self {
-            live: Live::new(Uuid::from_u128(parts.random.uuid())),
-            keys: Keys::new(&config.token, &config.worker_token, &embedded_token),
-            embedded_token,
-            rate_limits: RateLimits::new(config.rates),
+        let shared = Arc::new(Shared {
             config,
-            address,
-            store,
-            driver,
-            state_format,
-            view: parts.view,
-            agents: parts.agents,
-            clock,
-            random: parts.random,
-            metrics,
-            spans,
-            gauges: GaugeCache::default(),
-            server_lease: ServerLease::new(),
-            fences: Fences::default(),
-            leases: Leases::default(),
-            worker_registry: WorkerRegistry::default(),
-            inputs: RunInputs::default(),
-            dispatcher: Dispatcher::default(),
-            sweeper_schedule: SweeperSchedule::default(),
-            wake: Wake::new(),
+            store: Observer::observe(store, metrics.clone(), sink),
             store_health: StoreHealth::default(),
             error_log: ErrorLogThrottle::default(),
-            requests: Notify::new(),
-            held_polls: Semaphore::new(MAX_HELD_POLLS),
-            transfers: Semaphore::new(MAX_TRANSFERS),
-            tables: Arc::new(Semaphore::new(MAX_TABLES)),
+            view,
+            state_format: workflow.state_format(),
+            clock: Arc::new(SharedClock::new(clock)),
+            random,
             shutdown: CancellationToken::new(),
-            indexer,
-            attempts: parts.attempts,
-            indexing: Inbox::default(),
-            campaigns: CampaignFacts::default(),
+        });
+        let Shared { store, clock, random, .. } = &*shared;
+        let driver = Driver::new(store.runs.clone(), store.changes.clone(), workflow, clock.clone(), random.clone());
+        let indexer = attempts.map(|index| Indexer::new(store.clone(), index, view, changes));
+        let access = Arc::new(Access::new(shared.clone()));
+        let dispatch = Arc::new(Dispatch::new(shared.clone()));
+        let index = Arc::new(Index::new(shared.clone(), indexer));
+        Self {
+            access,
+            limits: Arc::default(),
+            telemetry: Arc::new(Telemetry { metrics, spans, asked_at: Mutex::new(None) }),
+            driving: Arc::new(Driving::new(shared.clone(), dispatch.clone(), driver, address)),
+            dispatch,
+            agents,
+            live: Arc::new(Live::new(shared.new_uuid())),
+            campaigns: Arc::new(Campaigns::new(shared.clone(), index.clone())),
+            index,
+            shared,
         }
     }
+}
 
-    pub(crate) fn new_uuid(&self) -> Uuid {
-        Uuid::from_u128(self.random.uuid())
-    }
+/// Lets handlers take these areas.
+macro_rules! areas {
+    ($($field:ident: $area:ty),* $(,)?) => {
+        $(impl FromRef<App> for Arc<$area> {
+            fn from_ref(app: &App) -> Self {
+                app.$field.clone()
+            }
+        })*
+    };
+}
 
-    /// Returns the expiry of a lease that is taken or extended at `at`.
-    pub(crate) fn lease_end(&self, at: TimestampMs) -> TimestampMs {
-        at.plus_ms(self.config.lease_ms)
-    }
+areas! {
+    shared: Shared,
+    access: Access,
+    limits: CallLimits,
+    telemetry: Telemetry,
+    dispatch: Dispatch,
+    driving: Driving,
+    agents: dyn AgentExecutor,
+    live: Live,
+    index: Index,
+    campaigns: Campaigns,
 }

@@ -12,5 +12,52 @@ mod known_runs;
 mod project;
 mod texts;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use nightshift_engine::store::StoreError;
+use nightshift_store::AttemptIndex;
+use tokio::time::Instant;
+
+use crate::attempt_inbox::Inbox;
+use crate::error::ApiFailure;
+use crate::shared::Shared;
+
 pub use indexer::Indexer;
 pub use project::{AttemptSpan, FORM, indexed_attempts};
+
+/// Maximum time for a server without loops to catch up before it answers with an incomplete index.
+const LONGEST_CATCH_UP: Duration = Duration::from_secs(20);
+
+/// The index of attempts of this server.
+pub(crate) struct Index {
+    shared: Arc<Shared>,
+    /// Writes the index; none on a server without one.
+    pub(crate) indexer: Option<Indexer>,
+    pub(crate) inbox: Inbox,
+}
+
+impl Index {
+    pub(crate) fn new(shared: Arc<Shared>, indexer: Option<Indexer>) -> Self {
+        Self { shared, indexer, inbox: Inbox::default() }
+    }
+
+    /// Returns the index after bringing it up to date.
+    pub(crate) async fn current(&self) -> Result<&dyn AttemptIndex, ApiFailure> {
+        let indexer = self.indexer.as_ref();
+        let indexer =
+            indexer.ok_or_else(|| ApiFailure::internal("store.failed", "this server has no index of attempts"))?;
+        self.catch_up(indexer).await?;
+        Ok(&*indexer.index)
+    }
+
+    /// Brings the index up to date once if no loop does, so that a command that only reads sees everything.
+    async fn catch_up(&self, indexer: &Indexer) -> Result<(), StoreError> {
+        if self.shared.config.drives {
+            return Ok(());
+        }
+        let until = Instant::now() + LONGEST_CATCH_UP;
+        self.inbox.caught_up.get_or_try_init(|| indexer.update_all(Some(until))).await?;
+        Ok(())
+    }
+}

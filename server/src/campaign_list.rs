@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use nightshift_engine::store::{CampaignRecord, CampaignSum, WatchStore};
 use nightshift_protocol::api::{
@@ -15,10 +16,11 @@ use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::CampaignBest;
 
-use crate::app::App;
-use crate::campaign_facts::{Known, READ_AT_ONCE};
+use crate::attempt_index::Index;
+use crate::campaign_facts::{CampaignFacts, Known, READ_AT_ONCE};
 use crate::error::ApiFailure;
 use crate::present::campaign_summary;
+use crate::shared::Shared;
 
 /// Minimum number of characters with which a word may match a part of an id.
 const MIN_ID_CHARS: usize = 6;
@@ -73,11 +75,22 @@ async fn page(
     Ok(CampaignPage { items, next, total, by_status, any_status })
 }
 
-impl App {
-    /// Returns a page of the list of campaigns.
-    pub(crate) async fn campaign_page(&self, query: &CampaignQuery, limit: u32) -> Result<CampaignPage, ApiFailure> {
-        let watch = &*self.store.watch;
-        let mut known = self.campaigns.all(watch).await?;
+/// The state of the list of campaigns.
+pub(crate) struct Campaigns {
+    shared: Arc<Shared>,
+    index: Arc<Index>,
+    facts: CampaignFacts,
+}
+
+impl Campaigns {
+    pub(crate) fn new(shared: Arc<Shared>, index: Arc<Index>) -> Self {
+        Self { shared, index, facts: CampaignFacts::default() }
+    }
+
+    /// Returns a page of the list.
+    pub(crate) async fn page(&self, query: &CampaignQuery, limit: u32) -> Result<CampaignPage, ApiFailure> {
+        let watch = &*self.shared.store.watch;
+        let mut known = self.facts.all(watch).await?;
         if needs_results(query.sort) {
             self.weigh(&mut known, query.sort).await?;
         }
@@ -89,7 +102,7 @@ impl App {
     async fn weigh(&self, known: &mut [Known], sort: CampaignSort) -> Result<(), ApiFailure> {
         let ids: Vec<CampaignId> = known.iter().map(|one| one.id.clone()).collect();
         let sums = self.sums(&ids).await?;
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         for one in known {
             one.weight = sums.get(&one.id).and_then(|sums| sums.weight(sort, one, now));
         }
@@ -100,13 +113,15 @@ impl App {
     async fn sums(&self, ids: &[CampaignId]) -> Result<HashMap<CampaignId, Sums>, ApiFailure> {
         let mut found: HashMap<CampaignId, Sums> = HashMap::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {
-            for CampaignSum { campaign, last_ended_at, cost_microusd } in self.store.watch.campaign_sums(some).await? {
+            for CampaignSum { campaign, last_ended_at, cost_microusd } in
+                self.shared.store.watch.campaign_sums(some).await?
+            {
                 let sums = found.entry(campaign).or_default();
                 (sums.last_ended_at, sums.booked_microusd) = (last_ended_at, Some(cost_microusd));
             }
         }
-        if self.attempts.is_some() {
-            for best in self.attempt_index().await?.campaign_bests(ids).await? {
+        if self.index.indexer.is_some() {
+            for best in self.index.current().await?.campaign_bests(ids).await? {
                 let sums = found.entry(best.campaign.clone()).or_default();
                 sums.best = Some(best);
             }
@@ -116,7 +131,7 @@ impl App {
 
     /// Adds totals and hand-overs to these campaigns.
     pub(crate) async fn add_sums(&self, campaigns: &mut [CampaignSummary]) -> Result<(), ApiFailure> {
-        for handover in self.store.handovers.open_handovers(None).await? {
+        for handover in self.shared.store.handovers.open_handovers(None).await? {
             let of_it = campaigns.iter_mut().find(|campaign| campaign.id == handover.campaign);
             if let Some(campaign) = of_it {
                 campaign.handover = Some(handover.detail());
@@ -253,8 +268,6 @@ fn number(count: usize) -> u64 {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::campaign_facts::Facts;
 

@@ -13,7 +13,7 @@ use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::{StepFailure, StepKind, StepOutput};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::app::App;
+use crate::driving::Driving;
 
 /// Maximum length of a failure's code, in characters.
 const MAX_FAILURE_CODE_CHARS: usize = 64;
@@ -84,7 +84,7 @@ pub(crate) fn fits(kind: StepKind, output: &StepOutput) -> bool {
     )
 }
 
-impl App {
+impl Driving {
     /// Commits the end of a try under its fence and claims further steps, as one group.
     pub(crate) async fn commit(
         &self,
@@ -94,7 +94,7 @@ impl App {
         reporter: Reporter,
         claim: Option<ClaimRequest>,
     ) -> Result<Done, CommitError> {
-        let at = self.clock.now();
+        let at = self.shared.clock.now();
         let end = self.end_of(step, outcome, reporter, at).await?;
         let used = used(step, &end, at);
         let asked = matches!(&end, TryEnd::Wait { failure, .. } if failure.code == REQUEST_OPEN);
@@ -112,8 +112,8 @@ impl App {
             ticket
         });
         changes.extend(claim.map(Change::Claim));
-        let result = self.store.changes.commit(changes).await;
-        self.store_health.note(&result);
+        let result = self.shared.store.changes.commit(changes).await;
+        self.shared.store_health.note(&result);
         let mut done = Done { reported: Reported::LeaseLost, steps: Vec::new() };
         let mut advanced = Advanced::Conflict;
         let failed = result.as_ref().err().cloned();
@@ -138,12 +138,12 @@ impl App {
         if let Some(error) = failed {
             return Err(error.into());
         }
-        self.leases.forget(&step.id);
+        self.dispatch.leases.forget(&step.id);
         if asked && done.reported == Reported::Committed {
             self.requests.notify_waiters();
         }
         if let Some((worker, expires_at)) = lease.filter(|_| !done.steps.is_empty()) {
-            self.leased(&worker, &done.steps, expires_at);
+            self.dispatch.leased(&worker, &done.steps, expires_at);
         }
         Ok(done)
     }
@@ -198,12 +198,12 @@ impl App {
     }
 
     async fn is_cancelled(&self, run: &RunId) -> Result<bool, StoreError> {
-        let status = self.store.runs.run_status(run).await?;
+        let status = self.shared.store.runs.run_status(run).await?;
         Ok(matches!(status, RunStatus::Cancelling | RunStatus::Cancelled))
     }
 
     fn after(&self, step: &StepRecord, failure: &StepFailure, at: TimestampMs) -> TryEnd {
-        match after_failure(&step.retry, step.tries, failure, self.random.unit()) {
+        match after_failure(&step.retry, step.tries, failure, self.shared.random.unit()) {
             AfterFailure::Retry { delay_ms } => {
                 TryEnd::Retry { failure: failure.clone(), at: at.plus_ms(delay_ms.min(MAX_RETRY_AFTER_MS)) }
             }

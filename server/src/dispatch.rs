@@ -4,6 +4,7 @@
 //! notice does not contain the number of steps. One that found nothing wakes no other. The heartbeat covers lost
 //! notices.
 
+mod claim;
 mod queue;
 mod reach;
 
@@ -15,6 +16,7 @@ use nightshift_protocol::id::WorkerId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::claim::Dispatch;
 pub(crate) use self::reach::{Reach, Taker};
 
 use self::queue::{MAX_ROUTES, Queue, Waiter};

@@ -14,8 +14,8 @@ use serde::Deserialize as _;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::backoff::Backoff;
+use crate::driving::Driving;
 
 /// Maximum number of runs driven at once.
 const MAX_AT_ONCE: usize = 64;
@@ -44,8 +44,9 @@ struct FailedRun {
 }
 
 /// Runs the loop until the server ends.
-pub(crate) async fn run(app: Arc<App>) {
-    let mut state = State::new(app.clone());
+pub(crate) async fn run(driving: Arc<Driving>) {
+    let shared = &driving.shared;
+    let mut state = State::new(driving.clone());
     let mut look_at: Option<Instant> = Some(Instant::now());
     let mut acquire_factor: u32 = 1;
     let mut backoff = Backoff::default();
@@ -54,20 +55,20 @@ pub(crate) async fn run(app: Arc<App>) {
         let looks = look_at.filter(|_| limit > 0);
         tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => return,
+            () = shared.shutdown.cancelled() => return,
             Some(done) = state.tasks.join_next_with_id(), if !state.tasks.is_empty() => state.done(done),
-            () = app.wake.mail() => {
-                let mail = app.wake.take_mail();
+            () = driving.wake.mail() => {
+                let mail = driving.wake.take_mail();
                 state.pending.extend(mail.runs);
                 if mail.look_again && look_at.is_none() {
                     look_at = Some(Instant::now() + state.jitter());
                 }
             }
             () = tokio::time::sleep_until(looks.unwrap_or_else(Instant::now)), if looks.is_some() => {
-                look_at = match take_over(&app, limit).await {
+                look_at = match take_over(&driving, limit).await {
                     Ok(taken) => {
                         backoff.succeeded();
-                        app.error_log.worked(LOOKING);
+                        shared.error_log.worked(LOOKING);
                         let full = taken.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
                         // Failing runs are found by every look and must not hide the others.
                         let news = state.pend(taken);
@@ -75,8 +76,8 @@ pub(crate) async fn run(app: Arc<App>) {
                         (full && acquire_factor <= MAX_ACQUIRE_FACTOR).then(|| Instant::now() + state.jitter())
                     }
                     Err(error) => {
-                        app.store_health.note_error::<()>(&Err(error.clone()));
-                        app.error_log.failed(LOOKING, &error);
+                        shared.store_health.note_error::<()>(&Err(error.clone()));
+                        shared.error_log.failed(LOOKING, &error);
                         Some(Instant::now() + backoff.failed())
                     }
                 };
@@ -87,45 +88,47 @@ pub(crate) async fn run(app: Arc<App>) {
 }
 
 /// Acquires runs that wait for a decision.
-async fn take_over(app: &App, limit: u32) -> Result<Vec<RunId>, StoreError> {
-    let Some(server) = app.server_lease.current() else { return Ok(Vec::new()) };
-    let taken = app.store.ownership.acquire_runs(&server, limit, app.clock.now()).await?;
+async fn take_over(driving: &Driving, limit: u32) -> Result<Vec<RunId>, StoreError> {
+    let shared = &driving.shared;
+    let Some(server) = driving.server_lease.current() else { return Ok(Vec::new()) };
+    let taken = shared.store.ownership.acquire_runs(&server, limit, shared.clock.now()).await?;
     Ok(taken
         .into_iter()
         .map(|(run, fence)| {
-            app.fences.keep(run.clone(), fence);
+            driving.fences.keep(run.clone(), fence);
             run
         })
         .collect())
 }
 
 /// Returns the fence under which this server decides for the run, or none if it does not own it.
-async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreError> {
-    let Some(server) = app.server_lease.current() else { return Ok(None) };
-    if let Some(fence) = app.fences.get(run, &server) {
+async fn fence_of(driving: &Driving, run: &RunId) -> Result<Option<OwnerFence>, StoreError> {
+    let shared = &driving.shared;
+    let Some(server) = driving.server_lease.current() else { return Ok(None) };
+    if let Some(fence) = driving.fences.get(run, &server) {
         return Ok(Some(fence));
     }
-    if app.fences.is_foreign(run) {
+    if driving.fences.is_foreign(run) {
         return Ok(None);
     }
-    match app.store.ownership.acquire_run(&server, run, app.clock.now()).await? {
+    match shared.store.ownership.acquire_run(&server, run, shared.clock.now()).await? {
         Ownership::Mine(fence) => {
-            app.fences.keep(run.clone(), fence.clone());
+            driving.fences.keep(run.clone(), fence.clone());
             Ok(Some(fence))
         }
         Ownership::Other(_) => {
             // If the owner dies, the heartbeat finds its runs.
-            app.fences.mark_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
+            driving.fences.mark_foreign_until(run.clone(), Instant::now() + shared.config.pulse() * FOREIGN_PULSES);
             Ok(None)
         }
         Ownership::TooNew { state_format } => {
             tracing::debug!(run.id = %run, state_format, "a newer release owned this run; it is skipped");
-            app.fences.mark_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
+            driving.fences.mark_foreign_until(run.clone(), Instant::now() + shared.config.pulse() * FOREIGN_PULSES);
             Ok(None)
         }
         Ownership::HandedOver => {
             tracing::debug!(run.id = %run, "a run is handed over to another machine; it is skipped");
-            app.fences.mark_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
+            driving.fences.mark_foreign_until(run.clone(), Instant::now() + shared.config.pulse() * FOREIGN_PULSES);
             Ok(None)
         }
         Ownership::Over => Ok(None),
@@ -133,49 +136,50 @@ async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreErr
 }
 
 /// Returns a run that this process has just created for this server, with its fence.
-fn created(app: &App, run: &RunId) -> Option<(CreatedRun, OwnerFence)> {
-    let created = app.store.ownership.take_created(run)?;
-    let server = app.server_lease.current()?;
+fn created(driving: &Driving, run: &RunId) -> Option<(CreatedRun, OwnerFence)> {
+    let shared = &driving.shared;
+    let created = shared.store.ownership.take_created(run)?;
+    let server = driving.server_lease.current()?;
     if created.run.owner.as_ref() != Some(&server) {
         return None;
     }
-    if app.config.agent_slots > 0
+    if shared.config.agent_slots > 0
         && let Ok(input) = RunInput::deserialize(&created.input)
     {
-        app.inputs.keep(run.clone(), Arc::new(input));
+        driving.inputs.keep(run.clone(), Arc::new(input));
     }
     let fence = OwnerFence { server, epoch: created.run.owner_epoch };
-    app.fences.keep(run.clone(), fence.clone());
+    driving.fences.keep(run.clone(), fence.clone());
     Some((created, fence))
 }
 
 /// Drives a run. Notices of its own decisions are ignored.
-async fn drive(app: Arc<App>, run: RunId) -> Result<Driven, DriveError> {
-    app.wake.deciding(&run);
-    let driven = drive_once(&app, &run).await;
+async fn drive(driving: Arc<Driving>, run: RunId) -> Result<Driven, DriveError> {
+    driving.wake.deciding(&run);
+    let driven = drive_once(&driving, &run).await;
     if matches!(driven, Ok(Driven::Advanced | Driven::Ended)) {
-        app.wake.decided(&run, true);
+        driving.wake.decided(&run, true);
     } else {
-        app.wake.left(&run);
+        driving.wake.left(&run);
     }
     driven
 }
 
-async fn drive_once(app: &App, run: &RunId) -> Result<Driven, DriveError> {
-    let driven = if let Some((created, fence)) = created(app, run) {
-        app.driver.drive_created(created, Some(&fence)).await?
+async fn drive_once(driving: &Driving, run: &RunId) -> Result<Driven, DriveError> {
+    let driven = if let Some((created, fence)) = created(driving, run) {
+        driving.driver.drive_created(created, Some(&fence)).await?
     } else {
-        let Some(fence) = fence_of(app, run).await? else { return Ok(Driven::NotOwner) };
-        app.driver.drive(run, Some(&fence)).await?
+        let Some(fence) = fence_of(driving, run).await? else { return Ok(Driven::NotOwner) };
+        driving.driver.drive(run, Some(&fence)).await?
     };
     if matches!(driven, Driven::NotOwner | Driven::Ended) {
-        app.fences.give_up(run);
+        driving.fences.give_up(run);
     }
     Ok(driven)
 }
 
 struct State {
-    app: Arc<App>,
+    driving: Arc<Driving>,
     pending: HashSet<RunId>,
     again: HashSet<RunId>,
     resting: HashMap<RunId, FailedRun>,
@@ -185,9 +189,9 @@ struct State {
 }
 
 impl State {
-    fn new(app: Arc<App>) -> Self {
+    fn new(driving: Arc<Driving>) -> Self {
         Self {
-            app,
+            driving,
             pending: HashSet::new(),
             again: HashSet::new(),
             resting: HashMap::new(),
@@ -200,15 +204,15 @@ impl State {
     /// Returns how many runs may be acquired now.
     fn room(&self) -> u32 {
         let queued = self.pending.len() + self.running.len();
-        let servers = if self.app.config.sole { 1 } else { SHARERS };
+        let servers = if self.driving.shared.config.sole { 1 } else { SHARERS };
         runs_to_acquire(Load { queued, servers })
     }
 
     fn jitter(&self) -> Duration {
-        if self.app.config.sole {
+        if self.driving.shared.config.sole {
             return Duration::ZERO;
         }
-        Duration::from_secs_f64(self.app.random.unit() * MAX_JITTER_MS / 1_000.0)
+        Duration::from_secs_f64(self.driving.shared.random.unit() * MAX_JITTER_MS / 1_000.0)
     }
 
     /// Queues runs. Returns how many of them can be driven now.
@@ -235,7 +239,7 @@ impl State {
             } else if self.resting.get(&run).is_some_and(|rest| rest.until > now) {
                 // The next look into the store finds it again.
             } else if self.running.len() < MAX_AT_ONCE {
-                let handle = self.tasks.spawn(drive(self.app.clone(), run.clone()));
+                let handle = self.tasks.spawn(drive(self.driving.clone(), run.clone()));
                 self.busy.insert(run.clone());
                 self.running.insert(handle.id(), run);
             } else {
@@ -250,8 +254,8 @@ impl State {
                 id,
                 result.map_err(|error| match error {
                     DriveError::Store(error) => {
-                        self.app.store_health.note_error::<()>(&Err(error.clone()));
-                        self.app.error_log.failed(DRIVING, &error);
+                        self.driving.shared.store_health.note_error::<()>(&Err(error.clone()));
+                        self.driving.shared.error_log.failed(DRIVING, &error);
                         None
                     }
                     error => Some(error.to_string()),
@@ -267,13 +271,13 @@ impl State {
                     tracing::info!(run.id = %run, "the run can be driven again");
                 }
                 if matches!(driven, Driven::Advanced | Driven::Ended) {
-                    self.app.store_health.note(&Ok(()));
-                    self.app.error_log.worked(DRIVING);
+                    self.driving.shared.store_health.note(&Ok(()));
+                    self.driving.shared.error_log.worked(DRIVING);
                 }
             }
             Err(message) => {
                 // Repeated here, because a panic skips the regular call.
-                self.app.wake.left(&run);
+                self.driving.wake.left(&run);
                 self.delay_retry(&run, message);
             }
         }

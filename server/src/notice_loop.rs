@@ -5,59 +5,62 @@ use std::sync::Arc;
 use futures::StreamExt;
 use nightshift_engine::store::{ChangedRun, Notice};
 
-use crate::app::App;
+use crate::attempt_index::Index;
 use crate::backoff::Backoff;
+use crate::driving::Driving;
 
 /// Runs the loop until the server ends.
-pub(crate) async fn run(app: Arc<App>) {
+pub(crate) async fn run(driving: Arc<Driving>, index: Arc<Index>) {
+    let shared = &driving.shared;
     let mut backoff = Backoff::default();
     loop {
-        let mut notices = app.store.database.notices();
+        let mut notices = shared.store.database.notices();
         // Earlier notices were missed.
-        app.wake.everything();
+        driving.wake.everything();
         loop {
             let notice = tokio::select! {
                 biased;
-                () = app.shutdown.cancelled() => return,
+                () = shared.shutdown.cancelled() => return,
                 notice = notices.next() => notice,
             };
             let Some(notice) = notice else { break };
             backoff.succeeded();
-            pass_on(&app, notice);
+            pass_on(&driving, &index, notice);
         }
         tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => return,
+            () = shared.shutdown.cancelled() => return,
             () = tokio::time::sleep(backoff.failed()) => {}
         }
     }
 }
 
-fn pass_on(app: &App, notice: Notice) {
-    if app.config.drives && app.attempts.is_some() {
+fn pass_on(driving: &Driving, index: &Index, notice: Notice) {
+    let Driving { shared, dispatch, .. } = driving;
+    if shared.config.drives && index.indexer.is_some() {
         match &notice {
-            Notice::RunChanged(run) => app.indexing.run_changed(&run.id),
-            Notice::Unknown => app.indexing.look(),
+            Notice::RunChanged(run) => index.inbox.run_changed(&run.id),
+            Notice::Unknown => index.inbox.look(),
             Notice::Ready(_) | Notice::TimerSet => {}
         }
     }
     match notice {
         // If its owner is dead, the heartbeat finds the run.
-        Notice::RunChanged(run) if !app.config.drives || is_foreign(app, &run) => app.wake.ring(&run.id),
-        Notice::RunChanged(run) if run.elsewhere => app.wake.run_changed(&run.id),
-        Notice::RunChanged(run) => app.wake.noticed(&run.id),
-        Notice::Ready(route) => app.dispatcher.ready(&route),
-        Notice::TimerSet => app.sweeper_schedule.timers_changed(),
+        Notice::RunChanged(run) if !shared.config.drives || is_foreign(driving, &run) => driving.wake.ring(&run.id),
+        Notice::RunChanged(run) if run.elsewhere => driving.wake.run_changed(&run.id),
+        Notice::RunChanged(run) => driving.wake.noticed(&run.id),
+        Notice::Ready(route) => dispatch.dispatcher.ready(&route),
+        Notice::TimerSet => dispatch.sweeper_schedule.timers_changed(),
         Notice::Unknown => {
-            app.wake.everything();
-            app.sweeper_schedule.leases_ran_out();
-            app.sweeper_schedule.timers_changed();
-            app.dispatcher.probe();
+            driving.wake.everything();
+            dispatch.sweeper_schedule.leases_ran_out();
+            dispatch.sweeper_schedule.timers_changed();
+            dispatch.dispatcher.probe();
         }
     }
 }
 
 /// Returns whether the run has another owner than this server.
-fn is_foreign(app: &App, run: &ChangedRun) -> bool {
-    run.owner.as_ref().is_some_and(|owner| app.server_lease.current().as_ref() != Some(owner))
+fn is_foreign(driving: &Driving, run: &ChangedRun) -> bool {
+    run.owner.as_ref().is_some_and(|owner| driving.server_lease.current().as_ref() != Some(owner))
 }

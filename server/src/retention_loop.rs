@@ -8,7 +8,7 @@ use nightshift_protocol::api::PruneDone;
 use nightshift_protocol::time::TimestampMs;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::app::App;
+use crate::shared::Shared;
 
 /// Time between two rounds.
 const EVERY: Duration = Duration::from_hours(1);
@@ -35,41 +35,41 @@ const NOT_FINISHED: &str = "campaign.not_finished";
 const DOING: &str = "deleting old data";
 
 /// Runs the loop until the server ends. It deletes old workers even if everything else is kept.
-pub(crate) async fn run(app: Arc<App>) {
+pub(crate) async fn run(shared: Arc<Shared>) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => return,
+            () = shared.shutdown.cancelled() => return,
             _ = ticks.tick() => {}
         }
         let outcome = tokio::select! {
             biased;
             // Each chunk is a transaction of its own, so a round can be aborted between any two.
-            () = app.shutdown.cancelled() => return,
-            outcome = round(&app) => outcome,
+            () = shared.shutdown.cancelled() => return,
+            outcome = round(&shared) => outcome,
         };
-        app.store_health.note_error(&outcome);
+        shared.store_health.note_error(&outcome);
         match outcome {
-            Ok(()) => app.error_log.worked(DOING),
-            Err(error) => app.error_log.failed(DOING, &error),
+            Ok(()) => shared.error_log.worked(DOING),
+            Err(error) => shared.error_log.failed(DOING, &error),
         }
     }
 }
 
-async fn round(app: &App) -> Result<(), StoreError> {
-    let now = app.clock.now();
-    let forgotten = app.store.workers.forget_workers(Prunes::before(now, FORGET_WORKERS_MS)).await?;
+async fn round(shared: &Shared) -> Result<(), StoreError> {
+    let now = shared.clock.now();
+    let forgotten = shared.store.workers.forget_workers(Prunes::before(now, FORGET_WORKERS_MS)).await?;
     if forgotten > 0 {
         tracing::info!(workers = forgotten, "workers that were not seen for a week were deleted");
     }
     // Of pruned artifacts, and of uploads whose server died.
     let before = Prunes::before(now, MIN_OLDER_THAN_MS);
-    let collected = collect(app, before).await;
-    let Some(keep_for) = app.config.retention else { return collected };
+    let collected = collect(shared, before).await;
+    let Some(keep_for) = shared.config.retention else { return collected };
     let keep_for_ms = u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX);
-    let done = Prunes::new(app, Prunes::before(now, keep_for_ms)).until(Instant::now() + LONGEST_ROUND).await?;
+    let done = Prunes::new(shared, Prunes::before(now, keep_for_ms)).until(Instant::now() + LONGEST_ROUND).await?;
     if done.rows > 0 || done.artifacts > 0 {
         tracing::info!(
             campaigns = done.campaigns.len(),
@@ -83,8 +83,8 @@ async fn round(app: &App) -> Result<(), StoreError> {
 }
 
 /// Deletes objects that no artifact has. An object store that deletes nothing does not keep the database from being pruned.
-async fn collect(app: &App, before: TimestampMs) -> Result<(), StoreError> {
-    while app.store.retention.collect_objects(before, CHUNK_ARTIFACTS).await? >= u64::from(CHUNK_ARTIFACTS) {
+async fn collect(shared: &Shared, before: TimestampMs) -> Result<(), StoreError> {
+    while shared.store.retention.collect_objects(before, CHUNK_ARTIFACTS).await? >= u64::from(CHUNK_ARTIFACTS) {
         tokio::time::sleep(PAUSE).await;
     }
     Ok(())
@@ -92,14 +92,14 @@ async fn collect(app: &App, before: TimestampMs) -> Result<(), StoreError> {
 
 /// A deletion in chunks.
 pub(crate) struct Prunes<'a> {
-    app: &'a App,
+    shared: &'a Shared,
     before: TimestampMs,
     done: PruneDone,
 }
 
 impl<'a> Prunes<'a> {
-    pub(crate) fn new(app: &'a App, before: TimestampMs) -> Self {
-        Self { app, before, done: PruneDone { campaigns: Vec::new(), rows: 0, artifacts: 0, more: false } }
+    pub(crate) fn new(shared: &'a Shared, before: TimestampMs) -> Self {
+        Self { shared, before, done: PruneDone { campaigns: Vec::new(), rows: 0, artifacts: 0, more: false } }
     }
 
     /// Returns the time `older_than_ms` ago.
@@ -109,7 +109,7 @@ impl<'a> Prunes<'a> {
 
     /// Deletes until nothing is left or the time is over.
     pub(crate) async fn until(mut self, until: Instant) -> Result<PruneDone, StoreError> {
-        let campaigns = self.app.store.retention.campaigns_to_prune(self.before, MAX_PRUNED_CAMPAIGNS).await?;
+        let campaigns = self.shared.store.retention.campaigns_to_prune(self.before, MAX_PRUNED_CAMPAIGNS).await?;
         self.done.more = campaigns.len() >= usize::try_from(MAX_PRUNED_CAMPAIGNS).unwrap_or(usize::MAX);
         for campaign in campaigns {
             let deleted = loop {
@@ -117,7 +117,7 @@ impl<'a> Prunes<'a> {
                     self.done.more = true;
                     return Ok(self.done);
                 }
-                let pruned = match self.app.store.retention.prune_campaign(&campaign, CHUNK_ROWS).await {
+                let pruned = match self.shared.store.retention.prune_campaign(&campaign, CHUNK_ROWS).await {
                     // Another call or server deleted it meanwhile, or one of its runs was retried.
                     Err(StoreError::NotFound { .. } | StoreError::Refused { code: NOT_FINISHED, .. }) => {
                         break false;
@@ -140,7 +140,7 @@ impl<'a> Prunes<'a> {
                 self.done.more = true;
                 return Ok(self.done);
             }
-            let pruned = self.app.store.retention.prune_artifacts(self.before, CHUNK_ARTIFACTS).await?;
+            let pruned = self.shared.store.retention.prune_artifacts(self.before, CHUNK_ARTIFACTS).await?;
             self.done.artifacts += pruned.artifacts;
             if !pruned.more {
                 return Ok(self.done);

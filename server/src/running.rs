@@ -1,7 +1,6 @@
 //! Starts and stops a server.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::config::{Parts, ServerConfig};
 use crate::connections::{self, Limits};
+use crate::driving::Driving;
 use crate::error::ServerError;
 use crate::telemetry::{SpanExport, SpanExporter};
 use crate::{
@@ -60,14 +60,14 @@ impl Server {
         let (listener, addr) = listen(config.bind).await?;
         let drives = config.drives;
         let (spans, export) = span_exporter(&config, addr)?.unzip();
-        let app = Arc::new(App::new(config, parts, addr.to_string(), spans));
+        let app = App::new(config, parts, addr.to_string(), spans);
         if drives {
             // Before any worker can register, because workers of this process belong to this server lease.
-            heartbeat_loop::begin(&app).await?;
+            heartbeat_loop::begin(&app.driving).await?;
         }
         let router = api::router(&app, addr, extra);
-        let shutdown = Shutdown(app.shutdown.clone());
-        let embedded_token = app.embedded_token.clone();
+        let shutdown = Shutdown(app.shared.shutdown.clone());
+        let embedded_token = app.access.embedded_token.clone();
         let task = tokio::spawn(serve(app, listener, router, drives, export));
         tracing::info!(server.addr = %addr, server.drives = drives, "the server listens");
         Ok(Running { addr, embedded_token, shutdown, task })
@@ -127,7 +127,7 @@ pub async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Serve
 }
 
 async fn serve(
-    app: Arc<App>,
+    app: App,
     listener: TcpListener,
     router: Router,
     drives: bool,
@@ -136,9 +136,9 @@ async fn serve(
     let mut loops: JoinSet<&'static str> = JoinSet::new();
     start_loops(&app, &mut loops, drives);
     if let Some(export) = export {
-        start_loop(&mut loops, "span", export.run(app.shutdown.clone()));
+        start_loop(&mut loops, "span", export.run(app.shared.shutdown.clone()));
     }
-    let shutdown = app.shutdown.clone();
+    let shutdown = app.shared.shutdown.clone();
     let mut http = tokio::spawn(connections::serve(listener, router, Limits::default(), shutdown.clone()));
     let mut result = tokio::select! {
         // A requested stop also ends the other tasks, so it is polled first.
@@ -160,7 +160,7 @@ async fn serve(
         tracing::warn!("background loops did not end in time and are dropped");
         loops.shutdown().await;
     }
-    retire(&app).await;
+    retire(&app.driving).await;
     if !http.is_finished() && tokio::time::timeout(DRAIN_TIMEOUT, &mut http).await.is_err() {
         tracing::warn!("open requests did not end in time and are dropped");
         http.abort();
@@ -171,22 +171,23 @@ async fn serve(
     result
 }
 
-fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>, drives: bool) {
-    start_loop(loops, "notice", notice_loop::run(app.clone()));
-    start_loop(loops, "worker_registry", worker_registry_loop::run(app.clone()));
-    start_loop(loops, "live", live_events::run(app.clone()));
+fn start_loops(app: &App, loops: &mut JoinSet<&'static str>, drives: bool) {
+    let App { shared, agents, dispatch, driving, index, live, .. } = app;
+    start_loop(loops, "notice", notice_loop::run(driving.clone(), index.clone()));
+    start_loop(loops, "worker_registry", worker_registry_loop::run(dispatch.clone()));
+    start_loop(loops, "live", live_events::run(shared.clone(), live.clone()));
     if !drives {
         return;
     }
-    start_loop(loops, "webhook", webhook::run(app.clone()));
-    start_loop(loops, "heartbeat", heartbeat_loop::run(app.clone()));
-    start_loop(loops, "retention", retention_loop::run(app.clone()));
-    start_loop(loops, "artifact", artifact_loop::run(app.clone()));
-    start_loop(loops, "index", index_loop::run(app.clone()));
-    start_loop(loops, "driver", driver_loop::run(app.clone()));
-    start_loop(loops, "sweeper", sweeper_loop::run(app.clone()));
-    if app.config.agent_slots > 0 {
-        start_loop(loops, "agent", agent_loop::run(app.clone()));
+    start_loop(loops, "webhook", webhook::run(shared.clone()));
+    start_loop(loops, "heartbeat", heartbeat_loop::run(driving.clone()));
+    start_loop(loops, "retention", retention_loop::run(shared.clone()));
+    start_loop(loops, "artifact", artifact_loop::run(shared.clone()));
+    start_loop(loops, "index", index_loop::run(index.clone(), driving.clone()));
+    start_loop(loops, "driver", driver_loop::run(driving.clone()));
+    start_loop(loops, "sweeper", sweeper_loop::run(driving.clone()));
+    if shared.config.agent_slots > 0 {
+        start_loop(loops, "agent", agent_loop::run(agents.clone(), driving.clone()));
     }
 }
 
@@ -198,10 +199,15 @@ fn start_loop(loops: &mut JoinSet<&'static str>, name: &'static str, body: impl 
 }
 
 /// Ends the server lease, so that other servers acquire its runs at once.
-async fn retire(app: &App) {
-    let Some(server) = app.server_lease.current() else { return };
-    app.server_lease.end();
-    match tokio::time::timeout(RETIRE_TIMEOUT, app.store.servers.retire_server(&server, app.clock.now())).await {
+async fn retire(driving: &Driving) {
+    let Some(server) = driving.server_lease.current() else { return };
+    driving.server_lease.end();
+    match tokio::time::timeout(
+        RETIRE_TIMEOUT,
+        driving.shared.store.servers.retire_server(&server, driving.shared.clock.now()),
+    )
+    .await
+    {
         Ok(Ok(())) => tracing::info!(server.id = %server, "the server lease has ended"),
         Ok(Err(error)) => {
             tracing::warn!(error = %error, "the server lease could not be ended; other servers wait until it expires");

@@ -11,6 +11,11 @@ mod observer;
 mod running_tries;
 mod try_span;
 
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
 pub(crate) use exporter::SpanExport;
 pub use exporter::{MAX_QUEUED_SPANS, SpanExporter};
 pub(crate) use metrics::{
@@ -18,3 +23,11 @@ pub(crate) use metrics::{
     seconds,
 };
 pub(crate) use observer::Observer;
+
+/// The state of telemetry.
+pub(crate) struct Telemetry {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) spans: Option<SpanExporter>,
+    /// Time of the last query of the metrics to the store.
+    pub(crate) asked_at: Mutex<Option<Instant>>,
+}

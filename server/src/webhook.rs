@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 pub(crate) use self::address::is_private;
 use self::deliveries::DeliveryWriter;
 use self::send::Sender;
-use crate::app::App;
+use crate::shared::Shared;
 
 /// Polling interval for new and due deliveries.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -38,27 +38,28 @@ const KEPT_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
 const SENDING: &str = "sending webhooks";
 
 /// Runs the loop until the server ends.
-pub(crate) async fn run(app: Arc<App>) {
-    let store = &*app.store.webhooks;
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let store = &*shared.store.webhooks;
     let sender = match Sender::new() {
         Ok(sender) => sender,
         Err(error) => {
             tracing::error!(error = %error, "no webhooks are sent: the HTTP client cannot be created");
-            return app.shutdown.cancelled().await;
+            return shared.shutdown.cancelled().await;
         }
     };
-    let mut state = State { app: &app, store, webhooks: Vec::new(), writer: DeliveryWriter::default(), looked: None };
+    let mut state =
+        State { shared: &shared, store, webhooks: Vec::new(), writer: DeliveryWriter::default(), looked: None };
     // A slow webhook delays only its own deliveries.
     let mut sending = FuturesUnordered::new();
     let mut busy: HashSet<WebhookId> = HashSet::new();
-    let mut notices = app.store.database.notices();
+    let mut notices = shared.store.database.notices();
     let mut runs: HashSet<RunId> = HashSet::new();
     let mut survey = Instant::now();
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            () = app.shutdown.cancelled() => return,
+            () = shared.shutdown.cancelled() => return,
             notice = notices.next() => match notice {
                 Some(Notice::RunChanged(run)) if !state.webhooks.is_empty() && runs.len() < MAX_WAITING => {
                     runs.insert(run.id);
@@ -67,29 +68,29 @@ pub(crate) async fn run(app: Arc<App>) {
                 Some(Notice::RunChanged(_) | Notice::Unknown) => survey = Instant::now(),
                 Some(Notice::Ready(_) | Notice::TimerSet) => {}
                 None => {
-                    notices = app.store.database.notices();
+                    notices = shared.store.database.notices();
                     survey = Instant::now();
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
             },
             _ = tick.tick() => {
                 let done = tokio::select! {
-                    () = app.shutdown.cancelled() => return,
+                    () = shared.shutdown.cancelled() => return,
                     done = state.look(&mut runs, &mut survey) => done,
                 };
                 let due = match done {
                     Ok(due) => due,
                     Err(error) => {
-                        app.error_log.failed(SENDING, &error);
+                        shared.error_log.failed(SENDING, &error);
                         continue;
                     }
                 };
-                app.error_log.worked(SENDING);
+                shared.error_log.worked(SENDING);
                 for webhook in due {
                     if busy.insert(webhook.view.id.clone()) {
-                        let (app, sender) = (&app, &sender);
+                        let (shared, sender) = (&shared, &sender);
                         sending.push(async move {
-                            let sent = sender.send_due(app, store, &webhook).await;
+                            let sent = sender.send_due(shared, store, &webhook).await;
                             (webhook.view.id, sent)
                         });
                     }
@@ -98,7 +99,7 @@ pub(crate) async fn run(app: Arc<App>) {
             Some((webhook, sent)) = sending.next(), if !sending.is_empty() => {
                 busy.remove(&webhook);
                 if let Err(error) = sent {
-                    app.error_log.failed(SENDING, &error);
+                    shared.error_log.failed(SENDING, &error);
                 }
             }
         }
@@ -106,7 +107,7 @@ pub(crate) async fn run(app: Arc<App>) {
 }
 
 struct State<'a> {
-    app: &'a Arc<App>,
+    shared: &'a Arc<Shared>,
     store: &'a dyn WebhookStore,
     webhooks: Vec<WebhookRecord>,
     writer: DeliveryWriter,
@@ -134,12 +135,12 @@ impl State<'_> {
             return Ok(Vec::new());
         }
         if Instant::now() >= *survey {
-            self.writer.survey(self.app, self.store, &self.webhooks).await?;
-            self.store.forget_deliveries(self.app.clock.now().minus_ms(KEPT_MS)).await?;
+            self.writer.survey(self.shared, self.store, &self.webhooks).await?;
+            self.store.forget_deliveries(self.shared.clock.now().minus_ms(KEPT_MS)).await?;
             *survey = Instant::now() + SURVEY_EVERY;
         }
-        self.writer.changed(self.app, self.store, &self.webhooks, runs).await?;
-        let due = self.store.due_webhooks(self.app.clock.now()).await?;
+        self.writer.changed(self.shared, self.store, &self.webhooks, runs).await?;
+        let due = self.store.due_webhooks(self.shared.clock.now()).await?;
         // A webhook that another server has just created is unknown until the list is read again.
         Ok(self.webhooks.iter().filter(|webhook| due.contains(&webhook.view.id)).cloned().collect())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::MissedTickBehavior;
 
-use crate::app::App;
+use crate::dispatch::Dispatch;
 use crate::worker_registry::{MAX_LISTED_WORKERS, WRITE_EVERY};
 
 /// Name of this loop in error logs.
@@ -13,59 +13,62 @@ const DOING: &str = "recording which workers were seen";
 const READING: &str = "storing device readings";
 
 /// Runs the loop until the server ends.
-pub(crate) async fn run(app: Arc<App>) {
+pub(crate) async fn run(dispatch: Arc<Dispatch>) {
+    let shared = &dispatch.shared;
     let mut ticks = tokio::time::interval(WRITE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => return,
-            _ = ticks.tick() => write_down(&app).await,
+            () = shared.shutdown.cancelled() => return,
+            _ = ticks.tick() => write_down(&dispatch).await,
         }
     }
 }
 
-async fn write_down(app: &App) {
-    write_readings(app).await;
-    let mut workers = app.worker_registry.take_seen();
-    workers.extend(app.dispatcher.waiting());
+async fn write_down(dispatch: &Dispatch) {
+    let shared = &dispatch.shared;
+    write_readings(dispatch).await;
+    let mut workers = dispatch.worker_registry.take_seen();
+    workers.extend(dispatch.dispatcher.waiting());
     if workers.is_empty() {
         return;
     }
     let workers: Vec<_> = workers.into_iter().collect();
-    if let Err(error) = app.store.workers.workers_seen(&workers, app.clock.now()).await {
-        app.store_health.note_error::<()>(&Err(error.clone()));
-        app.error_log.failed(DOING, &error);
+    if let Err(error) = shared.store.workers.workers_seen(&workers, shared.clock.now()).await {
+        shared.store_health.note_error::<()>(&Err(error.clone()));
+        shared.error_log.failed(DOING, &error);
         for worker in &workers {
-            app.worker_registry.mark_seen(worker);
+            dispatch.worker_registry.mark_seen(worker);
         }
         return;
     }
-    match app.store.workers.list_workers(MAX_LISTED_WORKERS).await {
+    match shared.store.workers.list_workers(MAX_LISTED_WORKERS).await {
         Ok(records) => {
-            app.error_log.worked(DOING);
-            for worker in app.worker_registry.refresh(&records) {
-                app.dispatcher.wake_worker(&worker);
+            shared.error_log.worked(DOING);
+            for worker in dispatch.worker_registry.refresh(&records) {
+                dispatch.dispatcher.wake_worker(&worker);
             }
         }
-        Err(error) => app.error_log.failed(DOING, &error),
+        Err(error) => shared.error_log.failed(DOING, &error),
     }
 }
 
 /// Stores device readings. The next round retries a failed write.
-async fn write_readings(app: &App) {
-    let readings = app.worker_registry.unwritten_readings();
+async fn write_readings(dispatch: &Dispatch) {
+    let shared = &dispatch.shared;
+    let readings = dispatch.worker_registry.unwritten_readings();
     if readings.is_empty() {
         return;
     }
-    match app.store.watch.put_readings(readings.clone()).await {
+    match shared.store.watch.put_readings(readings.clone()).await {
         Ok(()) => {
-            app.error_log.worked(READING);
-            app.worker_registry.readings_written(&readings);
+            shared.error_log.worked(READING);
+            dispatch.worker_registry.readings_written(&readings);
         }
         Err(error) => {
-            app.store_health.note_error::<()>(&Err(error.clone()));
-            app.error_log.failed(READING, &error);
+            shared.store_health.note_error::<()>(&Err(error.clone()));
+            shared.error_log.failed(READING, &error);
         }
     }
 }

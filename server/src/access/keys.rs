@@ -8,29 +8,29 @@ use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::time::TimestampMs;
 use tokio::time::Instant;
 
-use crate::app::App;
+use super::Access;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
-use crate::keys::{BELIEVED_FOR, CachedToken, Keys, MAX_KEPT};
+use crate::keys::{BELIEVED_FOR, CachedToken, MAX_KEPT};
 use crate::secret::is_well_formed;
+use crate::shared::Shared;
 
 /// Minimum time between two records of a token's use, in milliseconds.
 const TOUCH_EVERY_MS: u64 = 60_000;
 
-impl Keys {
+impl Access {
     /// Returns the caller of this `authorization` header, or none without a header. An invalid token is an error.
     pub(crate) async fn caller(
         &self,
-        app: &App,
         method: &Method,
         header: Option<&HeaderValue>,
     ) -> Result<Option<Caller>, ApiFailure> {
         let Some(header) = header else { return Ok(None) };
         let shown = Shown::read(method, header).ok_or_else(wrong_token)?;
-        let caller = match self.configured(&shown.secret) {
+        let caller = match self.keys.configured(&shown.secret) {
             Some(caller) => caller,
-            None if Self::is_of_link(&shown.secret) => Self::examine_link(app, Self::link(app, &shown.secret).await?)?,
-            None => Self::examine(app, &self.known(app, &shown.secret).await?)?,
+            None if Self::is_of_link(&shown.secret) => self.examine_link(self.link(&shown.secret).await?)?,
+            None => self.examine(&self.known(&shown.secret).await?)?,
         };
         if shown.by_browser && caller.role == Role::Worker {
             return Err(wrong_token());
@@ -39,20 +39,20 @@ impl Keys {
     }
 
     /// Returns the stored token of this secret.
-    pub(super) async fn known(&self, app: &App, secret: &[u8]) -> Result<TokenView, ApiFailure> {
+    pub(super) async fn known(&self, secret: &[u8]) -> Result<TokenView, ApiFailure> {
         let secret = std::str::from_utf8(secret).ok().filter(|text| is_well_formed(text)).ok_or_else(wrong_token)?;
-        self.look_up(app, secret).await?.ok_or_else(wrong_token)
+        self.look_up(secret).await?.ok_or_else(wrong_token)
     }
 
     /// Returns the caller of this token, if it is still valid.
-    pub(super) fn examine(app: &App, token: &TokenView) -> Result<Caller, ApiFailure> {
+    pub(super) fn examine(&self, token: &TokenView) -> Result<Caller, ApiFailure> {
         if token.revoked_at.is_some() {
             return Err(ApiFailure::unauthorized(
                 "token.revoked",
                 format!("the token `{}` was revoked: ask an administrator for a new one", token.name),
             ));
         }
-        if token.expires_at.is_some_and(|end| end <= app.clock.now()) {
+        if token.expires_at.is_some_and(|end| end <= self.shared.clock.now()) {
             return Err(ApiFailure::unauthorized(
                 "token.expired",
                 format!("the token `{}` has expired: ask an administrator for a new one", token.name),
@@ -61,17 +61,17 @@ impl Keys {
         Ok(Caller { ends_at: token.expires_at, ..Caller::new(&token.name, token.role) })
     }
 
-    async fn look_up(&self, app: &App, secret: &str) -> Result<Option<TokenView>, StoreError> {
+    async fn look_up(&self, secret: &str) -> Result<Option<TokenView>, StoreError> {
         let hash = blake3::hash(secret.as_bytes());
         let now = Instant::now();
-        if let Some(kept) = self.kept().get(hash.as_bytes()).filter(|kept| now < kept.until) {
+        if let Some(kept) = self.keys.kept().get(hash.as_bytes()).filter(|kept| now < kept.until) {
             return Ok(kept.token.clone());
         }
-        let mut token = app.store.tokens.find_token(hash.to_hex().as_str()).await?;
+        let mut token = self.shared.store.tokens.find_token(hash.to_hex().as_str()).await?;
         if let Some(token) = &mut token {
-            note_use(app, token).await;
+            note_use(&self.shared, token).await;
         }
-        let mut kept = self.kept();
+        let mut kept = self.keys.kept();
         if kept.len() >= MAX_KEPT {
             kept.retain(|_, kept| now < kept.until && kept.token.is_some());
         }
@@ -83,13 +83,13 @@ impl Keys {
 }
 
 /// Records that a token was used, unless that was done recently. The call continues without waiting.
-async fn note_use(app: &App, token: &mut TokenView) {
-    let now = app.clock.now();
+async fn note_use(shared: &Shared, token: &mut TokenView) {
+    let now = shared.clock.now();
     let lately = |at: TimestampMs| now.since_ms(at) < TOUCH_EVERY_MS;
     if token.revoked_at.is_some() || token.last_used_at.is_some_and(lately) {
         return;
     }
-    match app.store.tokens.touch_token(&token.id, now).await {
+    match shared.store.tokens.touch_token(&token.id, now).await {
         Ok(()) => token.last_used_at = Some(now),
         Err(error) => tracing::debug!(token.id = %token.id, error = %error, "the use of a token could not be recorded"),
     }
@@ -129,6 +129,7 @@ mod tests {
     use secrecy::SecretString;
 
     use super::*;
+    use crate::keys::Keys;
 
     fn shown(method: &Method, value: &str) -> Option<Role> {
         let [admin, worker, own] = ["admin-secret", "worker-secret", "own-secret"].map(SecretString::from);

@@ -3,17 +3,16 @@
 
 use axum::extract::Query;
 use axum::http::{Method, Uri};
-use nightshift_engine::store::StoreError;
+use nightshift_engine::store::{Store, StoreError};
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{Share, Target};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::{CampaignId, RunId};
 
+use super::Access;
 use super::keys::wrong_token;
-use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
-use crate::keys::Keys;
 use crate::secret::{is_well_formed_secret, new_secret_of};
 
 /// Prefix of the secret of a share link.
@@ -51,27 +50,27 @@ pub(crate) fn new_share_secret(random: &dyn nightshift_engine::clock::Random) ->
     new_secret_of(random, SHARE_PREFIX)
 }
 
-impl Keys {
+impl Access {
     /// Returns whether this is the secret of a share link.
     pub(super) fn is_of_link(secret: &[u8]) -> bool {
         std::str::from_utf8(secret).is_ok_and(|secret| is_well_formed_secret(secret, SHARE_PREFIX))
     }
 
     /// Returns the share link of this secret.
-    pub(super) async fn link(app: &App, secret: &[u8]) -> Result<Share, ApiFailure> {
+    pub(super) async fn link(&self, secret: &[u8]) -> Result<Share, ApiFailure> {
         let hash = blake3::hash(secret).to_hex();
-        app.store.team.find_share(hash.as_str()).await?.ok_or_else(wrong_token)
+        self.shared.store.team.find_share(hash.as_str()).await?.ok_or_else(wrong_token)
     }
 
     /// Returns the caller of this share link, if it is still valid.
-    pub(super) fn examine_link(app: &App, share: Share) -> Result<Caller, ApiFailure> {
+    pub(super) fn examine_link(&self, share: Share) -> Result<Caller, ApiFailure> {
         if share.revoked_at.is_some() {
             return Err(ApiFailure::unauthorized(
                 "token.revoked",
                 "this link was revoked: ask its sender for a new one",
             ));
         }
-        if share.expires_at <= app.clock.now() {
+        if share.expires_at <= self.shared.clock.now() {
             return Err(ApiFailure::unauthorized(
                 "token.expired",
                 "this link has expired: ask its sender for a new one",
@@ -85,7 +84,7 @@ impl Keys {
 
 /// Refuses requests that a share link does not permit.
 pub(super) async fn examine(
-    app: &App,
+    store: &Store,
     target: &Target,
     method: &Method,
     route: &str,
@@ -97,7 +96,7 @@ pub(super) async fn examine(
     if is_reading && is_plain && is_listed(route, uri) {
         let Ids { campaigns, runs } = Ids::of(uri);
         let artifact = artifact_of(route, uri);
-        if leads_to(app, target, &campaigns, &runs, artifact.as_ref()).await? {
+        if leads_to(store, target, &campaigns, &runs, artifact.as_ref()).await? {
             return Ok(());
         }
     }
@@ -118,14 +117,14 @@ fn is_listed(route: &str, uri: &Uri) -> bool {
 }
 
 async fn leads_to(
-    app: &App,
+    store: &Store,
     target: &Target,
     campaigns: &[CampaignId],
     runs: &[RunId],
     artifact: Option<&ArtifactHash>,
 ) -> Result<bool, ApiFailure> {
     if let Some(hash) = artifact {
-        return match app.store.team.names_artifact(target, hash).await {
+        return match store.team.names_artifact(target, hash).await {
             Ok(names) => Ok(names && campaigns.is_empty() && runs.is_empty()),
             Err(StoreError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error.into()),
@@ -143,7 +142,7 @@ async fn leads_to(
             if runs.is_empty() {
                 return Ok(true);
             }
-            let marks = app.store.watch.run_marks(runs).await?;
+            let marks = store.watch.run_marks(runs).await?;
             Ok(runs.iter().all(|run| marks.iter().any(|mark| mark.run == *run && mark.campaign == *only)))
         }
         Target::Run(only) | Target::Attempt(only, _) => Ok(campaigns.is_empty() && runs.iter().all(|run| run == only)),

@@ -12,11 +12,10 @@ use nightshift_protocol::api::REQUEST_HEADER;
 use nightshift_protocol::time::TimestampMs;
 use tokio::time::Instant;
 
-use crate::app::App;
+use super::Access;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
-use crate::keys::CachedSession;
-use crate::keys::{BELIEVED_FOR, Keys, MAX_KEPT};
+use crate::keys::{BELIEVED_FOR, CachedSession, Keys, MAX_KEPT};
 use crate::secret::secret_hash;
 use crate::secret::{is_well_formed_secret, new_secret_of};
 
@@ -39,19 +38,22 @@ pub(crate) enum Visitor {
     Known(Caller),
 }
 
-impl Keys {
+impl Access {
     /// Returns the sender of the cookie in these headers.
-    pub(crate) async fn visitor(&self, app: &App, headers: &HeaderMap) -> Result<Visitor, ApiFailure> {
+    pub(crate) async fn visitor(&self, headers: &HeaderMap) -> Result<Visitor, ApiFailure> {
         let Some(secret) = cookie(headers) else { return Ok(Visitor::Anonymous) };
         let hash = *blake3::hash(secret.as_bytes()).as_bytes();
         let now = Instant::now();
-        if let Some(kept) = self.sessions().get(&hash).filter(|kept| now < kept.until) {
-            let ended =
-                kept.caller.as_ref().and_then(|caller| caller.ends_at).is_some_and(|end| end <= app.clock.now());
+        if let Some(kept) = self.keys.sessions().get(&hash).filter(|kept| now < kept.until) {
+            let ended = kept
+                .caller
+                .as_ref()
+                .and_then(|caller| caller.ends_at)
+                .is_some_and(|end| end <= self.shared.clock.now());
             return Ok(kept.caller.clone().filter(|_| !ended).map_or(Visitor::Ended, Visitor::Known));
         }
-        let caller = self.look_up_session(app, secret).await?;
-        let mut sessions = self.sessions();
+        let caller = self.look_up_session(secret).await?;
+        let mut sessions = self.keys.sessions();
         if sessions.len() >= MAX_KEPT {
             sessions.retain(|_, kept| now < kept.until && kept.caller.is_some());
         }
@@ -61,23 +63,23 @@ impl Keys {
         Ok(caller.map_or(Visitor::Ended, Visitor::Known))
     }
 
-    async fn look_up_session(&self, app: &App, secret: &str) -> Result<Option<Caller>, ApiFailure> {
-        let store = &app.store.sessions;
+    async fn look_up_session(&self, secret: &str) -> Result<Option<Caller>, ApiFailure> {
+        let store = &self.shared.store.sessions;
         let Some(session) = store.find_session(&secret_hash(secret)).await? else { return Ok(None) };
-        if session.expires_at <= app.clock.now() {
+        if session.expires_at <= self.shared.clock.now() {
             return Ok(None);
         }
         let caller = match &session.holder {
             SessionHolder::Configured { proof } => {
-                self.proved(secret, proof).then(|| Caller::new("operator", Role::Admin))
+                self.keys.proved(secret, proof).then(|| Caller::new("operator", Role::Admin))
             }
             SessionHolder::Token(id) => {
                 let token = store.token_of_id(id).await?;
-                token.and_then(|token| Self::examine(app, &token).ok())
+                token.and_then(|token| self.examine(&token).ok())
             }
             SessionHolder::Share(id) => {
-                let share = app.store.team.load_share(id).await.ok();
-                share.and_then(|share| Self::examine_link(app, share).ok())
+                let share = self.shared.store.team.load_share(id).await.ok();
+                share.and_then(|share| self.examine_link(share).ok())
             }
         };
         Ok(caller.map(|caller| Caller { by_cookie: true, ends_at: Some(session.expires_at), ..caller }))
@@ -86,22 +88,21 @@ impl Keys {
     /// Creates a session for the holder of this token. It ends with the token at the latest.
     pub(crate) async fn sign_in(
         &self,
-        app: &App,
         token: &str,
         secret: &str,
         expires_at: TimestampMs,
     ) -> Result<(SessionRecord, Caller), ApiFailure> {
-        let (caller, holder) = match self.configured(token.as_bytes()) {
-            Some(caller) => (caller, SessionHolder::Configured { proof: self.proof(secret) }),
+        let (caller, holder) = match self.keys.configured(token.as_bytes()) {
+            Some(caller) => (caller, SessionHolder::Configured { proof: self.keys.proof(secret) }),
             None if Self::is_of_link(token.as_bytes()) => {
-                let share = Self::link(app, token.as_bytes()).await?;
+                let share = self.link(token.as_bytes()).await?;
                 let id = share.id.clone();
-                (Self::examine_link(app, share)?, SessionHolder::Share(id))
+                (self.examine_link(share)?, SessionHolder::Share(id))
             }
             None => {
-                let token = self.known(app, token.as_bytes()).await?;
+                let token = self.known(token.as_bytes()).await?;
                 let id = token.id.clone();
-                (Self::examine(app, &token)?, SessionHolder::Token(id))
+                (self.examine(&token)?, SessionHolder::Token(id))
             }
         };
         if caller.role == Role::Worker {
@@ -112,10 +113,12 @@ impl Keys {
         }
         let expires_at = caller.ends_at.map_or(expires_at, |end| end.min(expires_at));
         let session =
-            SessionRecord { secret_hash: secret_hash(secret), holder, created_at: app.clock.now(), expires_at };
+            SessionRecord { secret_hash: secret_hash(secret), holder, created_at: self.shared.clock.now(), expires_at };
         Ok((session, Caller { by_cookie: true, ends_at: Some(expires_at), ..caller }))
     }
+}
 
+impl Keys {
     /// Binds a session to the operator's token. Changing the configured token ends the session, and the stored proof
     /// does not reveal the token.
     fn proof(&self, secret: &str) -> String {

@@ -1,5 +1,6 @@
 //! Re-checks the credentials of long-lived connections, because they may end in the meantime.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
@@ -7,8 +8,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Visitor;
-use crate::app::App;
+use super::{Access, Visitor};
 use crate::caller::Caller;
 use crate::keys::BELIEVED_FOR;
 
@@ -17,6 +17,7 @@ const EVERY: Duration = BELIEVED_FOR;
 
 /// The credentials of a connection, with the time of the next check.
 pub(crate) struct Standing {
+    access: Arc<Access>,
     shown: HeaderMap,
     forgets: watch::Receiver<u64>,
     next: Instant,
@@ -24,7 +25,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// Returns the credentials of an admitted caller, or none for anonymous access.
-    pub(crate) fn of(app: &App, caller: Option<&Caller>, headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn of(access: Arc<Access>, caller: Option<&Caller>, headers: &HeaderMap) -> Option<Self> {
         caller?;
         let mut shown = HeaderMap::new();
         for name in [AUTHORIZATION, COOKIE, HOST] {
@@ -32,7 +33,7 @@ impl Standing {
                 shown.insert(name, value.clone());
             }
         }
-        Some(Self { shown, forgets: app.keys.forgets(), next: Instant::now() + EVERY })
+        Some(Self { forgets: access.keys.forgets(), access, shown, next: Instant::now() + EVERY })
     }
 
     /// Waits until the next check is due.
@@ -45,12 +46,12 @@ impl Standing {
     }
 
     /// Returns whether the credentials are still valid. If the check fails, they count as valid until the next one.
-    pub(crate) async fn holds(&mut self, app: &App) -> bool {
+    pub(crate) async fn holds(&mut self) -> bool {
         self.next = Instant::now() + EVERY;
-        match app.keys.caller(app, &Method::GET, self.shown.get(AUTHORIZATION)).await {
+        match self.access.caller(&Method::GET, self.shown.get(AUTHORIZATION)).await {
             Ok(Some(_)) => true,
             Err(failure) => failure.status() != StatusCode::UNAUTHORIZED,
-            Ok(None) => !matches!(app.keys.visitor(app, &self.shown).await, Ok(Visitor::Anonymous | Visitor::Ended)),
+            Ok(None) => !matches!(self.access.visitor(&self.shown).await, Ok(Visitor::Anonymous | Visitor::Ended)),
         }
     }
 }

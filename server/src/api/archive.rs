@@ -29,9 +29,10 @@ use crate::actor::Actor;
 use crate::api::archive_spool::{Spool, SpoolError, Spooled};
 use crate::api::refused_file::refused;
 use crate::api::unpack::{UnpackError, Unpacker};
-use crate::app::App;
+use crate::attempt_index::Index;
 use crate::error::ApiFailure;
 use crate::extract::IdPath;
+use crate::shared::Shared;
 
 /// Maximum size of an imported archive, in bytes as sent.
 pub const MAX_ARCHIVE_BYTES: u64 = 16 * 1024 * 1024 * 1024;
@@ -52,14 +53,14 @@ const PART_BYTES: u64 = 256 * 1024;
 
 /// Exports a snapshot of the campaign as an archive.
 pub(crate) async fn export(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
 ) -> Result<Response, ApiFailure> {
-    let (spooled, manifest, _) = collect(&app, &id, &BTreeSet::new()).await?;
+    let (spooled, manifest, _) = collect(&shared, &id, &BTreeSet::new()).await?;
     let first = ArchiveLine::Manifest(manifest.clone()).to_text().map_err(|error| refused(&error.into()))?;
     tracing::info!(campaign.id = %id, by = actor.name(), "a campaign is exported");
-    Ok(answer(app, spooled, first, manifest.digest, &format!("{id}.nightshift.zst")))
+    Ok(answer(shared, spooled, first, manifest.digest, &format!("{id}.nightshift.zst")))
 }
 
 /// Collects a snapshot of the campaign's rows into a file. Artifacts are read when they are sent.
@@ -67,16 +68,16 @@ pub(crate) async fn export(
 /// Artifacts in `without` that the rows reference and the store has are omitted. The header lists them, because the
 /// other machine does not return them.
 pub(crate) async fn collect(
-    app: &App,
+    shared: &Shared,
     id: &CampaignId,
     without: &BTreeSet<ArtifactHash>,
 ) -> Result<(Spooled, Manifest, Vec<ArtifactHash>), ApiFailure> {
     let spool = Arc::new(Spool::new(LEVEL).map_err(|error| unkept(&error))?);
-    app.store.archives.export_rows(id, spool.clone()).await?;
+    shared.store.archives.export_rows(id, spool.clone()).await?;
     let mut spooled = spool.finish().await.map_err(|error| unkept(&error))?;
     let left_out: Vec<ArtifactHash>;
     (left_out, spooled.artifacts) =
-        stored(app, spooled.artifacts).await?.into_iter().partition(|hash| without.contains(hash));
+        stored(shared, spooled.artifacts).await?.into_iter().partition(|hash| without.contains(hash));
     for hash in &spooled.artifacts {
         spooled.digest.artifact(hash);
     }
@@ -84,7 +85,7 @@ pub(crate) async fn collect(
         format: ARCHIVE_FORMAT.to_owned(),
         version: ARCHIVE_VERSION,
         campaign: id.clone(),
-        exported_at: app.clock.now(),
+        exported_at: shared.clock.now(),
         rows: spooled.rows,
         artifacts: u64::try_from(spooled.artifacts.len()).unwrap_or(u64::MAX),
         digest: spooled.digest.text(),
@@ -93,10 +94,10 @@ pub(crate) async fn collect(
 }
 
 /// Sends the first lines, the rows, the artifacts and the last line while compressing them.
-pub(crate) fn answer(app: Arc<App>, spooled: Spooled, first: String, digest: String, name: &str) -> Response {
+pub(crate) fn answer(shared: Arc<Shared>, spooled: Spooled, first: String, digest: String, name: &str) -> Response {
     let (chunks, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(MAX_CHUNKS);
     tokio::spawn(async move {
-        if let Err(error) = write(&app, spooled, first, digest, &chunks).await {
+        if let Err(error) = write(&shared, spooled, first, digest, &chunks).await {
             tracing::warn!(error = %error, "an archive was cut off; its reader detects the missing end");
             // The reader may be gone.
             let _ = chunks.try_send(Err(std::io::Error::other(error)));
@@ -114,10 +115,10 @@ pub(crate) fn answer(app: Arc<App>, spooled: Spooled, first: String, digest: Str
 
 /// Returns the stored ones among these artifacts. Rows may also name artifacts that a worker never uploaded, and hashes
 /// of other things.
-async fn stored(app: &App, named: Vec<ArtifactHash>) -> Result<Vec<ArtifactHash>, StoreError> {
+async fn stored(shared: &Shared, named: Vec<ArtifactHash>) -> Result<Vec<ArtifactHash>, StoreError> {
     let mut stored = Vec::with_capacity(named.len());
     for hash in named {
-        match app.store.artifacts.artifact_progress(&hash).await? {
+        match shared.store.artifacts.artifact_progress(&hash).await? {
             Some(progress) if progress.complete => stored.push(hash),
             _ => tracing::debug!(artifact.hash = %hash, "a row references a missing artifact; the archive omits it"),
         }
@@ -144,7 +145,7 @@ type Chunks = mpsc::Sender<Result<Bytes, std::io::Error>>;
 
 /// Writes three zstd frames, which readers treat as one: the first lines, the collected rows, and the rest.
 async fn write(
-    app: &App,
+    shared: &Shared,
     mut spooled: Spooled,
     first: String,
     digest: String,
@@ -162,7 +163,7 @@ async fn write(
     }
     let mut packer = Packer::new()?;
     for hash in spooled.artifacts {
-        packer = write_artifact(app, packer, hash, chunks).await?;
+        packer = write_artifact(shared, packer, hash, chunks).await?;
     }
     packer = packer.text(|| ArchiveLine::End { digest }.to_text(), chunks).await?;
     send(packer.finish().await?, chunks).await
@@ -170,19 +171,19 @@ async fn write(
 
 /// Writes an artifact, in parts if it is large.
 async fn write_artifact(
-    app: &App,
+    shared: &Shared,
     mut packer: Packer,
     hash: ArtifactHash,
     chunks: &Chunks,
 ) -> Result<Packer, WriteError> {
-    let size_bytes = app.store.artifacts.artifact_progress(&hash).await?.map_or(0, |progress| progress.size_bytes);
+    let size_bytes = shared.store.artifacts.artifact_progress(&hash).await?.map_or(0, |progress| progress.size_bytes);
     if size_bytes <= ARTIFACT_PART_BYTES {
-        let bytes = app.store.artifacts.get_artifact(&hash).await?;
+        let bytes = shared.store.artifacts.get_artifact(&hash).await?;
         return packer.text(move || ArchiveLine::artifact(hash, &bytes).to_text(), chunks).await;
     }
     let mut offset = 0;
     while offset < size_bytes {
-        let bytes = app.store.artifacts.read_artifact(&hash, offset, ARTIFACT_PART_BYTES).await?;
+        let bytes = shared.store.artifacts.read_artifact(&hash, offset, ARTIFACT_PART_BYTES).await?;
         if bytes.is_empty() {
             return Err(StoreError::NotFound { noun: "artifact", id: hash.to_string() }.into());
         }
@@ -234,16 +235,18 @@ async fn send(bytes: Vec<u8>, chunks: &Chunks) -> Result<(), WriteError> {
 
 /// Rebuilds a campaign from its archive. Artifacts of a bad archive stay unreferenced and are pruned later.
 pub(crate) async fn import(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(index): State<Arc<Index>>,
     actor: Actor,
     body: Body,
 ) -> Result<(StatusCode, Json<CampaignCreated>), ApiFailure> {
-    let unpacked = Unpacker::<ArchiveReader>::new(&app, MAX_ARCHIVE_BYTES).unpack(body).await.map_err(not_unpacked)?;
+    let unpacked =
+        Unpacker::<ArchiveReader>::new(&shared, MAX_ARCHIVE_BYTES).unpack(body).await.map_err(not_unpacked)?;
     let archive = CampaignArchive { rows: unpacked.rows, artifacts: unpacked.artifacts };
-    let result = app.store.archives.import_campaign(archive, app.clock.now()).await;
-    app.store_health.note_error(&result);
+    let result = shared.store.archives.import_campaign(archive, shared.clock.now()).await;
+    shared.store_health.note_error(&result);
     let created = result?;
-    app.indexing.look();
+    index.inbox.look();
     tracing::info!(campaign.id = %created.id, existed = created.existed, by = actor.name(), "a campaign was imported");
     let status = if created.existed { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(CampaignCreated { campaign: created.id, runs: created.runs, existed: created.existed })))

@@ -17,9 +17,10 @@ use nightshift_protocol::artifact::ArtifactHash;
 use serde_json::json;
 
 use crate::api::artifacts::with_progress;
-use crate::app::App;
+use crate::call_limits::CallLimits;
 use crate::error::ApiFailure;
 use crate::extract::TextPath;
+use crate::shared::Shared;
 
 /// Maximum time without a byte of an upload, because each upload holds one of a few places.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
@@ -28,7 +29,8 @@ const MAX_APPENDS: u32 = 8;
 
 /// Stores a blob under its hash, which is checked.
 pub(crate) async fn put(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(limits): State<Arc<CallLimits>>,
     TextPath(text): TextPath,
     headers: HeaderMap,
     body: Body,
@@ -43,8 +45,8 @@ pub(crate) async fn put(
             "a whole artifact needs the header `content-length`; without it, send the artifact in parts with PATCH",
         )
     })?;
-    let _transfer = transfer(&app).await?;
-    let mut upload = Upload::begin(&app, hash, size).await?;
+    let _transfer = transfer(&limits).await?;
+    let mut upload = Upload::begin(&shared, hash, size).await?;
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = next_chunk(&mut chunks).await? {
         upload.take(&chunk).await?;
@@ -55,7 +57,8 @@ pub(crate) async fn put(
 
 /// Appends a part at the offset in the header. The answer to a wrong offset contains the right one.
 pub(crate) async fn append(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(limits): State<Arc<CallLimits>>,
     TextPath(text): TextPath,
     headers: HeaderMap,
     body: Body,
@@ -69,13 +72,13 @@ pub(crate) async fn append(
     if number(&headers, CONTENT_LENGTH.as_str())?.is_some_and(|said| usize::try_from(said).map_or(true, is_too_large)) {
         return Err(part_too_large());
     }
-    let _transfer = transfer(&app).await?;
+    let _transfer = transfer(&limits).await?;
     let bytes = read_part(body).await?;
-    match append_part(&app, &hash, size, offset, &bytes).await {
+    match append_part(&shared, &hash, size, offset, &bytes).await {
         Ok(progress) => Ok(answer(StatusCode::OK, progress, Json(shown(progress)).into_response())),
         Err(StoreError::Refused { code: WRONG_OFFSET, message }) => {
             let nothing = ArtifactProgress { size_bytes: size, stored_bytes: 0, complete: false };
-            let progress = app.store.artifacts.artifact_progress(&hash).await?.unwrap_or(nothing);
+            let progress = shared.store.artifacts.artifact_progress(&hash).await?.unwrap_or(nothing);
             let failure = ApiFailure::new(StatusCode::CONFLICT, WRONG_OFFSET, message)
                 .with_details(json!({ "progress": shown(progress) }));
             Ok(answer(StatusCode::CONFLICT, progress, failure.into_response()))
@@ -140,7 +143,7 @@ fn shown(progress: ArtifactProgress) -> UploadProgress {
 
 /// The upload of a whole blob, part by part.
 struct Upload<'a> {
-    app: &'a App,
+    shared: &'a Shared,
     hash: ArtifactHash,
     size: u64,
     /// Received bytes that are not stored yet, unless a concurrent upload stored them.
@@ -153,16 +156,16 @@ struct Upload<'a> {
 }
 
 impl<'a> Upload<'a> {
-    async fn begin(app: &'a App, hash: ArtifactHash, size: u64) -> Result<Self, ApiFailure> {
+    async fn begin(shared: &'a Shared, hash: ArtifactHash, size: u64) -> Result<Self, ApiFailure> {
         let mut upload =
-            Self { app, hash, size, part: Vec::new(), offset: 0, stored: 0, hasher: blake3::Hasher::new() };
+            Self { shared, hash, size, part: Vec::new(), offset: 0, stored: 0, hasher: blake3::Hasher::new() };
         upload.look().await.map_err(failed)?;
         Ok(upload)
     }
 
     /// Reads the upload progress from the store.
     async fn look(&mut self) -> Result<(), StoreError> {
-        let progress = self.app.store.artifacts.renew_artifact(&self.hash, self.app.clock.now()).await?;
+        let progress = self.shared.store.artifacts.renew_artifact(&self.hash, self.shared.clock.now()).await?;
         self.stored = progress.map_or(0, |progress| progress.stored_bytes);
         Ok(())
     }
@@ -193,8 +196,9 @@ impl<'a> Upload<'a> {
             return Err(wrong_hash(&actual));
         }
         if self.size == 0 || (self.offset == 0 && self.stored == 0) {
-            let stored = self.app.store.artifacts.put_artifact(&self.hash, &self.part, self.app.clock.now()).await;
-            self.app.store_health.note_error(&stored);
+            let stored =
+                self.shared.store.artifacts.put_artifact(&self.hash, &self.part, self.shared.clock.now()).await;
+            self.shared.store_health.note_error(&stored);
             return stored.map_err(failed);
         }
         self.flush().await
@@ -218,7 +222,7 @@ impl<'a> Upload<'a> {
                     "a concurrent upload stored other bytes under this hash: upload it again",
                 ));
             }
-            match append_part(self.app, &self.hash, self.size, self.stored, new).await {
+            match append_part(self.shared, &self.hash, self.size, self.stored, new).await {
                 Ok(progress) => self.stored = progress.stored_bytes,
                 Err(StoreError::Refused { code: WRONG_OFFSET, .. }) => self.look().await.map_err(failed)?,
                 Err(error) => return Err(failed(error)),
@@ -231,14 +235,14 @@ impl<'a> Upload<'a> {
 }
 
 async fn append_part(
-    app: &App,
+    shared: &Shared,
     hash: &ArtifactHash,
     size: u64,
     offset: u64,
     bytes: &[u8],
 ) -> Result<ArtifactProgress, StoreError> {
-    let appended = app.store.artifacts.append_artifact(hash, size, offset, bytes, app.clock.now()).await;
-    app.store_health.note_error(&appended);
+    let appended = shared.store.artifacts.append_artifact(hash, size, offset, bytes, shared.clock.now()).await;
+    shared.store_health.note_error(&appended);
     appended
 }
 
@@ -252,8 +256,8 @@ fn number(headers: &HeaderMap, name: &str) -> Result<Option<u64>, ApiFailure> {
     number.map(Some).ok_or_else(|| ApiFailure::bad("request.invalid", format!("the header `{name}` must be a number")))
 }
 
-async fn transfer(app: &App) -> Result<tokio::sync::SemaphorePermit<'_>, ApiFailure> {
-    app.transfers.acquire().await.map_err(|error| ApiFailure::internal("internal.closed", error.to_string()))
+async fn transfer(limits: &CallLimits) -> Result<tokio::sync::SemaphorePermit<'_>, ApiFailure> {
+    limits.transfers.acquire().await.map_err(|error| ApiFailure::internal("internal.closed", error.to_string()))
 }
 
 fn failed(error: StoreError) -> ApiFailure {

@@ -16,16 +16,20 @@ use nightshift_engine::store::{ArtifactProgress, StoreError};
 use nightshift_protocol::api::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER};
 use nightshift_protocol::artifact::ArtifactHash;
 
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::TextPath;
+use crate::shared::Shared;
 
 /// Returns the upload progress of an artifact: `200` and its size if it is complete, `204` and the next offset if a
 /// part is stored.
-pub(crate) async fn head(State(app): State<Arc<App>>, TextPath(text): TextPath) -> Result<Response<Body>, ApiFailure> {
+pub(crate) async fn head(
+    State(shared): State<Arc<Shared>>,
+    TextPath(text): TextPath,
+) -> Result<Response<Body>, ApiFailure> {
     let hash = hash_of(&text)?;
     // A caller that finds the artifact does not upload it, and references it next.
-    let progress = app.store.artifacts.renew_artifact(&hash, app.clock.now()).await?.ok_or_else(|| missing(&hash))?;
+    let progress =
+        shared.store.artifacts.renew_artifact(&hash, shared.clock.now()).await?.ok_or_else(|| missing(&hash))?;
     let answer = if progress.complete {
         blob(StatusCode::OK).header(CONTENT_LENGTH, progress.size_bytes)
     } else {
@@ -37,12 +41,12 @@ pub(crate) async fn head(State(app): State<Arc<App>>, TextPath(text): TextPath) 
 /// Returns a blob, or one requested range of it. Its content is untrusted, so a browser must not interpret or execute
 /// it.
 pub(crate) async fn get(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     TextPath(text): TextPath,
     headers: HeaderMap,
 ) -> Result<Response<Body>, ApiFailure> {
     let hash = hash_of(&text)?;
-    let size = match app.store.artifacts.artifact_progress(&hash).await? {
+    let size = match shared.store.artifacts.artifact_progress(&hash).await? {
         Some(progress) if progress.complete => progress.size_bytes,
         _ => return Err(missing(&hash)),
     };
@@ -61,7 +65,7 @@ pub(crate) async fn get(
         }
     };
     let answer = answer.header(CONTENT_LENGTH, range.end - range.start);
-    finish(answer, read(app, hash, range).await?)
+    finish(answer, read(shared, hash, range).await?)
 }
 
 /// Parses the hash in the address. Another text is a missing artifact.
@@ -94,29 +98,29 @@ pub(super) fn finish(answer: Builder, body: Body) -> Result<Response<Body>, ApiF
 
 /// Streams the bytes in parts. The first part is read before the answer begins, so that its error can still be
 /// reported.
-async fn read(app: Arc<App>, hash: ArtifactHash, range: Range<u64>) -> Result<Body, ApiFailure> {
+async fn read(shared: Arc<Shared>, hash: ArtifactHash, range: Range<u64>) -> Result<Body, ApiFailure> {
     if range.is_empty() {
         return Ok(Body::empty());
     }
-    let first = part(&app, &hash, &range).await?;
+    let first = part(&shared, &hash, &range).await?;
     let next = range.start + u64::try_from(first.len()).unwrap_or(u64::MAX);
     if next >= range.end {
         return Ok(Body::from(first));
     }
-    let rest = stream::try_unfold((app, hash, next..range.end), async |(app, hash, range)| {
+    let rest = stream::try_unfold((shared, hash, next..range.end), async |(shared, hash, range)| {
         if range.is_empty() {
             return Ok::<_, StoreError>(None);
         }
-        let bytes = part(&app, &hash, &range).await?;
+        let bytes = part(&shared, &hash, &range).await?;
         let next = range.start + u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        Ok(Some((bytes, (app, hash, next..range.end))))
+        Ok(Some((bytes, (shared, hash, next..range.end))))
     });
     Ok(Body::from_stream(stream::iter([Ok(first)]).chain(rest)))
 }
 
-async fn part(app: &App, hash: &ArtifactHash, range: &Range<u64>) -> Result<Bytes, StoreError> {
+async fn part(shared: &Shared, hash: &ArtifactHash, range: &Range<u64>) -> Result<Bytes, StoreError> {
     let length = (range.end - range.start).min(u64::try_from(MAX_UPLOAD_PART_BYTES).unwrap_or(u64::MAX));
-    let bytes = app.store.artifacts.read_artifact(hash, range.start, length).await?;
+    let bytes = shared.store.artifacts.read_artifact(hash, range.start, length).await?;
     if bytes.is_empty() {
         // Deleted in the meantime: abort the answer so that the client notices.
         return Err(StoreError::NotFound { noun: "artifact", id: hash.to_string() });

@@ -15,9 +15,9 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::task::TaskBundle;
 use tar::{Builder, Header};
 
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::TextPair;
+use crate::shared::Shared;
 
 /// Mode of the files of a project.
 const FILE_MODE: u32 = 0o644;
@@ -28,20 +28,20 @@ pub(super) const ARCHIVE: &str = "application/gzip";
 
 /// Returns one Python file that contains the program and calls it.
 pub(crate) async fn model_new(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     TextPair(run, number): TextPair,
 ) -> Result<Response, ApiFailure> {
-    let found = Found::load(&app, &run, &number).await?;
+    let found = Found::load(&shared, &run, &number).await?;
     let text = export::model_new(&found.program()).map_err(|error| refused(&error))?;
     Ok(file(PYTHON, "model_new.py", text.into_bytes()))
 }
 
 /// Returns a stand-alone `CMake` project as an archive.
 pub(crate) async fn project(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     TextPair(run, number): TextPair,
 ) -> Result<Response, ApiFailure> {
-    let found = Found::load(&app, &run, &number).await?;
+    let found = Found::load(&shared, &run, &number).await?;
     let files = export::project(&found.program()).map_err(|error| refused(&error))?;
     let folder = format!("{}-attempt{}", found.task.spec.name, found.attempt.number);
     let bytes = packed(&folder, &files).map_err(|error| {
@@ -61,7 +61,7 @@ struct Found {
 impl Found {
     /// Loads an attempt by run id and number. Share links are checked against the ids in an address, so the key of a
     /// point is not accepted here.
-    async fn load(app: &App, run: &str, number: &str) -> Result<Self, ApiFailure> {
+    async fn load(shared: &Shared, run: &str, number: &str) -> Result<Self, ApiFailure> {
         let missing = || {
             let message = format!(
                 "`{run}/{number}` names no attempt: expected the id of a run and the number of one of its attempts"
@@ -70,18 +70,19 @@ impl Found {
         };
         let number: u32 = number.parse().map_err(|_| missing())?;
         let id: RunId = run.parse().map_err(|_| missing())?;
-        let record = app.store.runs.load_run(&id).await?;
+        let record = shared.store.runs.load_run(&id).await?;
         let state = record.state.as_ref().filter(|state| !state.is_null()).ok_or_else(missing)?;
-        let view = (app.view)(state)?;
+        let view = (shared.view)(state)?;
         let attempt = view.attempts.into_iter().find(|attempt| attempt.number == number).ok_or_else(missing)?;
         let hash = attempt.source.as_ref().ok_or_else(|| {
             let message = format!("attempt {number} of {id} has no program: its reply held no usable code");
             ApiFailure::new(StatusCode::CONFLICT, "attempt.no_source", message)
         })?;
-        let source = String::from_utf8_lossy(&app.store.artifacts.get_artifact(hash).await?).into_owned();
-        let task = serde_json::from_slice(&app.store.artifacts.get_artifact(&view.task).await?).map_err(|error| {
-            ApiFailure::internal("task.unreadable", format!("the task of {id} cannot be read: {error}"))
-        })?;
+        let source = String::from_utf8_lossy(&shared.store.artifacts.get_artifact(hash).await?).into_owned();
+        let task =
+            serde_json::from_slice(&shared.store.artifacts.get_artifact(&view.task).await?).map_err(|error| {
+                ApiFailure::internal("task.unreadable", format!("the task of {id} cannot be read: {error}"))
+            })?;
         Ok(Self { run: id, attempt, task, source })
     }
 

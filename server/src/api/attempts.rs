@@ -9,10 +9,9 @@ use axum::response::{IntoResponse, Response};
 use nightshift_protocol::api::{
     AttemptFilter, AttemptPage, AttemptQuery, AttemptRow, InvalidQuery, POINTS_CONTENT_TYPE, PointsQuery,
 };
-use nightshift_store::AttemptIndex;
 
 use crate::api::list::DEFAULT_PAGE_ROWS;
-use crate::app::App;
+use crate::attempt_index::Index;
 use crate::error::ApiFailure;
 use crate::extract::{Params, TextPair};
 
@@ -24,32 +23,35 @@ const MAX_CURSOR_BYTES: usize = 128;
 
 /// Lists attempts that match a filter, with the total number.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(index): State<Arc<Index>>,
     Params(query): Params<Pairs>,
 ) -> Result<Json<AttemptPage>, ApiFailure> {
     let mut query = AttemptQuery::from_pairs(query).map_err(|error| invalid(&error))?;
     query.limit = Some(query.limit.unwrap_or(DEFAULT_PAGE_ROWS));
     check_cursor(query.before.as_deref())?;
-    Ok(Json(app.attempt_index().await?.list_attempts(&query).await?))
+    Ok(Json(index.current().await?.list_attempts(&query).await?))
 }
 
 /// Returns the matching attempts as points.
-pub(crate) async fn points(State(app): State<Arc<App>>, Params(query): Params<Pairs>) -> Result<Response, ApiFailure> {
+pub(crate) async fn points(
+    State(index): State<Arc<Index>>,
+    Params(query): Params<Pairs>,
+) -> Result<Response, ApiFailure> {
     let query = PointsQuery::from_pairs(query).map_err(|error| invalid(&error))?;
-    let points = app.attempt_index().await?.attempt_points(&query).await?;
+    let points = index.current().await?.attempt_points(&query).await?;
     Ok(([(CONTENT_TYPE, POINTS_CONTENT_TYPE)], points.into_bytes()).into_response())
 }
 
 /// Returns the attempt of a point.
 pub(crate) async fn at(
-    State(app): State<Arc<App>>,
+    State(index): State<Arc<Index>>,
     TextPair(run_key, number): TextPair,
 ) -> Result<Json<AttemptRow>, ApiFailure> {
     let (Ok(key), Ok(place)) = (run_key.parse(), number.parse()) else {
         let message = format!("`{run_key}/{number}` names no attempt: expected the two numbers of a point");
         return Err(ApiFailure::not_found("attempt.not_found", message));
     };
-    Ok(Json(app.attempt_index().await?.attempt_at(key, place).await?))
+    Ok(Json(index.current().await?.attempt_at(key, place).await?))
 }
 
 /// Parses the filter of a call without other parameters.
@@ -66,15 +68,4 @@ pub(super) fn check_cursor(cursor: Option<&str>) -> Result<(), ApiFailure> {
         return Err(ApiFailure::bad("request.invalid_query", "`before` must be the `next` of the page before"));
     }
     Ok(())
-}
-
-impl App {
-    /// Returns the index after bringing it up to date.
-    pub(crate) async fn attempt_index(&self) -> Result<&dyn AttemptIndex, ApiFailure> {
-        let index = self.attempts.as_deref();
-        let index =
-            index.ok_or_else(|| ApiFailure::internal("store.failed", "this server has no index of attempts"))?;
-        self.catch_up(index).await?;
-        Ok(index)
-    }
 }

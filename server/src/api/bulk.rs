@@ -12,9 +12,10 @@ use nightshift_protocol::run::{RunStatus, RunTransition};
 use crate::actor::Actor;
 use crate::api::idempotency::{digest, idempotency_key};
 use crate::api::run_control::{examine_priority, examine_signal};
-use crate::app::App;
+use crate::driving::Driving;
 use crate::error::ApiFailure;
 use crate::extract::Body;
+use crate::shared::Shared;
 
 /// Maximum number of changed runs per call.
 pub const MAX_BULK_RUNS: usize = 500;
@@ -25,7 +26,8 @@ const MAX_EXAMINED: usize = 50_000;
 
 /// Acts on the matching runs, or only lists them.
 pub(crate) async fn act(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
     actor: Actor,
     headers: HeaderMap,
     Body(bulk): Body<Bulk>,
@@ -40,16 +42,16 @@ pub(crate) async fn act(
         BulkAction::Pause | BulkAction::Resume | BulkAction::Cancel | BulkAction::Retry => {}
     }
     if let Some(campaign) = &bulk.filter.campaign {
-        app.store.campaigns.load_campaign(campaign).await?;
+        shared.store.campaigns.load_campaign(campaign).await?;
     }
-    let (runs, more) = find(&app, &bulk.filter, &bulk.action).await?;
+    let (runs, more) = find(&shared, &bulk.filter, &bulk.action).await?;
     let mut answer = BulkDone { done: Vec::new(), refused: Vec::new(), more };
     for run in runs {
         if bulk.dry_run {
             answer.done.push((run.id, run.status));
             continue;
         }
-        match apply(&app, &run, &bulk.action, &actor, key.as_ref()).await {
+        match apply(&driving, &run, &bulk.action, &actor, key.as_ref()).await {
             Ok(status) => answer.done.push((run.id, status)),
             // The database as a whole fails, so the other runs would fail too.
             Err(error) if error.is_transient() && answer.done.is_empty() => return Err(error.into()),
@@ -71,13 +73,13 @@ pub(crate) async fn act(
 ///
 /// Runs in the target status are skipped, so repeating the call continues with the others. Signals and priorities do
 /// not show in a run's status: with more runs than one call handles, callers have to narrow the filter.
-async fn find(app: &App, filter: &RunFilter, action: &BulkAction) -> Result<(Vec<RunRecord>, bool), StoreError> {
+async fn find(shared: &Shared, filter: &RunFilter, action: &BulkAction) -> Result<(Vec<RunRecord>, bool), StoreError> {
     let mut found = Vec::new();
     let mut examined = 0;
     let mut before = None;
     loop {
         let page = PageRequest { limit: PAGE_ROWS, before: before.take() };
-        let rows = app.store.runs.list_runs(filter.campaign.as_ref(), filter.status, page).await?;
+        let rows = shared.store.runs.list_runs(filter.campaign.as_ref(), filter.status, page).await?;
         let full = rows.len() >= usize::try_from(PAGE_ROWS).unwrap_or(usize::MAX);
         before = rows.last().map(|run| run.id.to_string());
         examined += rows.len();
@@ -123,28 +125,24 @@ fn fits(run: &RunRecord, filter: &RunFilter, action: &BulkAction) -> bool {
 }
 
 async fn apply(
-    app: &App,
+    driving: &Driving,
     run: &RunRecord,
     action: &BulkAction,
     actor: &Actor,
     key: Option<&(String, String)>,
 ) -> Result<RunStatus, StoreError> {
+    let (runs, at) = (&driving.shared.store.run_control, driving.shared.clock.now());
     let by = actor.name();
     match action {
-        BulkAction::Pause => app.control(&run.id, RunTransition::Pause, by).await,
-        BulkAction::Resume => app.control(&run.id, RunTransition::Resume, by).await,
-        BulkAction::Cancel => app.control(&run.id, RunTransition::Cancel, by).await,
-        BulkAction::Retry => {
-            app.store.run_control.retry_run(&run.id, None, Some(by), app.clock.now()).await.map(|_| RunStatus::Running)
-        }
-        BulkAction::Prioritize { priority } => {
-            app.store.run_control.set_priority(&run.id, *priority, app.clock.now()).await.map(|()| run.status)
-        }
+        BulkAction::Pause => driving.control(&run.id, RunTransition::Pause, by).await,
+        BulkAction::Resume => driving.control(&run.id, RunTransition::Resume, by).await,
+        BulkAction::Cancel => driving.control(&run.id, RunTransition::Cancel, by).await,
+        BulkAction::Retry => runs.retry_run(&run.id, None, Some(by), at).await.map(|_| RunStatus::Running),
+        BulkAction::Prioritize { priority } => runs.set_priority(&run.id, *priority, at).await.map(|()| run.status),
         BulkAction::Signal { signal } => {
-            let at = app.clock.now();
             // Each run gets the signal once.
             let key = key.map(|(key, digest)| (format!("{key}:{}", run.id), digest.clone()));
-            app.store.run_control.signal_run(&run.id, signal.clone(), Some(by), key, at).await.map(|()| run.status)
+            runs.signal_run(&run.id, signal.clone(), Some(by), key, at).await.map(|()| run.status)
         }
     }
 }

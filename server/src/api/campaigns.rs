@@ -20,20 +20,24 @@ use crate::api::create_campaign::MAX_TASKS;
 use crate::api::etag::Version;
 use crate::api::list::DEFAULT_PAGE_ROWS;
 use crate::api::run_control::{examine_priority, transition};
-use crate::app::App;
+use crate::attempt_index::Index;
+use crate::campaign_list::Campaigns;
+use crate::driving::Driving;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params};
+use crate::live::Live;
 use crate::present::{campaign_spec, campaign_summary, run_summary, with_wall_time};
+use crate::shared::Shared;
 
 /// Lists campaigns that match a filter, with the total number. Sorted newest first by default.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(campaigns): State<Arc<Campaigns>>,
     Params(query): Params<Pairs>,
 ) -> Result<Json<CampaignPage>, ApiFailure> {
     let query = CampaignQuery::from_pairs(query).map_err(|error| invalid(&error))?;
     check_cursor(query.before.as_deref())?;
     let limit = query.limit.unwrap_or(DEFAULT_PAGE_ROWS);
-    Ok(Json(app.campaign_page(&query, limit).await?))
+    Ok(Json(campaigns.page(&query, limit).await?))
 }
 
 /// The query of `GET /campaigns/{id}/results`.
@@ -46,7 +50,8 @@ pub(crate) struct ResultsQuery {
 
 /// Returns the results of a campaign over all of its attempts.
 pub(crate) async fn results(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(index): State<Arc<Index>>,
     IdPath(id): IdPath<CampaignId>,
     Params(query): Params<ResultsQuery>,
 ) -> Result<Json<CampaignResults>, ApiFailure> {
@@ -54,44 +59,47 @@ pub(crate) async fn results(
     if places.is_empty() {
         return Err(ApiFailure::bad("request.invalid_query", "`from` must not be above `to`"));
     }
-    let runs = app.store.campaigns.load_campaign(&id).await?.runs.total();
-    Ok(Json(app.attempt_index().await?.campaign_results(&id, runs, places).await?))
+    let runs = shared.store.campaigns.load_campaign(&id).await?.runs.total();
+    Ok(Json(index.current().await?.campaign_results(&id, runs, places).await?))
 }
 
 /// Returns one campaign with its runs, in the order of its tasks, or 304 if the caller has this version.
 pub(crate) async fn show(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(campaigns): State<Arc<Campaigns>>,
     IdPath(id): IdPath<CampaignId>,
     headers: HeaderMap,
 ) -> Result<Response, ApiFailure> {
-    let detail = app.campaign_detail(&id).await?;
+    let detail = campaign_detail(&shared, &campaigns, &id).await?;
     // The elapsed time is not part of the version: it would change with every call.
     let version = Version::of(&detail)?;
-    Ok(version.unchanged(&headers).unwrap_or_else(|| version.answer(app.with_elapsed_time(detail))))
+    Ok(version.unchanged(&headers).unwrap_or_else(|| version.answer(with_elapsed_time(&shared, detail))))
 }
 
-impl App {
-    /// Returns one campaign. Its budget has no elapsed time yet: see [`Self::with_elapsed_time`].
-    pub(super) async fn campaign_detail(&self, id: &CampaignId) -> Result<CampaignDetail, ApiFailure> {
-        let record = self.store.campaigns.load_campaign(id).await?;
-        let runs = self.store.runs.list_runs(Some(id), None, all_runs()).await?;
-        let mut summary = campaign_summary(&record)?;
-        summary.priority = common_priority(&runs).unwrap_or(summary.priority);
-        self.add_sums(std::slice::from_mut(&mut summary)).await?;
-        Ok(CampaignDetail {
-            summary,
-            spec: campaign_spec(&record)?,
-            runs: runs.into_iter().map(run_summary).collect::<Result<_, _>>()?,
-            budget: self.store.budgets.load_budget(id).await?,
-        })
-    }
+/// Returns one campaign. Its budget has no elapsed time yet: see [`with_elapsed_time`].
+pub(super) async fn campaign_detail(
+    shared: &Shared,
+    campaigns: &Campaigns,
+    id: &CampaignId,
+) -> Result<CampaignDetail, ApiFailure> {
+    let record = shared.store.campaigns.load_campaign(id).await?;
+    let runs = shared.store.runs.list_runs(Some(id), None, all_runs()).await?;
+    let mut summary = campaign_summary(&record)?;
+    summary.priority = common_priority(&runs).unwrap_or(summary.priority);
+    campaigns.add_sums(std::slice::from_mut(&mut summary)).await?;
+    Ok(CampaignDetail {
+        summary,
+        spec: campaign_spec(&record)?,
+        runs: runs.into_iter().map(run_summary).collect::<Result<_, _>>()?,
+        budget: shared.store.budgets.load_budget(id).await?,
+    })
+}
 
-    /// Adds the time since the campaign's creation, until its last run ended.
-    pub(super) fn with_elapsed_time(&self, mut detail: CampaignDetail) -> CampaignDetail {
-        let until = ended_at(&detail.runs).unwrap_or_else(|| self.clock.now());
-        detail.budget = with_wall_time(detail.budget, until.since_ms(detail.summary.created_at));
-        detail
-    }
+/// Adds the time since the campaign's creation, until its last run ended.
+pub(super) fn with_elapsed_time(shared: &Shared, mut detail: CampaignDetail) -> CampaignDetail {
+    let until = ended_at(&detail.runs).unwrap_or_else(|| shared.clock.now());
+    detail.budget = with_wall_time(detail.budget, until.since_ms(detail.summary.created_at));
+    detail
 }
 
 /// Returns the priority of the unfinished runs, if they share one.
@@ -109,18 +117,19 @@ fn ended_at(runs: &[RunSummary]) -> Option<TimestampMs> {
 
 /// Pauses, resumes or cancels every unfinished run.
 pub(crate) async fn control(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
     Body(control): Body<Control>,
 ) -> Result<Json<Controlled>, ApiFailure> {
-    app.store.campaigns.load_campaign(&id).await?;
+    shared.store.campaigns.load_campaign(&id).await?;
     let mut controlled = Controlled { runs: Vec::new() };
-    for run in app.store.runs.list_runs(Some(&id), None, all_runs()).await? {
+    for run in shared.store.runs.list_runs(Some(&id), None, all_runs()).await? {
         if run.status.is_final() {
             continue;
         }
-        match app.control(&run.id, transition(control.action), actor.name()).await {
+        match driving.control(&run.id, transition(control.action), actor.name()).await {
             Ok(status) => controlled.runs.push((run.id, status)),
             // It ended in the meantime, or it is being cancelled and cannot be paused or resumed.
             Err(StoreError::Illegal(illegal)) => {
@@ -139,23 +148,24 @@ const RUN_OVER: &str = "run.over";
 
 /// Changes the priority of every unfinished run. Refuses if there is none.
 pub(crate) async fn prioritize(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(live): State<Arc<Live>>,
     IdPath(id): IdPath<CampaignId>,
     Body(SetPriority { priority }): Body<SetPriority>,
 ) -> Result<StatusCode, ApiFailure> {
     examine_priority(priority)?;
-    app.store.campaigns.load_campaign(&id).await?;
+    shared.store.campaigns.load_campaign(&id).await?;
     let mut moved = 0_usize;
-    for run in app.store.runs.list_runs(Some(&id), None, all_runs()).await? {
+    for run in shared.store.runs.list_runs(Some(&id), None, all_runs()).await? {
         if run.status.is_final() {
             continue;
         }
-        let result = app.store.run_control.set_priority(&run.id, priority, app.clock.now()).await;
+        let result = shared.store.run_control.set_priority(&run.id, priority, shared.clock.now()).await;
         // It may have ended in between.
         if result.as_ref().is_err_and(|error| error.code() == RUN_OVER) {
             continue;
         }
-        app.store_health.note_error(&result);
+        shared.store_health.note_error(&result);
         result?;
         moved += 1;
     }
@@ -163,7 +173,7 @@ pub(crate) async fn prioritize(
         let message = format!("every run of {id} is over: a priority has no effect any more");
         return Err(ApiFailure::new(StatusCode::CONFLICT, RUN_OVER, message));
     }
-    app.live.campaign_touched(&id);
+    live.campaign_touched(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 

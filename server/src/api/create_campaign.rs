@@ -20,13 +20,15 @@ use nightshift_protocol::task::{TASK_SCHEMA, TaskBundle, TaskGoal};
 use nightshift_protocol::tunable::MAX_CONFIGURATIONS;
 use serde_json::json;
 
+use crate::agents::AgentExecutor;
 use crate::api::examine_limits::{examine_budget, examine_schedule, examine_weight};
 use crate::api::examine_models;
 use crate::api::idempotency::{digest, idempotency_key};
 use crate::api::run_control::examine_priority;
-use crate::app::App;
+use crate::driving::Driving;
 use crate::error::ApiFailure;
 use crate::extract::Body;
+use crate::shared::Shared;
 
 /// Maximum number of tasks per campaign.
 pub const MAX_TASKS: usize = 1_000;
@@ -39,18 +41,20 @@ const MAX_BUNDLE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Creates a campaign with its runs.
 pub(crate) async fn create(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
+    State(agents): State<Arc<dyn AgentExecutor>>,
     headers: HeaderMap,
     Body(request): Body<CreateCampaign>,
 ) -> Result<(StatusCode, Json<CampaignCreated>), ApiFailure> {
     let key = idempotency_key(&headers)?;
     examine(&request.spec)?;
-    examine_models::known(&request.spec, &*app.agents)?;
+    examine_models::known(&request.spec, &*agents)?;
     let mut runs = Vec::with_capacity(request.spec.tasks.len());
     for task in &request.spec.tasks {
-        let input = accept_task(&app, &request.spec, task).await?;
+        let input = accept_task(&shared, &request.spec, task).await?;
         runs.push(NewRun {
-            id: RunId::from_uuid(app.new_uuid()),
+            id: RunId::from_uuid(shared.new_uuid()),
             digest: stored(&initial_digest(&input))?,
             input: stored(&input)?,
         });
@@ -60,25 +64,25 @@ pub(crate) async fn create(
         Some(key) => Some((key, digest(&request)?)),
     };
     let new = NewCampaign {
-        id: CampaignId::from_uuid(app.new_uuid()),
+        id: CampaignId::from_uuid(shared.new_uuid()),
         name: request.spec.name.clone(),
         spec: stored(&request.spec)?,
-        at: app.clock.now(),
+        at: shared.clock.now(),
         idempotency,
         budget: request.spec.budget,
         schedule: request.spec.schedule.clone(),
         priority: request.spec.priority,
         weight: request.spec.weight,
         // The owner needs no search for runs without an owner.
-        owner: app.server_lease.current(),
+        owner: driving.server_lease.current(),
         runs,
     };
-    let mut result = app.store.campaigns.create_campaign(new.clone()).await;
+    let mut result = shared.store.campaigns.create_campaign(new.clone()).await;
     // This server was declared dead and does not know it yet. The first server that looks acquires its runs.
     if matches!(&result, Err(StoreError::NotFound { noun: "server", .. })) {
-        result = app.store.campaigns.create_campaign(NewCampaign { owner: None, ..new }).await;
+        result = shared.store.campaigns.create_campaign(NewCampaign { owner: None, ..new }).await;
     }
-    app.store_health.note_error(&result);
+    shared.store_health.note_error(&result);
     let created = result?;
     if !created.existed {
         tracing::info!(campaign.id = %created.id, campaign.runs = created.runs.len(), "a campaign was created");
@@ -193,8 +197,8 @@ fn examine_goal(whose: &str, goal: &TaskGoal) -> Result<(), ApiFailure> {
 }
 
 /// Returns the input of a task's run. Checks that all artifacts of the run exist and can be read.
-async fn accept_task(app: &App, spec: &CampaignSpec, task: &CampaignTask) -> Result<RunInput, ApiFailure> {
-    let bytes = artifact(app, task, "bundle", &task.bundle).await?;
+async fn accept_task(shared: &Shared, spec: &CampaignSpec, task: &CampaignTask) -> Result<RunInput, ApiFailure> {
+    let bytes = artifact(shared, task, "bundle", &task.bundle).await?;
     if bytes.len() > MAX_BUNDLE_BYTES {
         return Err(refused(task, "task.too_large", &format!("its bundle has more than {MAX_BUNDLE_BYTES} bytes")));
     }
@@ -216,7 +220,7 @@ async fn accept_task(app: &App, spec: &CampaignSpec, task: &CampaignTask) -> Res
         let Some(replies) = &task.scripted_replies else {
             return Err(refused(task, "campaign.replies_missing", "the scripted model needs its replies"));
         };
-        let replies = artifact(app, task, "scripted replies", replies).await?;
+        let replies = artifact(shared, task, "scripted replies", replies).await?;
         serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replies).map_err(|error| {
             refused(task, "campaign.replies_malformed", &format!("its scripted replies are no JSON object: {error}"))
         })?;
@@ -224,8 +228,13 @@ async fn accept_task(app: &App, spec: &CampaignSpec, task: &CampaignTask) -> Res
     Ok(run_input(spec, task, &bundle.spec))
 }
 
-async fn artifact(app: &App, task: &CampaignTask, what: &str, hash: &ArtifactHash) -> Result<Vec<u8>, ApiFailure> {
-    match app.store.artifacts.get_artifact(hash).await {
+async fn artifact(
+    shared: &Shared,
+    task: &CampaignTask,
+    what: &str,
+    hash: &ArtifactHash,
+) -> Result<Vec<u8>, ApiFailure> {
+    match shared.store.artifacts.get_artifact(hash).await {
         Ok(bytes) => Ok(bytes),
         Err(StoreError::NotFound { .. }) => Err(refused(
             task,

@@ -6,25 +6,25 @@ use nightshift_protocol::archive::ArchiveError;
 use nightshift_protocol::handover::{Direction, HandoverError, HandoverHeader, HandoverReader};
 
 use crate::api::refused_file::refused;
-use crate::app::App;
 use crate::error::ApiFailure;
+use crate::shared::Shared;
 
 /// Refuses a file before the first of its artifacts is stored.
-pub(super) async fn admit(app: &App, file: &HandoverReader) -> Result<(), ApiFailure> {
+pub(super) async fn admit(shared: &Shared, file: &HandoverReader) -> Result<(), ApiFailure> {
     let header = file.header().ok_or_else(|| refused(&ArchiveError::Cut.into()))?;
-    examine(app, header, &file.digest(), |key| file.authenticate(key)).await
+    examine(shared, header, &file.digest(), |key| file.authenticate(key)).await
 }
 
 /// Refuses results that do not belong to an open hand-over of this server or to one that they finished.
 pub(super) async fn examine(
-    app: &App,
+    shared: &Shared,
     header: &HandoverHeader,
     digest: &str,
     authenticate: impl Fn(&str) -> Result<(), HandoverError>,
 ) -> Result<(), ApiFailure> {
-    header.examine(Direction::Back, app.state_format).map_err(|error| refused(&error))?;
-    let handover = match app.store.handovers.load_handover(&header.handover).await {
-        Err(StoreError::NotFound { .. }) => return Err(unknown(app, header)),
+    header.examine(Direction::Back, shared.state_format).map_err(|error| refused(&error))?;
+    let handover = match shared.store.handovers.load_handover(&header.handover).await {
+        Err(StoreError::NotFound { .. }) => return Err(unknown(shared, header)),
         other => other?,
     };
     authenticate(&handover.key).map_err(|error| refused(&error))?;
@@ -32,11 +32,11 @@ pub(super) async fn examine(
     Ok(())
 }
 
-fn unknown(app: &App, header: &HandoverHeader) -> ApiFailure {
+fn unknown(shared: &Shared, header: &HandoverHeader) -> ApiFailure {
     let HandoverHeader { handover: id, server, .. } = header;
     let message = format!(
         "this server ({}) does not know the hand-over {id}: use the server that created the file, which is named {server}",
-        app.config.name
+        shared.config.name
     );
     conflict("handover.unknown", message)
 }

@@ -17,9 +17,9 @@ use nightshift_protocol::api::IDEMPOTENCY_HEADER;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Body;
+use crate::shared::Shared;
 
 /// Maximum length of an idempotency key.
 const MAX_IDEMPOTENCY_KEY_CHARS: usize = 128;
@@ -82,7 +82,7 @@ impl Creator {
     /// Creates the record and returns the answer, or the first answer if this key was used for the same request.
     pub(crate) async fn create<T: Serialize + DeserializeOwned>(
         self,
-        app: &Arc<App>,
+        shared: &Arc<Shared>,
         creation: Creation,
         answer: T,
     ) -> Result<(StatusCode, Json<T>), ApiFailure> {
@@ -92,11 +92,11 @@ impl Creator {
                 key: keyed.key.clone(),
                 digest: keyed.digest.clone(),
                 answer: keyed.seal(&answer)?,
-                at: app.clock.now(),
+                at: shared.clock.now(),
             }),
         };
-        let result = app.store.creations.create(creation, once).await;
-        app.store_health.note_error(&result);
+        let result = shared.store.creations.create(creation, once).await;
+        shared.store_health.note_error(&result);
         let answer = match (result?, self.0) {
             (Some(first), Some(keyed)) => keyed.open(&first)?,
             _ => answer,

@@ -9,43 +9,48 @@ use nightshift_protocol::api::{CampaignDetail, SetLimits};
 use nightshift_protocol::id::CampaignId;
 
 use crate::actor::Actor;
+use crate::api::campaigns::{campaign_detail, with_elapsed_time};
 use crate::api::examine_limits::{examine_budget, examine_schedule, examine_weight};
-use crate::app::App;
+use crate::campaign_list::Campaigns;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
+use crate::live::Live;
+use crate::shared::Shared;
 
 /// Changes the given limits and keeps the others. Returns the changed campaign.
 ///
 /// All values are validated before the first change. Each of the three changes is one transaction: repeating an aborted
 /// call completes it.
 pub(crate) async fn set(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(live): State<Arc<Live>>,
+    State(campaigns): State<Arc<Campaigns>>,
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
     Body(limits): Body<SetLimits>,
 ) -> Result<Json<CampaignDetail>, ApiFailure> {
     examine(&limits)?;
-    app.store.campaigns.load_campaign(&id).await?;
-    let at = app.clock.now();
+    shared.store.campaigns.load_campaign(&id).await?;
+    let at = shared.clock.now();
     let changed = async {
         if let Some(caps) = limits.budget {
-            app.store.budgets.set_budget(&id, caps, at).await?;
+            shared.store.budgets.set_budget(&id, caps, at).await?;
         }
         if limits.no_schedule || limits.schedule.is_some() {
-            app.store.campaigns.set_schedule(&id, limits.schedule, at).await?;
+            shared.store.campaigns.set_schedule(&id, limits.schedule, at).await?;
         }
         if let Some(weight) = limits.weight {
-            app.store.campaigns.set_weight(&id, weight, at).await?;
+            shared.store.campaigns.set_weight(&id, weight, at).await?;
         }
         Ok(())
     }
     .await;
-    app.store_health.note_error(&changed);
+    shared.store_health.note_error(&changed);
     changed?;
-    app.live.campaign_touched(&id);
+    live.campaign_touched(&id);
     tracing::info!(campaign.id = %id, by = actor.name(), "the limits of a campaign were changed");
-    let detail = app.campaign_detail(&id).await?;
-    Ok(Json(app.with_elapsed_time(detail)))
+    let detail = campaign_detail(&shared, &campaigns, &id).await?;
+    Ok(Json(with_elapsed_time(&shared, detail)))
 }
 
 fn examine(limits: &SetLimits) -> Result<(), ApiFailure> {

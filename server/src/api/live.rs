@@ -14,13 +14,15 @@ use nightshift_protocol::api::LAST_EVENT_ID_HEADER;
 use nightshift_protocol::id::{CampaignId, RunId};
 use serde::Deserialize;
 
+use crate::access::Access;
 use crate::access::Standing;
-use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::Params;
+use crate::live::Live;
 use crate::live::{Filter, MAX_STREAMS};
 use crate::live_events;
+use crate::shared::Shared;
 
 /// Header that tells a reverse proxy to forward all data immediately.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -41,16 +43,18 @@ pub(crate) struct LiveQuery {
 /// Opens a stream of events. The header names the last event of a reconnecting client; the query names it for a new
 /// client.
 pub(crate) async fn open(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(access): State<Arc<Access>>,
+    State(live): State<Arc<Live>>,
     caller: Option<Extension<Caller>>,
     Params(query): Params<LiveQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiFailure> {
     if let Some(campaign) = &query.campaign {
-        app.store.campaigns.load_campaign(campaign).await?;
+        shared.store.campaigns.load_campaign(campaign).await?;
     }
     if let Some(run) = &query.run
-        && app.store.watch.run_marks(std::slice::from_ref(run)).await?.is_empty()
+        && shared.store.watch.run_marks(std::slice::from_ref(run)).await?.is_empty()
     {
         return Err(StoreError::NotFound { noun: "run", id: run.to_string() }.into());
     }
@@ -63,11 +67,11 @@ pub(crate) async fn open(
     // The stream ends when the caller's permission to read ends.
     let caller = caller.map(|Extension(caller)| caller);
     let ends_at = caller.as_ref().and_then(|caller| caller.ends_at);
-    let standing = Standing::of(&app, caller.as_ref(), &headers);
-    let valid_for = ends_at.map(|end| Duration::from_millis(end.since_ms(app.clock.now())));
+    let standing = Standing::of(access, caller.as_ref(), &headers);
+    let valid_for = ends_at.map(|end| Duration::from_millis(end.since_ms(shared.clock.now())));
     let after = named.or(query.after.as_deref());
     let pause = Duration::from_millis(pause_ms);
-    let stream = live_events::stream(app, filter, after, pause, valid_for, standing).ok_or_else(too_many)?;
+    let stream = live_events::stream(shared, live, filter, after, pause, valid_for, standing).ok_or_else(too_many)?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform")),

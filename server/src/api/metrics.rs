@@ -14,11 +14,12 @@ use nightshift_protocol::machine::Offers;
 use tokio::time::Instant;
 
 use crate::api::health::in_time;
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::present::with_wall_time;
+use crate::shared::Shared;
 use crate::telemetry::{
-    BudgetLabels, DeviceLabels, DeviceUseLabels, QuarantineLabels, RouteLabels, StatusLabels, seconds,
+    BudgetLabels, DeviceLabels, DeviceUseLabels, Metrics, QuarantineLabels, RouteLabels, StatusLabels, Telemetry,
+    seconds,
 };
 use crate::waiting::silent_after_ms;
 use crate::worker_registry::MAX_LISTED_WORKERS;
@@ -33,29 +34,32 @@ const MAX_CAMPAIGNS: usize = 50;
 const MAX_LOOKED_AT: u32 = 200;
 
 /// Returns the page.
-pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiFailure> {
-    let mut asked_at = app.gauges.0.lock().await;
+pub(crate) async fn show(
+    State(shared): State<Arc<Shared>>,
+    State(telemetry): State<Arc<Telemetry>>,
+) -> Result<Response, ApiFailure> {
+    let mut asked_at = telemetry.asked_at.lock().await;
     if asked_at.is_none_or(|at| at.elapsed() >= GOOD_FOR) {
         // A timeout of this call is no store error.
         let result = in_time(async {
-            let result = refresh(&app).await;
-            app.store_health.note_error(&result);
+            let result = refresh(&shared, &telemetry.metrics).await;
+            shared.store_health.note_error(&result);
             result
         })
         .await;
-        app.metrics.store_up.set(i64::from(result.is_ok()));
+        telemetry.metrics.store_up.set(i64::from(result.is_ok()));
         if let Err(error) = result {
             tracing::debug!(error.code = error.code(), "the store metrics could not be updated");
         }
         *asked_at = Some(Instant::now());
     }
     drop(asked_at);
-    if let Some(spans) = &app.spans {
+    if let Some(spans) = &telemetry.spans {
         let (sent, dropped) = spans.counts();
-        app.metrics.spans_sent.set(whole(sent));
-        app.metrics.spans_dropped.set(whole(dropped));
+        telemetry.metrics.spans_sent.set(whole(sent));
+        telemetry.metrics.spans_dropped.set(whole(dropped));
     }
-    match app.metrics.page() {
+    match telemetry.metrics.page() {
         Ok(page) => Ok((StatusCode::OK, [(CONTENT_TYPE, MEDIA_TYPE)], page).into_response()),
         Err(error) => {
             Err(ApiFailure::internal("internal.unwritable", format!("the metrics cannot be written: {error}")))
@@ -63,10 +67,9 @@ pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiFai
     }
 }
 
-async fn refresh(app: &App) -> Result<(), StoreError> {
-    let metrics = &app.metrics;
-    let now = app.clock.now();
-    let gauges = app.store.database.gauges().await?;
+async fn refresh(shared: &Shared, metrics: &Metrics) -> Result<(), StoreError> {
+    let now = shared.clock.now();
+    let gauges = shared.store.database.gauges().await?;
     metrics.ready_steps.clear();
     for (route, steps) in gauges.ready {
         metrics.ready_steps.get_or_create(&RouteLabels { route }).set(whole(steps));
@@ -88,8 +91,8 @@ async fn refresh(app: &App) -> Result<(), StoreError> {
     for (status, runs) in by_status(&gauges.runs) {
         metrics.runs.get_or_create(&StatusLabels { status }).set(whole(runs));
     }
-    count_workers(app).await?;
-    show_budgets(app).await
+    count_workers(shared, metrics).await?;
+    show_budgets(shared, metrics).await
 }
 
 fn by_status(runs: &RunCounts) -> [(&'static str, u64); 6] {
@@ -103,12 +106,12 @@ fn by_status(runs: &RunCounts) -> [(&'static str, u64); 6] {
     ]
 }
 
-async fn count_workers(app: &App) -> Result<(), StoreError> {
-    let silent_ms = silent_after_ms(app.config.lease_ms);
-    let now = app.clock.now();
+async fn count_workers(shared: &Shared, metrics: &Metrics) -> Result<(), StoreError> {
+    let silent_ms = silent_after_ms(shared.config.lease_ms);
+    let now = shared.clock.now();
     let (mut alive, mut draining, mut silent) = (0, 0, 0);
     let mut devices: BTreeMap<(&'static str, &'static str), i64> = BTreeMap::new();
-    for worker in app.store.workers.list_workers(MAX_LISTED_WORKERS).await? {
+    for worker in shared.store.workers.list_workers(MAX_LISTED_WORKERS).await? {
         if now.since_ms(worker.last_seen_at) > silent_ms {
             silent += 1;
             continue;
@@ -124,28 +127,27 @@ async fn count_workers(app: &App) -> Result<(), StoreError> {
             *devices.entry((device.target.as_str(), state)).or_default() += 1;
         }
     }
-    app.metrics.devices.clear();
+    metrics.devices.clear();
     for ((target, state), count) in devices {
-        app.metrics.devices.get_or_create(&DeviceLabels { target, state }).set(count);
+        metrics.devices.get_or_create(&DeviceLabels { target, state }).set(count);
     }
-    app.metrics.quarantined.clear();
-    for record in app.store.devices.list_quarantine().await? {
+    metrics.quarantined.clear();
+    for record in shared.store.devices.list_quarantine().await? {
         let labels = QuarantineLabels { device: record.device, worker: record.worker_name, code: record.code };
-        app.metrics.quarantined.get_or_create(&labels).set(seconds(now.since_ms(record.since)));
+        metrics.quarantined.get_or_create(&labels).set(seconds(now.since_ms(record.since)));
     }
     for (status, workers) in [("alive", alive), ("draining", draining), ("silent", silent)] {
-        app.metrics.workers.get_or_create(&StatusLabels { status }).set(workers);
+        metrics.workers.get_or_create(&StatusLabels { status }).set(workers);
     }
     Ok(())
 }
 
-async fn show_budgets(app: &App) -> Result<(), StoreError> {
-    let metrics = &app.metrics;
-    let campaigns = app.store.campaigns.list_campaigns(PageRequest { limit: MAX_LOOKED_AT, before: None }).await?;
+async fn show_budgets(shared: &Shared, metrics: &Metrics) -> Result<(), StoreError> {
+    let campaigns = shared.store.campaigns.list_campaigns(PageRequest { limit: MAX_LOOKED_AT, before: None }).await?;
     let mut lines = Vec::new();
     for campaign in campaigns.iter().filter(|campaign| campaign.runs.unfinished() > 0).take(MAX_CAMPAIGNS) {
-        let elapsed_ms = app.clock.now().since_ms(campaign.created_at);
-        for line in with_wall_time(app.store.budgets.load_budget(&campaign.id).await?, elapsed_ms) {
+        let elapsed_ms = shared.clock.now().since_ms(campaign.created_at);
+        for line in with_wall_time(shared.store.budgets.load_budget(&campaign.id).await?, elapsed_ms) {
             let labels = BudgetLabels { campaign: campaign.id.to_string(), resource: line.resource.as_str() };
             lines.push((labels, line));
         }

@@ -8,30 +8,35 @@ use axum::middleware::Next;
 use axum::response::Response;
 use nightshift_protocol::trace::{Span, SpanId, SpanKind, SpanSink, TRACEPARENT_HEADER, TraceParent};
 
-use crate::app::App;
-use crate::telemetry::RequestLabels;
+use crate::shared::Shared;
+use crate::telemetry::{RequestLabels, Telemetry};
 
 /// Route label of a request without a matching route.
 const NO_ROUTE: &str = "-";
 
 /// Counts a request, and creates its span.
-pub(crate) async fn observe_request(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn observe_request(
+    State(shared): State<Arc<Shared>>,
+    State(telemetry): State<Arc<Telemetry>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
     let method = method_name(request.method());
-    let place = app.spans.as_ref().and_then(|_| place_of(&request));
-    let begin = app.clock.now();
+    let place = telemetry.spans.as_ref().and_then(|_| place_of(&request));
+    let begin = shared.clock.now();
     let response = next.run(request).await;
     let status = response.status().as_u16();
-    app.metrics.answered(&RequestLabels { method, route: route.clone(), status });
-    if let (Some(spans), Some(place)) = (&app.spans, place) {
+    telemetry.metrics.answered(&RequestLabels { method, route: route.clone(), status });
+    if let (Some(spans), Some(place)) = (&telemetry.spans, place) {
         spans.take(Span {
             trace: place.trace,
-            id: SpanId::derived(&[&app.new_uuid().simple().to_string()]),
+            id: SpanId::derived(&[&shared.new_uuid().simple().to_string()]),
             parent: Some(place.span),
             name: format!("{method} {route}"),
             kind: SpanKind::Server,
             begin,
-            end: app.clock.now(),
+            end: shared.clock.now(),
             attributes: vec![
                 ("http.request.method", method.into()),
                 ("http.route", route.as_str().into()),

@@ -20,10 +20,12 @@ use crate::actor::Actor;
 use crate::api::list::page_request;
 use crate::api::long_poll::hold;
 use crate::api::team;
-use crate::app::App;
+use crate::call_limits::CallLimits;
+use crate::driving::Driving;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params, PathId};
 use crate::secret::new_request_lease;
+use crate::shared::Shared;
 
 /// Maximum length of a model name, in characters.
 const MAX_MODEL_CHARS: usize = 256;
@@ -52,26 +54,28 @@ pub(crate) struct RequestsQuery {
 
 /// Lists requests, newest first.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     Params(query): Params<RequestsQuery>,
 ) -> Result<Json<Page<RequestView>>, ApiFailure> {
     let page = page_request(query.limit, query.before)?;
     let filter = RequestFilter { campaign: query.campaign, run: query.run, ..RequestFilter::default() };
-    let rows = app.store.requests.list_requests(&filter, !query.all, &page, app.clock.now()).await?;
+    let rows = shared.store.requests.list_requests(&filter, !query.all, &page, shared.clock.now()).await?;
     Ok(Json(team::page(&page, rows)))
 }
 
 /// Returns one request with its question.
 pub(crate) async fn show(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<RequestId>,
 ) -> Result<Json<RequestDetail>, ApiFailure> {
-    Ok(Json(app.store.requests.load_request(&id, app.clock.now()).await?))
+    Ok(Json(shared.store.requests.load_request(&id, shared.clock.now()).await?))
 }
 
 /// Leases the oldest matching request, or waits for one: 204 when there is none.
 pub(crate) async fn next(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
+    State(limits): State<Arc<CallLimits>>,
     actor: Actor,
     Body(wish): Body<NextRequest>,
 ) -> Result<Response, ApiFailure> {
@@ -81,19 +85,19 @@ pub(crate) async fn next(
         return Err(ApiFailure::bad("request.invalid", message));
     }
     if let Some(run) = &wish.run {
-        app.store.runs.run_status(run).await?;
+        shared.store.runs.run_status(run).await?;
     }
     if let Some(campaign) = &wish.campaign {
-        app.store.campaigns.load_campaign(campaign).await?;
+        shared.store.campaigns.load_campaign(campaign).await?;
     }
     let holder = if wish.holder.trim().is_empty() { actor.name().to_owned() } else { wish.holder };
     let filter = RequestFilter { campaign: wish.campaign, run: wish.run, roles: wish.roles, model: wish.model };
-    let leased = hold(&app, &app.requests, wish.wait_ms, async || {
-        let at = app.clock.now();
+    let leased = hold(&shared, &limits, &driving.requests, wish.wait_ms, async || {
+        let at = shared.clock.now();
         let until = at.plus_ms(u64::from(lease_s) * 1_000);
-        let lease = RequestLease { token: new_request_lease(&*app.random), holder: holder.clone(), until };
-        let leased = app.store.requests.lease_request(filter.clone(), lease, at).await;
-        app.store_health.note_error(&leased);
+        let lease = RequestLease { token: new_request_lease(&*shared.random), holder: holder.clone(), until };
+        let leased = shared.store.requests.lease_request(filter.clone(), lease, at).await;
+        shared.store_health.note_error(&leased);
         let leased = leased?;
         Ok((leased.is_some(), leased))
     })
@@ -105,7 +109,7 @@ pub(crate) async fn next(
 
 /// Accepts an answer under a lease. Repeating the same answer succeeds.
 pub(crate) async fn answer(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<RequestId>,
     body: Result<Body<AnswerRequest>, ApiFailure>,
 ) -> Result<Json<RequestAnswered>, ApiFailure> {
@@ -117,8 +121,8 @@ pub(crate) async fn answer(
     if [wish.input_tokens, wish.output_tokens].into_iter().flatten().any(|tokens| tokens > MAX_STATED_TOKENS) {
         return Err(ApiFailure::bad("request.invalid", format!("at most {MAX_STATED_TOKENS} tokens are accepted")));
     }
-    let store = &app.store.requests;
-    let asked = store.load_request(&id, app.clock.now()).await?;
+    let store = &shared.store.requests;
+    let asked = store.load_request(&id, shared.clock.now()).await?;
     // An answer that was accepted before is not validated again.
     if asked.request.state.is_waiting() {
         examine_answer(&asked.question, &wish.text).map_err(|problem| {
@@ -141,8 +145,8 @@ pub(crate) async fn answer(
     };
     let mut tries = 0;
     let repeated = loop {
-        let accepted = store.answer_request(&id, &wish.lease, given.clone(), app.clock.now()).await;
-        app.store_health.note_error(&accepted);
+        let accepted = store.answer_request(&id, &wish.lease, given.clone(), shared.clock.now()).await;
+        shared.store_health.note_error(&accepted);
         tries += 1;
         match accepted {
             Err(StoreError::Refused { code: "request.busy", .. }) if tries < BUSY_TRIES => {
@@ -157,27 +161,28 @@ pub(crate) async fn answer(
 
 /// Moves the end of a lease.
 pub(crate) async fn extend(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<RequestId>,
     Body(wish): Body<ExtendRequest>,
 ) -> Result<Json<RequestView>, ApiFailure> {
-    let at = app.clock.now();
+    let at = shared.clock.now();
     let until = at.plus_ms(u64::from(lease_seconds(wish.lease_s)?) * 1_000);
-    let extended = app.store.requests.extend_request(&id, &wish.lease, until, at).await;
-    app.store_health.note_error(&extended);
+    let extended = shared.store.requests.extend_request(&id, &wish.lease, until, at).await;
+    shared.store_health.note_error(&extended);
     Ok(Json(extended?))
 }
 
 /// Releases a request to other agents.
 pub(crate) async fn release(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
     IdPath(id): IdPath<RequestId>,
     Body(wish): Body<ReleaseRequest>,
 ) -> Result<StatusCode, ApiFailure> {
-    let released = app.store.requests.release_request(&id, &wish.lease, app.clock.now()).await;
-    app.store_health.note_error(&released);
+    let released = shared.store.requests.release_request(&id, &wish.lease, shared.clock.now()).await;
+    shared.store_health.note_error(&released);
     released?;
-    app.requests.notify_waiters();
+    driving.requests.notify_waiters();
     Ok(StatusCode::NO_CONTENT)
 }
 

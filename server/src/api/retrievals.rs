@@ -10,9 +10,9 @@ use nightshift_protocol::id::RunId;
 use serde::Deserialize;
 
 use crate::api::list::{page, page_request};
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params};
+use crate::shared::Shared;
 
 /// The query of `GET /runs/{id}/retrievals`.
 #[derive(Deserialize)]
@@ -25,12 +25,12 @@ pub(crate) struct ListQuery {
 
 /// Lists what steps of a run received, by step key.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<RunId>,
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Page<Retrieval>>, ApiFailure> {
     let request = page_request(query.limit, query.before)?;
-    let store = &app.store.knowledge;
+    let store = &shared.store.knowledge;
     let records = store.list_retrievals(&id, query.attempt, request.before.as_deref(), request.limit).await?;
     let items = records.into_iter().map(|record| read(&id, record)).collect::<Result<Vec<_>, _>>()?;
     Ok(Json(page(&request, items, |retrieval| retrieval.step_key.clone())))

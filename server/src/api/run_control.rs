@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use nightshift_engine::store::StoreError;
 use nightshift_protocol::api::{Control, ControlAction, Controlled, Retry, SetPriority};
 use nightshift_protocol::campaign::{MAX_PRIORITY, MIN_PRIORITY};
 use nightshift_protocol::id::RunId;
@@ -14,27 +13,29 @@ use nightshift_protocol::signal::{MAX_HINT_CHARS, Signal};
 
 use crate::actor::Actor;
 use crate::api::idempotency::{digest, idempotency_key};
-use crate::app::App;
+use crate::driving::Driving;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
+use crate::shared::Shared;
 
 /// Maximum length of the step key of a retry.
 const MAX_STEP_KEY_CHARS: usize = 200;
 
 /// Pauses, resumes or cancels a run.
 pub(crate) async fn control(
-    State(app): State<Arc<App>>,
+    State(driving): State<Arc<Driving>>,
     IdPath(id): IdPath<RunId>,
     actor: Actor,
     Body(control): Body<Control>,
 ) -> Result<Json<Controlled>, ApiFailure> {
-    let status = app.control(&id, transition(control.action), actor.name()).await?;
+    let status = driving.control(&id, transition(control.action), actor.name()).await?;
     Ok(Json(Controlled { runs: vec![(id, status)] }))
 }
 
 /// Schedules failed steps again.
 pub(crate) async fn retry(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
     IdPath(id): IdPath<RunId>,
     actor: Actor,
     Body(retry): Body<Retry>,
@@ -46,17 +47,18 @@ pub(crate) async fn retry(
             format!("`step_key` has at most {MAX_STEP_KEY_CHARS} characters"),
         ));
     }
-    let result = app.store.run_control.retry_run(&id, key, Some(actor.name()), app.clock.now()).await;
-    app.store_health.note(&result);
+    let result = shared.store.run_control.retry_run(&id, key, Some(actor.name()), shared.clock.now()).await;
+    shared.store_health.note(&result);
     let keys = result?;
     tracing::info!(run.id = %id, steps = keys.len(), "failed steps of a run were scheduled again");
-    app.wake.run_changed(&id);
+    driving.wake.run_changed(&id);
     Ok(Json(Controlled { runs: vec![(id, RunStatus::Running)] }))
 }
 
 /// Sends a signal to a run: a hint, or the approval of a gate.
 pub(crate) async fn signal(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
     IdPath(id): IdPath<RunId>,
     actor: Actor,
     headers: HeaderMap,
@@ -68,11 +70,11 @@ pub(crate) async fn signal(
         Some(key) => Some((key, digest(&(&id, &signal))?)),
         None => None,
     };
-    let result = app.store.run_control.signal_run(&id, signal, Some(actor.name()), key, app.clock.now()).await;
-    app.store_health.note_error(&result);
+    let result = shared.store.run_control.signal_run(&id, signal, Some(actor.name()), key, shared.clock.now()).await;
+    shared.store_health.note_error(&result);
     result?;
     tracing::info!(run.id = %id, by = actor.name(), "a signal was sent to a run");
-    app.wake.run_changed(&id);
+    driving.wake.run_changed(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -94,13 +96,13 @@ pub(crate) fn examine_signal(signal: &Signal) -> Result<(), ApiFailure> {
 
 /// Changes the priority of a run's steps.
 pub(crate) async fn prioritize(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<RunId>,
     Body(SetPriority { priority }): Body<SetPriority>,
 ) -> Result<StatusCode, ApiFailure> {
     examine_priority(priority)?;
-    let result = app.store.run_control.set_priority(&id, priority, app.clock.now()).await;
-    app.store_health.note_error(&result);
+    let result = shared.store.run_control.set_priority(&id, priority, shared.clock.now()).await;
+    shared.store_health.note_error(&result);
     result?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -123,22 +125,4 @@ pub(crate) fn examine_priority(priority: i32) -> Result<(), ApiFailure> {
         ));
     }
     Ok(())
-}
-
-impl App {
-    /// Changes a run's status.
-    pub(crate) async fn control(
-        &self,
-        run: &RunId,
-        transition: RunTransition,
-        by: &str,
-    ) -> Result<RunStatus, StoreError> {
-        let result = self.store.run_control.control_run(run, transition, Some(by), self.clock.now()).await;
-        self.store_health.note_error(&result);
-        let status = result?;
-        tracing::info!(run.id = %run, run.status = status.as_str(), by, "a run was controlled");
-        // The notice could be mistaken for the echo of a decision.
-        self.wake.run_changed(run);
-        Ok(status)
-    }
 }

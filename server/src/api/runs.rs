@@ -19,10 +19,12 @@ use serde::Deserialize;
 use crate::api::etag::Version;
 use crate::api::list::{PageQuery, page, page_request};
 use crate::api::long_poll::hold;
-use crate::app::App;
+use crate::call_limits::CallLimits;
+use crate::driving::Driving;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params};
 use crate::present::{event_view, run_summary, step_view, with_wall_time};
+use crate::shared::Shared;
 use crate::waiting::{Carrier, Reasons, Surroundings};
 use crate::worker_registry::MAX_LISTED_WORKERS;
 
@@ -41,28 +43,29 @@ pub(crate) struct ListQuery {
 
 /// Lists runs, newest first, or those of one campaign in the order of its tasks.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Page<RunSummary>>, ApiFailure> {
     let request = page_request(query.limit, query.before)?;
     if let Some(campaign) = &query.campaign {
-        app.store.campaigns.load_campaign(campaign).await?;
+        shared.store.campaigns.load_campaign(campaign).await?;
     }
-    let records = app.store.runs.list_runs(query.campaign.as_ref(), query.status, request.clone()).await?;
+    let records = shared.store.runs.list_runs(query.campaign.as_ref(), query.status, request.clone()).await?;
     let items = records.into_iter().map(run_summary).collect::<Result<Vec<_>, _>>()?;
     Ok(Json(page(&request, items, |run| run.id.to_string())))
 }
 
 /// Returns all details of one run, or 304 if the caller has this version.
 pub(crate) async fn show(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
     IdPath(id): IdPath<RunId>,
     headers: HeaderMap,
 ) -> Result<Response, ApiFailure> {
-    let mut record = app.store.runs.load_run(&id).await?;
-    let mut steps = app.store.runs.list_step_heads(&id).await?;
+    let mut record = shared.store.runs.load_run(&id).await?;
+    let mut steps = shared.store.runs.list_step_heads(&id).await?;
     steps.retain(|step| !step.status.is_final());
-    let open_steps = app.step_views(&record, steps).await?;
+    let open_steps = step_views(&driving, &record, steps).await?;
     // The position of the state stands for the large view, which is not made for a caller that has it.
     let position = (record.revision, record.folded_seq, record.state.is_some());
     let state = record.state.take();
@@ -72,9 +75,9 @@ pub(crate) async fn show(
         return Ok(unchanged);
     }
     let view = match state {
-        Some(state) if !state.is_null() => (app.view)(&state)?,
+        Some(state) if !state.is_null() => (shared.view)(&state)?,
         // Also a run that was cancelled before its first decision.
-        _ => not_begun(&app, &id).await?,
+        _ => not_begun(&shared, &id).await?,
     };
     let cost = by_role(view.calls());
     let plan_differences = PlanDifference::of_versions(&view.plans);
@@ -82,8 +85,8 @@ pub(crate) async fn show(
 }
 
 /// Returns the view of a run before its first decision.
-async fn not_begun(app: &App, run: &RunId) -> Result<RunView, ApiFailure> {
-    let first = app.store.runs.events_after(run, 0, 1).await?.into_iter().next();
+async fn not_begun(shared: &Shared, run: &RunId) -> Result<RunView, ApiFailure> {
+    let first = shared.store.runs.events_after(run, 0, 1).await?.into_iter().next();
     let Some(Event::RunCreated { input }) = first.map(|first| first.event) else {
         return Err(ApiFailure::internal("run.unreadable", "the run's log does not begin with its creation"));
     };
@@ -103,14 +106,15 @@ async fn not_begun(app: &App, run: &RunId) -> Result<RunView, ApiFailure> {
 
 /// Lists all steps of a run in the order of their scheduling.
 pub(crate) async fn steps(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
     IdPath(id): IdPath<RunId>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<StepView>>, ApiFailure> {
-    let run = app.store.runs.load_run(&id).await?;
-    let steps = app.store.runs.list_step_heads(&id).await?;
+    let run = shared.store.runs.load_run(&id).await?;
+    let steps = shared.store.runs.list_step_heads(&id).await?;
     let Page { items, next } = query.of_all(steps, |step| step.id.to_string())?;
-    Ok(Json(Page { items: app.step_views(&run, items).await?, next }))
+    Ok(Json(Page { items: step_views(&driving, &run, items).await?, next }))
 }
 
 /// The query of `GET /runs/{id}/events`.
@@ -125,78 +129,80 @@ pub(crate) struct EventsQuery {
 
 /// Returns the log after a position. Waits until there is an event or the run has ended.
 pub(crate) async fn events(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(driving): State<Arc<Driving>>,
+    State(limits): State<Arc<CallLimits>>,
     IdPath(id): IdPath<RunId>,
     Params(query): Params<EventsQuery>,
 ) -> Result<Json<EventsPage>, ApiFailure> {
     let look = || async {
         // Read the status first: if it says that the run has ended, the log read afterwards is complete.
-        let status = app.store.runs.run_status(&id).await?;
-        let records = app.store.runs.events_after(&id, query.after, MAX_EVENTS_PER_PAGE).await?;
+        let status = shared.store.runs.run_status(&id).await?;
+        let records = shared.store.runs.events_after(&id, query.after, MAX_EVENTS_PER_PAGE).await?;
         let events = records.iter().map(event_view).collect::<Result<Vec<_>, _>>()?;
         Ok((!events.is_empty() || status.is_final(), EventsPage { events, status }))
     };
-    hold(&app, app.wake.bell(&id), query.wait_ms, look).await.map(Json)
+    hold(&shared, &limits, driving.wake.bell(&id), query.wait_ms, look).await.map(Json)
 }
 
-impl App {
-    pub(super) async fn step_views(
-        &self,
-        run: &RunRecord,
-        steps: Vec<StepRecord>,
-    ) -> Result<Vec<StepView>, ApiFailure> {
-        let waits = run.status == RunStatus::Running && steps.iter().any(|step| step.status == StepStatus::Scheduled);
-        // Only a waiting step needs reasons.
-        let reasons = if waits { self.reasons(run, &steps).await? } else { Reasons::default() };
-        let around = Surroundings {
-            run: run.status,
-            carrier: if waits { self.carrier(run).await? } else { Carrier::Alive },
-            agent_slots: self.config.agent_slots,
-            lease_ms: self.config.lease_ms,
-            own_worker_starts: self.worker_registry.embedded_count() < self.config.own_workers,
-            reasons: &reasons,
-            now: self.clock.now(),
-        };
-        steps
-            .into_iter()
-            .map(|step| {
-                let waiting_for = around.waiting_for(&step);
-                step_view(step, waiting_for)
-            })
-            .collect()
-    }
+pub(super) async fn step_views(
+    driving: &Driving,
+    run: &RunRecord,
+    steps: Vec<StepRecord>,
+) -> Result<Vec<StepView>, ApiFailure> {
+    let Driving { shared, dispatch, .. } = driving;
+    let waits = run.status == RunStatus::Running && steps.iter().any(|step| step.status == StepStatus::Scheduled);
+    // Only a waiting step needs reasons.
+    let reasons = if waits { reasons(shared, run, &steps).await? } else { Reasons::default() };
+    let around = Surroundings {
+        run: run.status,
+        carrier: if waits { carrier(driving, run).await? } else { Carrier::Alive },
+        agent_slots: shared.config.agent_slots,
+        lease_ms: shared.config.lease_ms,
+        own_worker_starts: dispatch.worker_registry.embedded_count() < shared.config.own_workers,
+        reasons: &reasons,
+        now: shared.clock.now(),
+    };
+    steps
+        .into_iter()
+        .map(|step| {
+            let waiting_for = around.waiting_for(&step);
+            step_view(step, waiting_for)
+        })
+        .collect()
+}
 
-    /// Returns the server that carries the run on, according to the server leases. A lease outlives its server by some
-    /// heartbeats.
-    async fn carrier(&self, run: &RunRecord) -> Result<Carrier, ApiFailure> {
-        let Some(owner) = &run.owner else {
-            return Ok(if self.config.drives { Carrier::Alive } else { Carrier::None });
-        };
-        if self.server_lease.current().as_ref() == Some(owner) {
-            return Ok(Carrier::Alive);
-        }
-        let (now, servers) = (self.clock.now(), self.store.servers.list_servers().await?);
-        if servers.iter().any(|server| server.id == *owner && now < server.expires_at) {
-            return Ok(Carrier::Alive);
-        }
-        let gone = servers.iter().find(|server| server.id == *owner);
-        let another = self.config.drives || servers.iter().any(|server| now < server.expires_at);
-        Ok(Carrier::Gone { server: gone.map_or_else(|| owner.to_string(), |gone| gone.name.clone()), another })
+/// Returns the server that carries the run on, according to the server leases. A lease outlives its server by some
+/// heartbeats.
+async fn carrier(driving: &Driving, run: &RunRecord) -> Result<Carrier, ApiFailure> {
+    let shared = &driving.shared;
+    let Some(owner) = &run.owner else {
+        return Ok(if shared.config.drives { Carrier::Alive } else { Carrier::None });
+    };
+    if driving.server_lease.current().as_ref() == Some(owner) {
+        return Ok(Carrier::Alive);
     }
+    let (now, servers) = (shared.clock.now(), shared.store.servers.list_servers().await?);
+    if servers.iter().any(|server| server.id == *owner && now < server.expires_at) {
+        return Ok(Carrier::Alive);
+    }
+    let gone = servers.iter().find(|server| server.id == *owner);
+    let another = shared.config.drives || servers.iter().any(|server| now < server.expires_at);
+    Ok(Carrier::Gone { server: gone.map_or_else(|| owner.to_string(), |gone| gone.name.clone()), another })
+}
 
-    async fn reasons(&self, run: &RunRecord, steps: &[StepRecord]) -> Result<Reasons, ApiFailure> {
-        let blocked = steps.iter().any(|step| step.blocked_on.is_some());
-        let timed = steps.iter().any(|step| step.not_before.is_some());
-        let mut reasons =
-            Reasons { workers: self.store.workers.list_workers(MAX_LISTED_WORKERS).await?, ..Reasons::default() };
-        if blocked || timed {
-            let campaign = self.store.campaigns.load_campaign(&run.campaign).await?;
-            if blocked {
-                let elapsed_ms = self.clock.now().since_ms(campaign.created_at);
-                reasons.budget = with_wall_time(self.store.budgets.load_budget(&run.campaign).await?, elapsed_ms);
-            }
-            reasons.schedule = campaign.schedule;
+async fn reasons(shared: &Shared, run: &RunRecord, steps: &[StepRecord]) -> Result<Reasons, ApiFailure> {
+    let blocked = steps.iter().any(|step| step.blocked_on.is_some());
+    let timed = steps.iter().any(|step| step.not_before.is_some());
+    let mut reasons =
+        Reasons { workers: shared.store.workers.list_workers(MAX_LISTED_WORKERS).await?, ..Reasons::default() };
+    if blocked || timed {
+        let campaign = shared.store.campaigns.load_campaign(&run.campaign).await?;
+        if blocked {
+            let elapsed_ms = shared.clock.now().since_ms(campaign.created_at);
+            reasons.budget = with_wall_time(shared.store.budgets.load_budget(&run.campaign).await?, elapsed_ms);
         }
-        Ok(reasons)
+        reasons.schedule = campaign.schedule;
     }
+    Ok(reasons)
 }

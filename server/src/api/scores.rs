@@ -11,43 +11,43 @@ use nightshift_protocol::score::{AttemptScore, Rescore, RewardFormula, RunScores
 use nightshift_protocol::task::TaskBundle;
 
 use crate::actor::Actor;
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
+use crate::shared::Shared;
 
 /// Lists the stored scores of a run.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<RunId>,
 ) -> Result<Json<RunScores>, ApiFailure> {
-    let records = app.store.knowledge.list_scores(&id).await?;
+    let records = shared.store.knowledge.list_scores(&id).await?;
     let scores = records.into_iter().map(read).collect::<Result<Vec<AttemptScore>, _>>()?;
     Ok(Json(RunScores { run: id, scores }))
 }
 
 /// Computes the scores of a run's attempts again from the stored evidence, and stores them.
 pub(crate) async fn recompute(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<RunId>,
     actor: Actor,
     Body(wish): Body<Rescore>,
 ) -> Result<Json<RunScores>, ApiFailure> {
     let formulas = if wish.formulas.is_empty() { RewardFormula::ALL.to_vec() } else { wish.formulas };
-    let record = app.store.runs.load_run(&id).await?;
+    let record = shared.store.runs.load_run(&id).await?;
     let scores = match &record.state {
         Some(state) if !state.is_null() => {
-            let view = (app.view)(state)?;
-            let bytes = app.store.artifacts.get_artifact(&view.task).await?;
+            let view = (shared.view)(state)?;
+            let bytes = shared.store.artifacts.get_artifact(&view.task).await?;
             let bundle: TaskBundle = serde_json::from_slice(&bytes)
                 .map_err(|error| ApiFailure::internal("task.unreadable", format!("the stored task: {error}")))?;
-            rescore(&bundle.spec, &view, &formulas, app.clock.now())
+            rescore(&bundle.spec, &view, &formulas, shared.clock.now())
         }
         // The run has no attempts yet.
         _ => Vec::new(),
     };
     let records = scores.iter().map(|score| written(&id, score)).collect::<Result<Vec<_>, _>>()?;
-    let stored = app.store.knowledge.put_scores(records).await;
-    app.store_health.note(&stored);
+    let stored = shared.store.knowledge.put_scores(records).await;
+    shared.store_health.note(&stored);
     stored?;
     tracing::info!(run.id = %id, scores = scores.len(), by = actor.name(), "scores of a run were computed again");
     Ok(Json(RunScores { run: id, scores }))

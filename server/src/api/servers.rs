@@ -7,17 +7,17 @@ use axum::extract::State;
 use nightshift_protocol::api::{Page, ServerView};
 
 use crate::api::list::PageQuery;
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Params;
+use crate::shared::Shared;
 
 /// Lists servers, newest first.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<ServerView>>, ApiFailure> {
-    let now = app.clock.now();
-    let items = app.store.servers.list_servers().await?.into_iter().map(|server| ServerView {
+    let now = shared.clock.now();
+    let items = shared.store.servers.list_servers().await?.into_iter().map(|server| ServerView {
         alive: now < server.expires_at,
         id: server.id,
         name: server.name,

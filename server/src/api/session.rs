@@ -11,12 +11,13 @@ use nightshift_engine::store::SessionLimits;
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{SessionView, SignIn, SignedInBy};
 
+use crate::access::Access;
 use crate::access::{Visitor, sessions};
-use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::Body;
 use crate::secret::secret_hash;
+use crate::shared::Shared;
 
 /// Default duration of a session, in milliseconds: twelve hours.
 const DEFAULT_VALID_FOR_MS: u64 = 12 * 60 * 60 * 1_000;
@@ -29,7 +30,8 @@ const LIMITS: SessionLimits = SessionLimits { per_holder: 100, in_total: 10_000 
 
 /// Signs a browser in: sets a cookie that stands for a token.
 pub(crate) async fn sign_in(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(access): State<Arc<Access>>,
     headers: HeaderMap,
     Body(wish): Body<SignIn>,
 ) -> Result<Response, ApiFailure> {
@@ -41,12 +43,12 @@ pub(crate) async fn sign_in(
             format!("`valid_for_ms` of a session is from {MIN_VALID_FOR_MS} to {MAX_VALID_FOR_MS}"),
         ));
     }
-    let secret = sessions::new_cookie(&*app.random);
-    let now = app.clock.now();
-    let (session, caller) = app.keys.sign_in(&app, wish.token.trim(), &secret, now.plus_ms(valid_for_ms)).await?;
+    let secret = sessions::new_cookie(&*shared.random);
+    let now = shared.clock.now();
+    let (session, caller) = access.sign_in(wish.token.trim(), &secret, now.plus_ms(valid_for_ms)).await?;
     let valid_for_ms = session.expires_at.since_ms(now);
-    let result = app.store.sessions.create_session(session, LIMITS).await;
-    app.store_health.note_error(&result);
+    let result = shared.store.sessions.create_session(session, LIMITS).await;
+    shared.store_health.note_error(&result);
     result?;
     tracing::info!(by = %caller.name, "a browser was signed in");
     let cookie = sessions::set_cookie(&headers, &secret, valid_for_ms / 1_000)?;
@@ -54,28 +56,36 @@ pub(crate) async fn sign_in(
 }
 
 /// Signs a browser out. Repeating it changes nothing.
-pub(crate) async fn sign_out(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, ApiFailure> {
+pub(crate) async fn sign_out(
+    State(shared): State<Arc<Shared>>,
+    State(access): State<Arc<Access>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiFailure> {
     sessions::refuse_foreign_sign_in(&headers)?;
     if let Some(secret) = sessions::cookie(&headers) {
-        let result = app.store.sessions.end_session(&secret_hash(secret)).await;
-        app.store_health.note_error(&result);
+        let result = shared.store.sessions.end_session(&secret_hash(secret)).await;
+        shared.store_health.note_error(&result);
         result?;
-        app.keys.forget();
+        access.keys.forget();
     }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, sessions::set_cookie(&headers, "", 0)?)]).into_response())
 }
 
 /// Returns the caller's identity. An ended session counts as anonymous.
-pub(crate) async fn show(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Json<SessionView>, ApiFailure> {
-    if let Some(caller) = app.keys.caller(&app, &Method::GET, headers.get(AUTHORIZATION)).await? {
+pub(crate) async fn show(
+    State(shared): State<Arc<Shared>>,
+    State(access): State<Arc<Access>>,
+    headers: HeaderMap,
+) -> Result<Json<SessionView>, ApiFailure> {
+    if let Some(caller) = access.caller(&Method::GET, headers.get(AUTHORIZATION)).await? {
         return Ok(Json(view(&caller)));
     }
-    Ok(Json(match app.keys.visitor(&app, &headers).await? {
+    Ok(Json(match access.visitor(&headers).await? {
         Visitor::Known(caller) => view(&caller),
         Visitor::Anonymous | Visitor::Ended => SessionView {
             by: SignedInBy::Nothing,
             name: None,
-            role: (!app.config.reads_need_token).then_some(Role::Viewer),
+            role: (!shared.config.reads_need_token).then_some(Role::Viewer),
             limited_to: None,
             expires_at: None,
         },

@@ -11,13 +11,14 @@ use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::api::{OpenSession, Page};
 use nightshift_protocol::id::TokenId;
 
+use crate::access::Access;
 use crate::access::sessions;
 use crate::actor::Actor;
 use crate::api::list::PageQuery;
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Params, TextPath};
 use crate::secret::secret_hash;
+use crate::shared::Shared;
 
 /// Maximum number of sessions in a list.
 const MAX_LISTED: u32 = 1_000;
@@ -26,17 +27,17 @@ const ID_CHARS: usize = 16;
 
 /// Lists sessions, the latest first. Sessions whose token or link has ended are omitted.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<OpenSession>>, ApiFailure> {
     let own = sessions::cookie(&headers).map(secret_hash);
-    let records = app.store.sessions.list_sessions(app.clock.now(), MAX_LISTED).await?;
+    let records = shared.store.sessions.list_sessions(shared.clock.now(), MAX_LISTED).await?;
     let tokens: HashMap<TokenId, TokenView> =
-        app.store.tokens.list_tokens().await?.into_iter().map(|token| (token.id.clone(), token)).collect();
+        shared.store.tokens.list_tokens().await?.into_iter().map(|token| (token.id.clone(), token)).collect();
     let mut items = Vec::with_capacity(records.len());
     for record in records {
-        if let Some(mut session) = view(&app, &tokens, &record).await? {
+        if let Some(mut session) = view(&shared, &tokens, &record).await? {
             session.own = own.as_ref() == Some(&record.secret_hash);
             items.push(session);
         }
@@ -45,11 +46,11 @@ pub(crate) async fn list(
 }
 
 async fn view(
-    app: &App,
+    shared: &Shared,
     tokens: &HashMap<TokenId, TokenView>,
     record: &SessionRecord,
 ) -> Result<Option<OpenSession>, ApiFailure> {
-    let now = app.clock.now();
+    let now = shared.clock.now();
     let (name, role, limited_to) = match &record.holder {
         SessionHolder::Configured { .. } => ("operator".to_owned(), Role::Admin, None),
         SessionHolder::Token(id) => match tokens.get(id) {
@@ -58,7 +59,7 @@ async fn view(
             }
             _ => return Ok(None),
         },
-        SessionHolder::Share(id) => match app.store.team.load_share(id).await {
+        SessionHolder::Share(id) => match shared.store.team.load_share(id).await {
             Ok(share) if share.revoked_at.is_none() && share.expires_at > now => {
                 (format!("link of {}", share.author), Role::Viewer, Some(share.target))
             }
@@ -79,7 +80,8 @@ async fn view(
 
 /// Signs a browser out: at once on this server, within five seconds on others.
 pub(crate) async fn end(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(access): State<Arc<Access>>,
     TextPath(id): TextPath,
     actor: Actor,
 ) -> Result<StatusCode, ApiFailure> {
@@ -87,10 +89,10 @@ pub(crate) async fn end(
     if id.len() != ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(unknown());
     }
-    let result = app.store.sessions.end_session_named(&id).await;
-    app.store_health.note_error(&result);
+    let result = shared.store.sessions.end_session_named(&id).await;
+    shared.store_health.note_error(&result);
     let was_there = result?;
-    app.keys.forget();
+    access.keys.forget();
     if !was_there {
         return Err(unknown());
     }

@@ -9,8 +9,6 @@ mod of_run;
 mod runs;
 mod workers;
 
-use std::sync::Arc;
-
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -32,42 +30,42 @@ const ROWS_AT_ONCE: u32 = 500;
 const FORMAT: &str = "format";
 
 /// `GET /tables/campaigns`.
-pub(crate) async fn campaigns(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+pub(crate) async fn campaigns(state: State<App>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
     answer(state, query, TableName::Campaigns).await
 }
 
 /// `GET /tables/runs`.
-pub(crate) async fn runs(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+pub(crate) async fn runs(state: State<App>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
     answer(state, query, TableName::Runs).await
 }
 
 /// `GET /tables/attempts`.
-pub(crate) async fn attempts(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+pub(crate) async fn attempts(state: State<App>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
     answer(state, query, TableName::Attempts).await
 }
 
 /// `GET /tables/tasks`.
-pub(crate) async fn tasks(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+pub(crate) async fn tasks(state: State<App>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
     answer(state, query, TableName::Tasks).await
 }
 
 /// `GET /tables/models`.
-pub(crate) async fn models(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+pub(crate) async fn models(state: State<App>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
     answer(state, query, TableName::Models).await
 }
 
 /// `GET /tables/workers`.
-pub(crate) async fn workers(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+pub(crate) async fn workers(state: State<App>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
     answer(state, query, TableName::Workers).await
 }
 
 /// `GET /tables/steps`.
-pub(crate) async fn steps(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+pub(crate) async fn steps(state: State<App>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
     answer(state, query, TableName::Steps).await
 }
 
 /// `GET /tables/events`.
-pub(crate) async fn events(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+pub(crate) async fn events(state: State<App>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
     answer(state, query, TableName::Events).await
 }
 
@@ -87,23 +85,23 @@ impl Source {
         let whole = |rows| Self::Whole(Some(rows));
         Ok(match name {
             TableName::Campaigns => (Self::Campaigns(campaigns::Pages::of(query)?), campaigns::COLUMNS),
-            TableName::Runs => (Self::Runs(runs::Pages::of(app, query).await?), runs::COLUMNS),
+            TableName::Runs => (Self::Runs(runs::Pages::of(&app.shared, query).await?), runs::COLUMNS),
             TableName::Attempts => (Self::Attempts(Box::new(attempts::Pages::of(query)?)), attempts::COLUMNS),
-            TableName::Tasks => (whole(boards::tasks(app, query).await?), boards::TASK_COLUMNS),
-            TableName::Models => (whole(boards::models(app, query).await?), boards::MODEL_COLUMNS),
-            TableName::Workers => (whole(workers::rows(app, &query).await?), workers::COLUMNS),
-            TableName::Steps => (whole(of_run::steps(app, &query).await?), of_run::STEP_COLUMNS),
-            TableName::Events => (Self::Events(of_run::Events::of(app, &query).await?), of_run::EVENT_COLUMNS),
+            TableName::Tasks => (whole(boards::tasks(&app.index, query).await?), boards::TASK_COLUMNS),
+            TableName::Models => (whole(boards::models(&app.index, query).await?), boards::MODEL_COLUMNS),
+            TableName::Workers => (whole(workers::rows(&app.dispatch, &query).await?), workers::COLUMNS),
+            TableName::Steps => (whole(of_run::steps(&app.driving, &query).await?), of_run::STEP_COLUMNS),
+            TableName::Events => (Self::Events(of_run::Events::of(&app.shared, &query).await?), of_run::EVENT_COLUMNS),
         })
     }
 
     /// Returns the next rows, or none at the end.
     async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
         match self {
-            Self::Campaigns(pages) => pages.next(app).await,
-            Self::Runs(pages) => pages.next(app).await,
-            Self::Attempts(pages) => pages.next(app).await,
-            Self::Events(events) => events.next(app).await,
+            Self::Campaigns(pages) => pages.next(&app.campaigns).await,
+            Self::Runs(pages) => pages.next(&app.shared).await,
+            Self::Attempts(pages) => pages.next(&app.index).await,
+            Self::Events(events) => events.next(&app.shared).await,
             Self::Whole(rows) => Ok(rows.take()),
         }
     }
@@ -116,20 +114,16 @@ struct Cut(String);
 
 /// A table that is being sent.
 struct Sending {
-    app: Arc<App>,
+    app: App,
     source: Source,
     /// None after the end was written.
     file: Option<TableFile>,
     _permit: OwnedSemaphorePermit,
 }
 
-async fn answer(
-    State(app): State<Arc<App>>,
-    Params(query): Params<Pairs>,
-    name: TableName,
-) -> Result<Response, ApiFailure> {
+async fn answer(State(app): State<App>, Params(query): Params<Pairs>, name: TableName) -> Result<Response, ApiFailure> {
     let (format, query) = split_format(query)?;
-    let permit = app.tables.clone().acquire_owned().await;
+    let permit = app.limits.tables.clone().acquire_owned().await;
     let permit = permit.map_err(|error| ApiFailure::internal("internal.closed", error.to_string()))?;
     let (source, columns) = Source::open(&app, name, query).await?;
     let file = TableFile::new(format, columns).map_err(|error| unwritable(&error))?;

@@ -13,9 +13,9 @@ use nightshift_protocol::api::{MAX_LABEL_CHARS, Page, RunDigest, Target};
 use serde::Deserialize;
 
 use crate::api::list::page_request;
-use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
+use crate::shared::Shared;
 
 /// The query of a list about targets.
 #[derive(Deserialize)]
@@ -47,9 +47,9 @@ pub(crate) fn page<T>(request: &PageRequest, mut rows: Vec<Placed<T>>) -> Page<T
 }
 
 /// Refuses an attempt that its run does not have. The store checks campaigns and runs.
-async fn examine_target(app: &App, target: &Target) -> Result<(), ApiFailure> {
+async fn examine_target(shared: &Shared, target: &Target) -> Result<(), ApiFailure> {
     let Target::Attempt(run, number) = target else { return Ok(()) };
-    let mark = app.store.watch.run_marks(std::slice::from_ref(run)).await?.pop();
+    let mark = shared.store.watch.run_marks(std::slice::from_ref(run)).await?.pop();
     let mark = mark.ok_or_else(|| StoreError::NotFound { noun: "run", id: run.to_string() })?;
     let digest: RunDigest = serde_json::from_value(mark.digest)
         .map_err(|error| ApiFailure::internal("run.unreadable", format!("the digest of {run}: {error}")))?;

@@ -10,13 +10,14 @@ use nightshift_protocol::access::{CreateToken, TokenCreated, TokenView};
 use nightshift_protocol::api::Page;
 use nightshift_protocol::id::TokenId;
 
+use crate::access::Access;
 use crate::actor::Actor;
 use crate::api::idempotency::Creating;
 use crate::api::list::PageQuery;
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params, PathId};
 use crate::secret::{new_secret, secret_hash};
+use crate::shared::Shared;
 
 /// Maximum length of a token's name.
 const MAX_TOKEN_NAME_CHARS: usize = 100;
@@ -29,15 +30,16 @@ impl PathId for TokenId {
 
 /// Creates a token. Only the answer contains its secret.
 pub(crate) async fn create(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(access): State<Arc<Access>>,
     actor: Actor,
     Creating { wish: request, creator }: Creating<CreateToken>,
 ) -> Result<(StatusCode, Json<TokenCreated>), ApiFailure> {
     examine(&request)?;
-    let now = app.clock.now();
-    let secret = new_secret(&*app.random);
+    let now = shared.clock.now();
+    let secret = new_secret(&*shared.random);
     let view = TokenView {
-        id: TokenId::from_uuid(app.new_uuid()),
+        id: TokenId::from_uuid(shared.new_uuid()),
         name: request.name,
         role: request.role,
         created_at: now,
@@ -46,8 +48,8 @@ pub(crate) async fn create(
         last_used_at: None,
     };
     let record = TokenRecord { view: view.clone(), secret_hash: secret_hash(&secret) };
-    let answer = creator.create(&app, Creation::Token(record), TokenCreated { token: view, secret }).await?;
-    app.keys.forget();
+    let answer = creator.create(&shared, Creation::Token(record), TokenCreated { token: view, secret }).await?;
+    access.keys.forget();
     let view = &answer.1.token;
     tracing::info!(token.id = %view.id, token.role = view.role.as_str(), by = actor.name(), "a token was created");
     Ok(answer)
@@ -72,23 +74,24 @@ fn examine(request: &CreateToken) -> Result<(), ApiFailure> {
 
 /// Lists tokens, newest first, including revoked and expired ones.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<TokenView>>, ApiFailure> {
-    Ok(Json(query.of_all(app.store.tokens.list_tokens().await?, |token| token.id.to_string())?))
+    Ok(Json(query.of_all(shared.store.tokens.list_tokens().await?, |token| token.id.to_string())?))
 }
 
 /// Revokes a token: at once on this server, within five seconds on others. Repeating it changes nothing.
 pub(crate) async fn revoke(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
+    State(access): State<Arc<Access>>,
     IdPath(id): IdPath<TokenId>,
     actor: Actor,
 ) -> Result<Json<TokenView>, ApiFailure> {
-    let result = app.store.tokens.revoke_token(&id, app.clock.now()).await;
-    app.store_health.note_error(&result);
+    let result = shared.store.tokens.revoke_token(&id, shared.clock.now()).await;
+    shared.store_health.note_error(&result);
     result?;
-    app.keys.forget();
+    access.keys.forget();
     tracing::info!(token.id = %id, by = actor.name(), "a token was revoked");
-    let token = app.store.tokens.list_tokens().await?.into_iter().find(|token| token.id == id);
+    let token = shared.store.tokens.list_tokens().await?.into_iter().find(|token| token.id == id);
     Ok(Json(token.ok_or_else(|| StoreError::NotFound { noun: "token", id: id.to_string() })?))
 }

@@ -8,8 +8,8 @@ use nightshift_protocol::handover::{HandoverError, HandoverReader, UnpackedHando
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::api::handover_admission;
-use crate::app::App;
 use crate::error::ApiFailure;
+use crate::shared::Shared;
 
 /// Bytes decompressed at a time, because a small input may expand without limit.
 const STEP_BYTES: usize = 128 * 1024;
@@ -45,7 +45,7 @@ pub(crate) trait Lines: Default + Send + 'static {
     type Content;
 
     /// Refuses a file based on the lines read so far, before the first artifact is stored.
-    async fn admit(&self, app: &App) -> Result<(), UnpackError>;
+    async fn admit(&self, shared: &Shared) -> Result<(), UnpackError>;
 
     /// Accepts the next line, and returns its artifact.
     fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError>;
@@ -57,7 +57,7 @@ pub(crate) trait Lines: Default + Send + 'static {
 impl Lines for ArchiveReader {
     type Content = Unpacked;
 
-    async fn admit(&self, _app: &App) -> Result<(), UnpackError> {
+    async fn admit(&self, _shared: &Shared) -> Result<(), UnpackError> {
         Ok(())
     }
 
@@ -73,8 +73,8 @@ impl Lines for ArchiveReader {
 impl Lines for HandoverReader {
     type Content = UnpackedHandover;
 
-    async fn admit(&self, app: &App) -> Result<(), UnpackError> {
-        handover_admission::admit(app, self).await.map_err(UnpackError::Refused)
+    async fn admit(&self, shared: &Shared) -> Result<(), UnpackError> {
+        handover_admission::admit(shared, self).await.map_err(UnpackError::Refused)
     }
 
     fn accept(&mut self, line: &[u8]) -> Result<Option<UnpackedArtifact>, HandoverError> {
@@ -88,7 +88,7 @@ impl Lines for HandoverReader {
 
 /// Unpacks a file.
 pub(crate) struct Unpacker<'a, R> {
-    app: &'a App,
+    shared: &'a Shared,
     max_bytes: u64,
     reader: R,
     is_admitted: bool,
@@ -97,8 +97,8 @@ pub(crate) struct Unpacker<'a, R> {
 
 impl<'a, R: Lines> Unpacker<'a, R> {
     /// Creates an unpacker for a file of at most `max_bytes`, as sent.
-    pub(crate) fn new(app: &'a App, max_bytes: u64) -> Self {
-        Self { app, max_bytes, reader: R::default(), is_admitted: false, line: Vec::new() }
+    pub(crate) fn new(shared: &'a Shared, max_bytes: u64) -> Self {
+        Self { shared, max_bytes, reader: R::default(), is_admitted: false, line: Vec::new() }
     }
 
     /// Stores the artifacts of the file and returns its other content.
@@ -148,10 +148,10 @@ impl<'a, R: Lines> Unpacker<'a, R> {
             let line = std::mem::take(&mut self.line);
             if let Some(artifact) = self.accept(line).await? {
                 if !self.is_admitted {
-                    self.reader.admit(self.app).await?;
+                    self.reader.admit(self.shared).await?;
                     self.is_admitted = true;
                 }
-                store_unpacked(&*self.app.store.artifacts, &artifact, self.app.clock.now()).await?;
+                store_unpacked(&*self.shared.store.artifacts, &artifact, self.shared.clock.now()).await?;
             }
         }
         if self.line.len() + bytes.len() > MAX_ARCHIVE_LINE_BYTES {

@@ -14,10 +14,10 @@ use crate::actor::Actor;
 use crate::api::idempotency::Creating;
 use crate::api::list::PageQuery;
 use crate::api::team;
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params, PathId};
 use crate::secret::new_webhook_secret;
+use crate::shared::Shared;
 use crate::webhook::is_private;
 
 /// Maximum number of webhooks per server.
@@ -36,51 +36,51 @@ impl PathId for DeliveryId {
 
 /// Lists webhooks, newest first, without their secrets.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<Webhook>>, ApiFailure> {
-    let items = app.store.webhooks.list_webhooks().await?.into_iter().map(|webhook| webhook.view).collect();
+    let items = shared.store.webhooks.list_webhooks().await?.into_iter().map(|webhook| webhook.view).collect();
     Ok(Json(query.of_all(items, |webhook: &Webhook| webhook.id.to_string())?))
 }
 
 /// Creates a webhook. Only the answer contains its secret.
 pub(crate) async fn create(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     actor: Actor,
     Creating { wish, creator }: Creating<CreateWebhook>,
 ) -> Result<(StatusCode, Json<WebhookCreated>), ApiFailure> {
     examine(&wish)?;
     if let Some(campaign) = &wish.campaign {
-        app.store.campaigns.load_campaign(campaign).await?;
+        shared.store.campaigns.load_campaign(campaign).await?;
     }
     let mut events = wish.events;
     events.sort_unstable();
     events.dedup();
     let webhook = Webhook {
-        id: WebhookId::from_uuid(app.new_uuid()),
+        id: WebhookId::from_uuid(shared.new_uuid()),
         url: wish.url,
         events,
         campaign: wish.campaign,
         allow_private: wish.allow_private,
         author: actor.name().to_owned(),
-        created_at: app.clock.now(),
+        created_at: shared.clock.now(),
     };
-    let secret = wish.secret.unwrap_or_else(|| new_webhook_secret(&*app.random));
+    let secret = wish.secret.unwrap_or_else(|| new_webhook_secret(&*shared.random));
     let record = WebhookRecord { view: webhook.clone(), secret: secret.clone() };
     let creation = Creation::Webhook { webhook: record, limit: MAX_WEBHOOKS };
-    let answer = creator.create(&app, creation, WebhookCreated { webhook, secret }).await?;
+    let answer = creator.create(&shared, creation, WebhookCreated { webhook, secret }).await?;
     tracing::info!(webhook.id = %answer.1.webhook.id, by = actor.name(), "a webhook was created");
     Ok(answer)
 }
 
 /// Deletes a webhook with its deliveries.
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<WebhookId>,
     actor: Actor,
 ) -> Result<StatusCode, ApiFailure> {
-    let result = app.store.webhooks.delete_webhook(&id).await;
-    app.store_health.note_error(&result);
+    let result = shared.store.webhooks.delete_webhook(&id).await;
+    shared.store_health.note_error(&result);
     result?;
     tracing::info!(webhook.id = %id, by = actor.name(), "a webhook was deleted");
     Ok(StatusCode::NO_CONTENT)
@@ -88,22 +88,22 @@ pub(crate) async fn delete(
 
 /// Lists the deliveries of a webhook, newest first.
 pub(crate) async fn deliveries(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<WebhookId>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Page<Delivery>>, ApiFailure> {
     let request = query.request()?;
-    let rows = app.store.webhooks.list_deliveries(&id, &request).await?;
+    let rows = shared.store.webhooks.list_deliveries(&id, &request).await?;
     Ok(Json(team::page(&request, rows)))
 }
 
 /// Restarts a delivery from its first attempt.
 pub(crate) async fn repeat(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<DeliveryId>,
 ) -> Result<Json<Delivery>, ApiFailure> {
-    let result = app.store.webhooks.repeat_delivery(&id, app.clock.now()).await;
-    app.store_health.note_error(&result);
+    let result = shared.store.webhooks.repeat_delivery(&id, shared.clock.now()).await;
+    shared.store_health.note_error(&result);
     Ok(Json(result?))
 }
 

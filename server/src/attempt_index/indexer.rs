@@ -13,6 +13,7 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::prepared::PreparedTask;
 use nightshift_protocol::task::Target;
 use nightshift_store::{AttemptIndex, Document, IndexedRun, RunChanges};
+use tokio::time::Instant;
 
 use super::known_runs::{KnownRun, KnownRuns};
 use super::project::{self, FORM, RunFacts};
@@ -21,6 +22,10 @@ use crate::config::{ChangesFn, ViewFn};
 
 /// Runs that are read at the same time.
 const READS_AT_ONCE: usize = 4;
+/// Runs per scan result.
+const RUNS_AT_ONCE: u32 = 200;
+/// Runs of a scan that are read and written together.
+const RUNS_PER_UPDATE: usize = 20;
 /// Maximum number of runs in one transaction.
 const MAX_RUNS_PER_WRITE: usize = 100;
 /// Maximum size of the texts in one transaction, in bytes, apart from those of the last run.
@@ -37,7 +42,7 @@ const UNKNOWN: &str = "unknown";
 /// when anything besides attempts changed.
 pub struct Indexer {
     store: Store,
-    index: Arc<dyn AttemptIndex>,
+    pub(crate) index: Arc<dyn AttemptIndex>,
     view: ViewFn,
     changes: ChangesFn,
     known: Mutex<KnownRuns>,
@@ -86,8 +91,31 @@ impl Indexer {
         result
     }
 
+    /// Writes every run that is missing or outdated in the index, until this time.
+    pub(crate) async fn update_all(&self, until: Option<Instant>) -> Result<(), StoreError> {
+        let mut before = Vec::new();
+        loop {
+            let behind = self.index.runs_behind(FORM, RUNS_AT_ONCE).await?;
+            for runs in behind.chunks(RUNS_PER_UPDATE) {
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    tracing::warn!("the index of attempts is not up to date yet: lists may be incomplete");
+                    return Ok(());
+                }
+                for run in runs {
+                    self.forget(run);
+                }
+                self.update(runs).await?;
+            }
+            // The next scan finds runs that are outdated again.
+            if behind.len() < usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX) || behind == before {
+                return Ok(());
+            }
+            before = behind;
+        }
+    }
+
     /// Forgets a run, so that the next update writes all of it.
-    pub(crate) fn forget(&self, run: &RunId) {
+    fn forget(&self, run: &RunId) {
         self.known().take(run);
     }
 

@@ -12,9 +12,9 @@ use nightshift_protocol::run::RunStatus;
 use tokio::time::Instant;
 
 use super::survey::{Found, Survey};
-use crate::app::App;
 use crate::backoff::Backoff;
-use crate::live::About;
+use crate::live::{About, Live};
+use crate::shared::Shared;
 use crate::waiting::{silent_after_ms, waits_at};
 use crate::worker_registry::MAX_LISTED_WORKERS;
 
@@ -37,22 +37,23 @@ const LINGER: Duration = Duration::from_mins(2);
 const WATCHING: &str = "reading changes";
 
 /// Runs the loop until the server ends.
-pub(crate) async fn run(app: Arc<App>) {
-    let mut listeners = app.live.listeners.subscribe();
+pub(crate) async fn run(shared: Arc<Shared>, live: Arc<Live>) {
+    let mut listeners = live.listeners.subscribe();
     loop {
         tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => return,
+            () = shared.shutdown.cancelled() => return,
             // The sender lives as long as the server.
             _ = listeners.wait_for(|listeners| *listeners > 0) => {}
         }
-        Follower::new(&app).follow().await;
-        app.live.follows.send_replace(false);
+        Follower::new(&shared, &live).follow().await;
+        live.follows.send_replace(false);
     }
 }
 
 struct Follower<'a> {
-    app: &'a Arc<App>,
+    shared: &'a Shared,
+    live: &'a Live,
     survey: Survey,
     workers: Option<HashMap<WorkerId, WorkerChange>>,
     runs: HashSet<RunId>,
@@ -61,9 +62,10 @@ struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    fn new(app: &'a Arc<App>) -> Self {
+    fn new(shared: &'a Shared, live: &'a Live) -> Self {
         Self {
-            app,
+            shared,
+            live,
             survey: Survey::default(),
             workers: None,
             runs: HashSet::new(),
@@ -74,11 +76,11 @@ impl<'a> Follower<'a> {
 
     /// Writes the journal until the server stops or there was no listener for a while.
     async fn follow(&mut self) {
-        let app = self.app;
-        let mut notices = app.store.database.notices();
-        let mut listeners = app.live.listeners.subscribe();
-        app.live.restart();
-        app.live.follows.send_replace(true);
+        let (shared, live) = (self.shared, self.live);
+        let mut notices = shared.store.database.notices();
+        let mut listeners = live.listeners.subscribe();
+        live.restart();
+        live.follows.send_replace(true);
         let mut look_at_runs = tokio::time::interval(LOOK_AT_RUNS);
         let mut look_at_workers = tokio::time::interval(LOOK_AT_WORKERS);
         for ticks in [&mut look_at_runs, &mut look_at_workers] {
@@ -95,7 +97,7 @@ impl<'a> Follower<'a> {
             let soon = || looked.map_or_else(Instant::now, |looked| looked + GATHER);
             due = if pending { due.or_else(|| Some(soon())) } else { None };
             tokio::select! {
-                () = app.shutdown.cancelled() => return,
+                () = shared.shutdown.cancelled() => return,
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     let done = self.look_at_changed().await;
                     looked = Some(Instant::now());
@@ -107,17 +109,17 @@ impl<'a> Follower<'a> {
                     Some(Notice::Ready(_) | Notice::TimerSet) => {}
                     None => return self.restart_journal(),
                 },
-                () = app.live.touch.notified() => self.campaigns.extend(app.live.take_touched()),
+                () = live.touch.notified() => self.campaigns.extend(live.take_touched()),
                 _ = look_at_workers.tick() => {
                     let done = self.look_at_workers().await;
                     let _ = self.after(done);
                 }
-                _ = look_at_runs.tick(), if !app.config.sole => {
+                _ = look_at_runs.tick(), if !shared.config.sole => {
                     let done = self.look_for_runs().await;
                     let _ = self.after(done);
                 }
                 _ = listeners.changed() => {}
-                () = tokio::time::sleep_until(idle_since + LINGER), if *app.live.listeners.borrow() == 0 => return,
+                () = tokio::time::sleep_until(idle_since + LINGER), if *live.listeners.borrow() == 0 => return,
             }
         }
     }
@@ -127,11 +129,11 @@ impl<'a> Follower<'a> {
         match done {
             Ok(()) => {
                 self.backoff.succeeded();
-                self.app.error_log.worked(WATCHING);
+                self.shared.error_log.worked(WATCHING);
                 None
             }
             Err(error) => {
-                self.app.error_log.failed(WATCHING, &error);
+                self.shared.error_log.failed(WATCHING, &error);
                 Some(self.backoff.failed())
             }
         }
@@ -148,13 +150,13 @@ impl<'a> Follower<'a> {
 
     /// Restarts the journal after unknown events, so that all clients read again.
     fn restart_journal(&mut self) {
-        self.app.live.restart();
+        self.live.restart();
     }
 
     async fn look_at_changed(&mut self) -> Result<(), StoreError> {
         while !self.runs.is_empty() {
             let runs: Vec<RunId> = self.runs.iter().take(MAX_TOGETHER).cloned().collect();
-            let marks = self.app.store.watch.run_marks(&runs).await?;
+            let marks = self.shared.store.watch.run_marks(&runs).await?;
             let there: HashSet<&RunId> = marks.iter().map(|mark| &mark.run).collect();
             for run in &runs {
                 self.runs.remove(run);
@@ -169,10 +171,10 @@ impl<'a> Follower<'a> {
         }
         let campaigns: Vec<CampaignId> = self.campaigns.iter().cloned().collect();
         for campaign in campaigns {
-            match self.app.store.campaigns.load_campaign(&campaign).await {
+            match self.shared.store.campaigns.load_campaign(&campaign).await {
                 Ok(record) => {
                     let change = CampaignChange { campaign: record.id, runs: record.runs };
-                    self.app.live.add(About::Campaign(campaign.clone()), &LiveEvent::CampaignChanged(change));
+                    self.live.add(About::Campaign(campaign.clone()), &LiveEvent::CampaignChanged(change));
                 }
                 // It was deleted.
                 Err(StoreError::NotFound { .. }) => {}
@@ -200,20 +202,20 @@ impl<'a> Follower<'a> {
         };
         let about = About::Run(mark.campaign.clone(), mark.run.clone());
         let change = change(mark.run, mark.campaign, mark.last_seq, mark.status, digest, mark.awaits);
-        self.app.live.add(about, &LiveEvent::RunChanged(Box::new(change)));
+        self.live.add(about, &LiveEvent::RunChanged(Box::new(change)));
     }
 
     async fn look_for_runs(&mut self) -> Result<(), StoreError> {
-        let stamps = self.app.store.watch.run_stamps(MAX_STAMPS).await?;
+        let stamps = self.shared.store.watch.run_stamps(MAX_STAMPS).await?;
         let changed = self.survey.compare(stamps);
         self.runs.extend(changed);
         Ok(())
     }
 
     async fn look_at_workers(&mut self) -> Result<(), StoreError> {
-        let silent_ms = silent_after_ms(self.app.config.lease_ms);
-        let now = self.app.clock.now();
-        let records = self.app.store.workers.list_workers(MAX_LISTED_WORKERS).await?;
+        let silent_ms = silent_after_ms(self.shared.config.lease_ms);
+        let now = self.shared.clock.now();
+        let records = self.shared.store.workers.list_workers(MAX_LISTED_WORKERS).await?;
         let found: HashMap<WorkerId, WorkerChange> = records
             .into_iter()
             .map(|record| {
@@ -232,12 +234,12 @@ impl<'a> Follower<'a> {
         if let Some(before) = &self.workers {
             for (id, change) in &found {
                 if before.get(id) != Some(change) {
-                    self.app.live.add(About::Worker(id.clone()), &LiveEvent::WorkerChanged(change.clone()));
+                    self.live.add(About::Worker(id.clone()), &LiveEvent::WorkerChanged(change.clone()));
                 }
             }
             for (id, change) in before.iter().filter(|(id, _)| !found.contains_key(*id)) {
                 let change = WorkerChange { gone: true, leases: 0, ..change.clone() };
-                self.app.live.add(About::Worker(id.clone()), &LiveEvent::WorkerChanged(change));
+                self.live.add(About::Worker(id.clone()), &LiveEvent::WorkerChanged(change));
             }
         }
         self.workers = Some(found);

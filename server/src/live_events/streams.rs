@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::access::Standing;
-use crate::app::App;
 use crate::live::{Cursor, Filter, Live, Read};
+use crate::shared::Shared;
 
 /// Maximum number of events per chunk.
 const MAX_EVENTS_PER_PIECE: usize = 64;
@@ -28,7 +28,8 @@ const LONGEST: Duration = Duration::from_mins(5);
 
 /// An open stream.
 struct Reader {
-    app: Arc<App>,
+    shared: Arc<Shared>,
+    live: Arc<Live>,
     filter: Filter,
     position: u64,
     news: watch::Receiver<u64>,
@@ -59,33 +60,34 @@ enum WakeReason {
 }
 
 /// Counts as a listener while it lives.
-struct Place(Arc<App>);
+struct Place(Arc<Live>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.live.leave();
+        self.0.leave();
     }
 }
 
 /// Opens a stream at the cursor. Returns none if there are too many.
 pub(crate) fn stream(
-    app: Arc<App>,
+    shared: Arc<Shared>,
+    live: Arc<Live>,
     filter: Filter,
     after: Option<&str>,
     pause: Duration,
     valid_for: Option<Duration>,
     standing: Option<Standing>,
 ) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
-    if !app.live.enter() {
+    if !live.enter() {
         return None;
     }
-    let place = Place(app.clone());
+    let place = Place(live.clone());
     let after = after.map(str::to_owned);
     let end = Instant::now() + valid_for.map_or(LONGEST, |valid_for| valid_for.min(LONGEST));
     let begun = async move {
         // Events are recorded from here on.
-        app.live.wait_until_followed().await;
-        let reader = Reader { pause, ..Reader::new(app, filter, after.as_deref(), end, standing) };
+        live.wait_until_followed().await;
+        let reader = Reader { pause, ..Reader::new(shared, live, filter, after.as_deref(), end, standing) };
         futures::stream::unfold((reader, place), async |(mut reader, place)| {
             let piece = reader.next().await?;
             Some((Ok(Bytes::from(piece)), (reader, place)))
@@ -95,8 +97,14 @@ pub(crate) fn stream(
 }
 
 impl Reader {
-    fn new(app: Arc<App>, filter: Filter, after: Option<&str>, end: Instant, standing: Option<Standing>) -> Self {
-        let live = &app.live;
+    fn new(
+        shared: Arc<Shared>,
+        live: Arc<Live>,
+        filter: Filter,
+        after: Option<&str>,
+        end: Instant,
+        standing: Option<Standing>,
+    ) -> Self {
         // Before reading the journal, so that no event in between is missed.
         let news = live.news.subscribe();
         let last = live.last();
@@ -109,7 +117,7 @@ impl Reader {
             Cursor::Lost => (last, LiveEvent::Resync { reason: ResyncReason::OtherServer }),
         };
         let mut first = format!("retry: {RETRY_MS}\n");
-        frame(&mut first, live, Some(position), &event);
+        frame(&mut first, &live, Some(position), &event);
         Self {
             filter,
             position,
@@ -121,7 +129,8 @@ impl Reader {
             end,
             standing,
             over: false,
-            app,
+            shared,
+            live,
         }
     }
 
@@ -135,8 +144,8 @@ impl Reader {
         }
         loop {
             self.news.mark_unchanged();
-            let live = &self.app.live;
-            if self.app.shutdown.is_cancelled() {
+            let live = &self.live;
+            if self.shared.shutdown.is_cancelled() {
                 self.over = true;
                 let mut text = String::new();
                 frame(&mut text, live, None, &LiveEvent::Closing);
@@ -171,7 +180,7 @@ impl Reader {
                 WakeReason::End => return None,
                 WakeReason::Standing => {
                     if let Some(standing) = &mut self.standing
-                        && !standing.holds(&self.app).await
+                        && !standing.holds().await
                     {
                         return None;
                     }
@@ -181,8 +190,8 @@ impl Reader {
                     let mut text = String::new();
                     // The id contains the current position, so a stream with few events can be resumed as long as any
                     // other.
-                    let heartbeat = LiveEvent::Heartbeat { at: self.app.clock.now() };
-                    frame(&mut text, &self.app.live, Some(self.position), &heartbeat);
+                    let heartbeat = LiveEvent::Heartbeat { at: self.shared.clock.now() };
+                    frame(&mut text, &self.live, Some(self.position), &heartbeat);
                     return Some(text);
                 }
             }
@@ -214,7 +223,7 @@ impl Reader {
             }
         };
         tokio::select! {
-            () = self.app.shutdown.cancelled() => WakeReason::News,
+            () = self.shared.shutdown.cancelled() => WakeReason::News,
             () = tokio::time::sleep_until(self.end) => WakeReason::End,
             // The sender lives as long as the server.
             _ = self.news.changed(), if resting.is_none() => WakeReason::News,

@@ -10,8 +10,8 @@ use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::time::TimestampMs;
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::present::with_wall_time;
+use crate::shared::Shared;
 
 /// Maximum number of runs per read.
 const MAX_TOGETHER: usize = 200;
@@ -46,34 +46,34 @@ impl DeliveryWriter {
     /// Reads every run that may cause a delivery.
     pub(super) async fn survey(
         &mut self,
-        app: &App,
+        shared: &Shared,
         store: &dyn WebhookStore,
         webhooks: &[WebhookRecord],
     ) -> Result<(), StoreError> {
         let oldest = webhooks.iter().map(|webhook| webhook.view.created_at).min().unwrap_or_default();
-        let ended_after = oldest.max(app.clock.now().minus_ms(SURVEYED_MS));
+        let ended_after = oldest.max(shared.clock.now().minus_ms(SURVEYED_MS));
         let mut after = 0;
         loop {
             let limit = u32::try_from(MAX_TOGETHER).unwrap_or(u32::MAX);
             let runs = store.runs_to_tell(ended_after, after, limit).await?;
             let Some(last) = runs.last() else { return Ok(()) };
             after = last.place;
-            self.put(app, store, webhooks, runs.into_iter().map(|run| run.item).collect()).await?;
+            self.put(shared, store, webhooks, runs.into_iter().map(|run| run.item).collect()).await?;
         }
     }
 
     /// Reads changed runs and removes them from the set.
     pub(super) async fn changed(
         &mut self,
-        app: &App,
+        shared: &Shared,
         store: &dyn WebhookStore,
         webhooks: &[WebhookRecord],
         runs: &mut HashSet<RunId>,
     ) -> Result<(), StoreError> {
         while !runs.is_empty() {
             let some: Vec<RunId> = runs.iter().take(MAX_TOGETHER).cloned().collect();
-            let marks = app.store.watch.run_marks(&some).await?;
-            self.put(app, store, webhooks, marks).await?;
+            let marks = shared.store.watch.run_marks(&some).await?;
+            self.put(shared, store, webhooks, marks).await?;
             for run in &some {
                 runs.remove(run);
             }
@@ -83,7 +83,7 @@ impl DeliveryWriter {
 
     async fn put(
         &mut self,
-        app: &App,
+        shared: &Shared,
         store: &dyn WebhookStore,
         webhooks: &[WebhookRecord],
         marks: Vec<RunMark>,
@@ -92,9 +92,9 @@ impl DeliveryWriter {
         for mark in marks {
             of_campaigns.entry(mark.campaign.clone()).or_default().push(mark);
         }
-        let now = app.clock.now();
+        let now = shared.clock.now();
         for (id, marks) in of_campaigns {
-            let campaign = match app.store.campaigns.load_campaign(&id).await {
+            let campaign = match shared.store.campaigns.load_campaign(&id).await {
                 Ok(campaign) => campaign,
                 // It was deleted.
                 Err(StoreError::NotFound { .. }) => continue,
@@ -104,9 +104,9 @@ impl DeliveryWriter {
             let ended_at = marks.iter().filter_map(|mark| mark.finished_at).max();
             happenings.extend(of_campaign(&campaign, ended_at, now));
             if self.budget_is_due(&id, ended_at.is_some()) {
-                happenings.extend(of_budget(app, &campaign, now).await?);
+                happenings.extend(of_budget(shared, &campaign, now).await?);
             }
-            self.write_down(app, store, webhooks, happenings, now).await?;
+            self.write_down(shared, store, webhooks, happenings, now).await?;
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ impl DeliveryWriter {
 
     async fn write_down(
         &mut self,
-        app: &App,
+        shared: &Shared,
         store: &dyn WebhookStore,
         webhooks: &[WebhookRecord],
         happenings: Vec<Happening>,
@@ -141,7 +141,7 @@ impl DeliveryWriter {
             return Ok(());
         }
         let deliveries = new.iter().map(|((webhook, subject), message)| NewDelivery {
-            id: DeliveryId::from_uuid(app.new_uuid()),
+            id: DeliveryId::from_uuid(shared.new_uuid()),
             webhook: webhook.clone(),
             subject: subject.clone(),
             message: message.clone(),
@@ -226,12 +226,12 @@ fn of_campaign(campaign: &CampaignRecord, ended_at: Option<TimestampMs>, at: Tim
     Some(Happening { event, subject, ended_at, message: message(event, campaign, at) })
 }
 
-async fn of_budget(app: &App, campaign: &CampaignRecord, at: TimestampMs) -> Result<Vec<Happening>, StoreError> {
+async fn of_budget(shared: &Shared, campaign: &CampaignRecord, at: TimestampMs) -> Result<Vec<Happening>, StoreError> {
     if campaign.runs.unfinished() == 0 {
         return Ok(Vec::new());
     }
     let elapsed_ms = at.since_ms(campaign.created_at);
-    let lines = match app.store.budgets.load_budget(&campaign.id).await {
+    let lines = match shared.store.budgets.load_budget(&campaign.id).await {
         Ok(lines) => with_wall_time(lines, elapsed_ms),
         Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
         Err(error) => return Err(error),

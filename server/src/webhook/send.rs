@@ -13,7 +13,7 @@ use reqwest::header::CONTENT_TYPE;
 use sha2::Sha256;
 
 use super::address::{PublicAddresses, is_private};
-use crate::app::App;
+use crate::shared::Shared;
 
 /// Maximum number of parallel deliveries per webhook.
 const MAX_AT_ONCE: u32 = 8;
@@ -48,16 +48,16 @@ impl Sender {
     /// Sends the due deliveries of a webhook.
     pub(super) async fn send_due(
         &self,
-        app: &App,
+        shared: &Shared,
         store: &dyn WebhookStore,
         webhook: &WebhookRecord,
     ) -> Result<(), StoreError> {
-        let now = app.clock.now();
+        let now = shared.clock.now();
         let until = now.plus_ms(KEPT_FROM_OTHERS_MS);
         let due = store.take_deliveries(&webhook.view.id, now, until, MAX_AT_ONCE).await?;
         let tried = join_all(due.iter().map(|delivery| self.attempt(delivery, webhook, now))).await;
         for (delivery, problem) in due.iter().zip(tried) {
-            let end = end_of(delivery.tries, problem, app.clock.now());
+            let end = end_of(delivery.tries, problem, shared.clock.now());
             if let DeliveryEnd::GivenUp { problem } = &end {
                 tracing::warn!(delivery.id = %delivery.id, webhook.id = %delivery.webhook, problem, "a webhook delivery failed");
             }

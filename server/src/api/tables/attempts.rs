@@ -5,7 +5,7 @@ use nightshift_protocol::attempt::Bound;
 use nightshift_store::MAX_ATTEMPT_ROWS;
 
 use crate::api::attempts::{Pairs, invalid};
-use crate::app::App;
+use crate::attempt_index::Index;
 use crate::error::ApiFailure;
 use crate::table::{Column, Row};
 
@@ -58,9 +58,9 @@ impl Pages {
         Ok(Self { query: Some(query) })
     }
 
-    pub(super) async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
+    pub(super) async fn next(&mut self, index: &Index) -> Result<Option<Vec<Row>>, ApiFailure> {
         let Some(query) = self.query.take() else { return Ok(None) };
-        let page = app.attempt_index().await?.list_attempts(&query).await?;
+        let page = index.current().await?.list_attempts(&query).await?;
         self.query = page.next.map(|next| AttemptQuery { before: Some(next), ..query });
         Ok(Some(page.items.into_iter().map(row).collect()))
     }

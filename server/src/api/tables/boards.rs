@@ -3,7 +3,7 @@
 use nightshift_protocol::api::{FAST_P_THRESHOLDS, ModelBoard, TaskBoard};
 
 use crate::api::attempts::{Pairs, filter};
-use crate::app::App;
+use crate::attempt_index::Index;
 use crate::error::ApiFailure;
 use crate::table::{Cell, Column, Row};
 
@@ -52,13 +52,13 @@ pub(super) const MODEL_COLUMNS: &[Column] = &[
     Column::number("fast_3_over_fastest"),
 ];
 
-pub(super) async fn tasks(app: &App, query: Pairs) -> Result<Vec<Row>, ApiFailure> {
-    let boards = app.attempt_index().await?.task_boards(&filter(query)?).await?;
+pub(super) async fn tasks(index: &Index, query: Pairs) -> Result<Vec<Row>, ApiFailure> {
+    let boards = index.current().await?.task_boards(&filter(query)?).await?;
     Ok(boards.into_iter().map(task).collect())
 }
 
-pub(super) async fn models(app: &App, query: Pairs) -> Result<Vec<Row>, ApiFailure> {
-    let boards = app.attempt_index().await?.model_boards(&filter(query)?).await?;
+pub(super) async fn models(index: &Index, query: Pairs) -> Result<Vec<Row>, ApiFailure> {
+    let boards = index.current().await?.model_boards(&filter(query)?).await?;
     Ok(boards.into_iter().map(model).collect())
 }
 

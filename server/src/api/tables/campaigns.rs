@@ -4,7 +4,7 @@ use nightshift_protocol::api::{CampaignQuery, CampaignSummary};
 
 use super::ROWS_AT_ONCE;
 use crate::api::attempts::{Pairs, invalid};
-use crate::app::App;
+use crate::campaign_list::Campaigns;
 use crate::error::ApiFailure;
 use crate::table::{Column, Row};
 
@@ -51,9 +51,9 @@ impl Pages {
         Ok(Self { query: Some(query) })
     }
 
-    pub(super) async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
+    pub(super) async fn next(&mut self, campaigns: &Campaigns) -> Result<Option<Vec<Row>>, ApiFailure> {
         let Some(query) = self.query.take() else { return Ok(None) };
-        let page = app.campaign_page(&query, ROWS_AT_ONCE).await?;
+        let page = campaigns.page(&query, ROWS_AT_ONCE).await?;
         self.query = page.next.map(|next| CampaignQuery { before: Some(next), ..query });
         Ok(Some(page.items.into_iter().map(row).collect()))
     }

@@ -5,10 +5,11 @@ use nightshift_protocol::id::RunId;
 
 use super::unknown;
 use crate::api::attempts::Pairs;
-use crate::api::runs::MAX_EVENTS_PER_PAGE;
-use crate::app::App;
+use crate::api::runs::{MAX_EVENTS_PER_PAGE, step_views};
+use crate::driving::Driving;
 use crate::error::ApiFailure;
 use crate::present::event_view;
+use crate::shared::Shared;
 use crate::table::{Column, Row};
 
 pub(super) const STEP_COLUMNS: &[Column] = &[
@@ -42,7 +43,7 @@ pub(super) const EVENT_COLUMNS: &[Column] = &[
 const NAMES: [&str; 1] = ["run"];
 
 /// Returns the requested run.
-async fn run_of(app: &App, query: &Pairs) -> Result<RunId, ApiFailure> {
+async fn run_of(shared: &Shared, query: &Pairs) -> Result<RunId, ApiFailure> {
     let mut run = None;
     for (name, value) in query {
         if name != "run" {
@@ -52,14 +53,15 @@ async fn run_of(app: &App, query: &Pairs) -> Result<RunId, ApiFailure> {
         run = Some(value.parse::<RunId>().map_err(wrong)?);
     }
     let run = run.ok_or_else(|| ApiFailure::bad("request.invalid_query", "`run`: say of which run"))?;
-    app.store.runs.load_run(&run).await?;
+    shared.store.runs.load_run(&run).await?;
     Ok(run)
 }
 
-pub(super) async fn steps(app: &App, query: &Pairs) -> Result<Vec<Row>, ApiFailure> {
-    let id = run_of(app, query).await?;
-    let (run, heads) = (app.store.runs.load_run(&id).await?, app.store.runs.list_step_heads(&id).await?);
-    Ok(app.step_views(&run, heads).await?.into_iter().map(step).collect())
+pub(super) async fn steps(driving: &Driving, query: &Pairs) -> Result<Vec<Row>, ApiFailure> {
+    let shared = &driving.shared;
+    let id = run_of(shared, query).await?;
+    let (run, heads) = (shared.store.runs.load_run(&id).await?, shared.store.runs.list_step_heads(&id).await?);
+    Ok(step_views(driving, &run, heads).await?.into_iter().map(step).collect())
 }
 
 fn step(step: StepView) -> Row {
@@ -91,13 +93,13 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) async fn of(app: &App, query: &Pairs) -> Result<Self, ApiFailure> {
-        Ok(Self { run: run_of(app, query).await?, after: Some(0) })
+    pub(super) async fn of(shared: &Shared, query: &Pairs) -> Result<Self, ApiFailure> {
+        Ok(Self { run: run_of(shared, query).await?, after: Some(0) })
     }
 
-    pub(super) async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
+    pub(super) async fn next(&mut self, shared: &Shared) -> Result<Option<Vec<Row>>, ApiFailure> {
         let Some(after) = self.after.take() else { return Ok(None) };
-        let records = app.store.runs.events_after(&self.run, after, MAX_EVENTS_PER_PAGE).await?;
+        let records = shared.store.runs.events_after(&self.run, after, MAX_EVENTS_PER_PAGE).await?;
         self.after = records.last().map(|record| record.seq);
         let found = records.iter().map(event_view).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(found.into_iter().map(|found| event(&self.run, found)).collect()))

@@ -7,9 +7,9 @@ use nightshift_protocol::run::RunStatus;
 
 use super::{ROWS_AT_ONCE, unknown};
 use crate::api::attempts::Pairs;
-use crate::app::App;
 use crate::error::ApiFailure;
 use crate::present::run_summary;
+use crate::shared::Shared;
 use crate::table::{Column, Row};
 
 pub(super) const COLUMNS: &[Column] = &[
@@ -51,7 +51,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    pub(super) async fn of(app: &App, query: Pairs) -> Result<Self, ApiFailure> {
+    pub(super) async fn of(shared: &Shared, query: Pairs) -> Result<Self, ApiFailure> {
         let wrong = |name: &str, said: String| ApiFailure::bad("request.invalid_query", format!("`{name}`: {said}"));
         let mut pages = Self { campaign: None, status: None, before: None, is_over: false };
         for (name, value) in query {
@@ -61,7 +61,7 @@ impl Pages {
                 "campaign" => {
                     let id: CampaignId =
                         value.parse().map_err(|_| wrong(&name, format!("`{value}` is not a campaign id")))?;
-                    app.store.campaigns.load_campaign(&id).await?;
+                    shared.store.campaigns.load_campaign(&id).await?;
                     pages.campaign = Some(id);
                 }
                 "status" => {
@@ -76,12 +76,12 @@ impl Pages {
         Ok(pages)
     }
 
-    pub(super) async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
+    pub(super) async fn next(&mut self, shared: &Shared) -> Result<Option<Vec<Row>>, ApiFailure> {
         if self.is_over {
             return Ok(None);
         }
         let page = PageRequest { limit: ROWS_AT_ONCE, before: self.before.take() };
-        let records = app.store.runs.list_runs(self.campaign.as_ref(), self.status, page).await?;
+        let records = shared.store.runs.list_runs(self.campaign.as_ref(), self.status, page).await?;
         self.is_over = records.len() < usize::try_from(ROWS_AT_ONCE).unwrap_or(usize::MAX);
         self.before = records.last().map(|record| record.id.to_string());
         let found = records.into_iter().map(run_summary).collect::<Result<Vec<_>, _>>()?;

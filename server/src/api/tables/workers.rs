@@ -4,7 +4,8 @@ use nightshift_protocol::api::WorkerView;
 
 use super::unknown;
 use crate::api::attempts::Pairs;
-use crate::app::App;
+use crate::api::workers::worker_views;
+use crate::dispatch::Dispatch;
 use crate::error::ApiFailure;
 use crate::table::{Column, Row};
 
@@ -29,7 +30,7 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::integer("memory_bytes"),
 ];
 
-pub(super) async fn rows(app: &App, query: &Pairs) -> Result<Vec<Row>, ApiFailure> {
+pub(super) async fn rows(dispatch: &Dispatch, query: &Pairs) -> Result<Vec<Row>, ApiFailure> {
     let mut silent = None;
     for (name, value) in query {
         silent = match (name.as_str(), value.as_str()) {
@@ -44,7 +45,7 @@ pub(super) async fn rows(app: &App, query: &Pairs) -> Result<Vec<Row>, ApiFailur
         };
     }
     let found =
-        app.worker_views().await?.into_iter().filter(|worker| silent.is_none_or(|wanted| worker.silent == wanted));
+        worker_views(dispatch).await?.into_iter().filter(|worker| silent.is_none_or(|wanted| worker.silent == wanted));
     Ok(found.map(row).collect())
 }
 

@@ -11,10 +11,10 @@ use nightshift_protocol::id::RemarkId;
 
 use super::{AmongQuery, examine_author, examine_target, page};
 use crate::api::idempotency::Creating;
-use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params, PathId};
+use crate::shared::Shared;
 
 impl PathId for RemarkId {
     const NOT_FOUND: &'static str = "note.not_found";
@@ -22,59 +22,59 @@ impl PathId for RemarkId {
 
 /// Lists notes, newest first.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     Params(query): Params<AmongQuery>,
 ) -> Result<Json<Page<Remark>>, ApiFailure> {
     let (among, request) = query.split()?;
-    let rows = app.store.team.list_remarks(&among, &request).await?;
+    let rows = shared.store.team.list_remarks(&among, &request).await?;
     Ok(Json(page(&request, rows)))
 }
 
 /// Creates a note.
 pub(crate) async fn add(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Creating { wish, creator }: Creating<NewRemark>,
 ) -> Result<(StatusCode, Json<Remark>), ApiFailure> {
     examine(&wish.text)?;
-    examine_target(&app, &wish.target).await?;
+    examine_target(&shared, &wish.target).await?;
     let remark = Remark {
-        id: RemarkId::from_uuid(app.new_uuid()),
+        id: RemarkId::from_uuid(shared.new_uuid()),
         target: wish.target,
         text: wish.text,
         author: caller.name,
-        created_at: app.clock.now(),
+        created_at: shared.clock.now(),
         edited_at: None,
     };
-    creator.create(&app, Creation::Note(remark.clone()), remark).await
+    creator.create(&shared, Creation::Note(remark.clone()), remark).await
 }
 
 /// Replaces the text of a note.
 pub(crate) async fn edit(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<RemarkId>,
     Extension(caller): Extension<Caller>,
     Body(wish): Body<EditRemark>,
 ) -> Result<Json<Remark>, ApiFailure> {
     examine(&wish.text)?;
-    let store = &app.store.team;
+    let store = &shared.store.team;
     examine_author(&caller, &store.load_remark(&id).await?.author, "note")?;
-    let result = store.edit_remark(&id, &wish.text, app.clock.now()).await;
-    app.store_health.note_error(&result);
+    let result = store.edit_remark(&id, &wish.text, shared.clock.now()).await;
+    shared.store_health.note_error(&result);
     result?;
     Ok(Json(store.load_remark(&id).await?))
 }
 
 /// Deletes a note.
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<RemarkId>,
     Extension(caller): Extension<Caller>,
 ) -> Result<StatusCode, ApiFailure> {
-    let store = &app.store.team;
+    let store = &shared.store.team;
     examine_author(&caller, &store.load_remark(&id).await?.author, "note")?;
     let result = store.delete_remark(&id).await;
-    app.store_health.note_error(&result);
+    shared.store_health.note_error(&result);
     result?;
     Ok(StatusCode::NO_CONTENT)
 }

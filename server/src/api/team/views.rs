@@ -13,10 +13,10 @@ use serde::Deserialize;
 use super::{examine_author, examine_label, page};
 use crate::api::idempotency::Creating;
 use crate::api::list::page_request;
-use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params, PathId};
+use crate::shared::Shared;
 
 /// Maximum number of views per owner.
 const MAX_VIEWS: u32 = 200;
@@ -38,67 +38,67 @@ pub(crate) struct ListQuery {
 
 /// Lists the caller's views and shared views, newest first. An anonymous caller gets only shared views.
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     caller: Option<Extension<Caller>>,
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Page<SavedView>>, ApiFailure> {
     let request = page_request(query.limit, query.before)?;
     // No owner has an empty name.
     let owner = caller.map(|Extension(caller)| caller.name).unwrap_or_default();
-    let rows = app.store.team.list_views(&owner, query.page.as_deref(), &request).await?;
+    let rows = shared.store.team.list_views(&owner, query.page.as_deref(), &request).await?;
     Ok(Json(page(&request, rows)))
 }
 
 /// Saves a view.
 pub(crate) async fn add(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Creating { wish, creator }: Creating<PutSavedView>,
 ) -> Result<(StatusCode, Json<SavedView>), ApiFailure> {
     examine(&wish)?;
     let view = SavedView {
-        id: SavedViewId::from_uuid(app.new_uuid()),
+        id: SavedViewId::from_uuid(shared.new_uuid()),
         name: wish.name,
         page: wish.page,
         query: wish.query,
         owner: caller.name,
         shared: wish.shared,
-        created_at: app.clock.now(),
+        created_at: shared.clock.now(),
         edited_at: None,
     };
-    creator.create(&app, Creation::View { view: view.clone(), limit: MAX_VIEWS }, view).await
+    creator.create(&shared, Creation::View { view: view.clone(), limit: MAX_VIEWS }, view).await
 }
 
 /// Changes a view.
 pub(crate) async fn edit(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<SavedViewId>,
     Extension(caller): Extension<Caller>,
     Body(wish): Body<PutSavedView>,
 ) -> Result<Json<SavedView>, ApiFailure> {
     examine(&wish)?;
-    let store = &app.store.team;
+    let store = &shared.store.team;
     let view = store.load_view(&id).await?;
     examine_author(&caller, &view.owner, "view")?;
-    let edited_at = Some(app.clock.now());
+    let edited_at = Some(shared.clock.now());
     let view =
         SavedView { name: wish.name, page: wish.page, query: wish.query, shared: wish.shared, edited_at, ..view };
     let result = store.edit_view(view.clone()).await;
-    app.store_health.note_error(&result);
+    shared.store_health.note_error(&result);
     result?;
     Ok(Json(view))
 }
 
 /// Deletes a view.
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
+    State(shared): State<Arc<Shared>>,
     IdPath(id): IdPath<SavedViewId>,
     Extension(caller): Extension<Caller>,
 ) -> Result<StatusCode, ApiFailure> {
-    let store = &app.store.team;
+    let store = &shared.store.team;
     examine_author(&caller, &store.load_view(&id).await?.owner, "view")?;
     let result = store.delete_view(&id).await;
-    app.store_health.note_error(&result);
+    shared.store_health.note_error(&result);
     result?;
     Ok(StatusCode::NO_CONTENT)
 }

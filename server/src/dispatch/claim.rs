@@ -9,10 +9,32 @@ use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::time::TimestampMs;
 use tokio::time::Instant;
 
-use crate::app::App;
-use crate::dispatch::{Reach, Taker};
+use super::{Dispatcher, Reach, Taker};
+use crate::leases::Leases;
+use crate::shared::Shared;
+use crate::sweeper_schedule::SweeperSchedule;
+use crate::worker_registry::WorkerRegistry;
 
-impl App {
+/// The state of handing steps to workers.
+pub(crate) struct Dispatch {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) worker_registry: WorkerRegistry,
+    pub(crate) leases: Leases,
+    pub(crate) sweeper_schedule: SweeperSchedule,
+}
+
+impl Dispatch {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            dispatcher: Dispatcher::default(),
+            worker_registry: WorkerRegistry::default(),
+            leases: Leases::default(),
+            sweeper_schedule: SweeperSchedule::default(),
+        }
+    }
+
     /// Leases steps that this worker can take, waiting until `until`. Returns none when the server stops or the worker
     /// is draining.
     pub(crate) async fn wait_for_steps(
@@ -29,15 +51,15 @@ impl App {
             held_ms.store(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
             self.claim(worker, reach)
         };
-        let steps = place.steps(until, &self.shutdown, told, claim).await?;
+        let steps = place.steps(until, &self.shared.shutdown, told, claim).await?;
         Ok((steps, Duration::from_millis(held_ms.load(Ordering::Relaxed))))
     }
 
     async fn claim(&self, worker: &WorkerId, reach: Arc<Reach>) -> Result<Vec<StepRecord>, StoreError> {
-        let at = self.clock.now();
-        let expires_at = self.lease_end(at);
-        let result = self.store.changes.claim(reach.request(worker, at, expires_at)).await;
-        self.store_health.note_error(&result);
+        let at = self.shared.clock.now();
+        let expires_at = self.shared.lease_end(at);
+        let result = self.shared.store.changes.claim(reach.request(worker, at, expires_at)).await;
+        self.shared.store_health.note_error(&result);
         if let Err(StoreError::NotFound { .. }) = &result {
             self.worker_registry.forget(worker);
         }
