@@ -10,7 +10,7 @@ mod run;
 mod watch;
 
 pub use self::error::ProgramError;
-pub(crate) use self::file::{ProgramFile, ProgramOptions, shared_bytes};
+pub(crate) use self::file::{Arithmetic, ProgramFile, ProgramOptions, shared_bytes};
 pub(crate) use self::given::Given;
 pub use self::pool::{PoolPause, ProcessDemand, ProcessPool, Slot};
 pub(crate) use self::process::Window;

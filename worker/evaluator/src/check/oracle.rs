@@ -14,7 +14,7 @@ use crate::breach::Breach;
 use crate::draw::Draw;
 use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::context::ExecutionContext;
-use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
+use crate::program::{Arithmetic, Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
 
 /// Error code of a failed reference.
 pub(crate) const REFERENCE_FAILED: &str = "reference.failed";
@@ -107,8 +107,9 @@ impl<'a> LaunchedOracle<'a> {
         options: &ProgramOptions<'_>,
         is_examined: bool,
     ) -> Result<Self, OracleError> {
-        let strict = options.spec.precision == PrecisionPolicy::Strict;
-        let reference = ProgramFile { strict, reuses_inputs: !is_examined, ..ProgramFile::baseline(reference) };
+        let is_strict = options.spec.precision == PrecisionPolicy::Strict;
+        let arithmetic = if is_strict { Arithmetic::Strict } else { Arithmetic::Own };
+        let reference = ProgramFile { arithmetic, reuses_inputs: !is_examined, ..ProgramFile::baseline(reference) };
         let truth = ProgramFile::truth(truth);
         Ok(Self {
             reference: (reference, launch(context, &reference, options)?),

@@ -6,6 +6,17 @@ use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, TRIMMED_BYTES,
 
 use crate::layout::{Layout, Representation};
 
+/// The arithmetic that a program runs with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    /// Its own.
+    Own,
+    /// That of a model of `PyTorch` with TF32 switched off.
+    Strict,
+    /// Double precision.
+    Double,
+}
+
 /// A built program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProgramFile<'a> {
@@ -13,10 +24,8 @@ pub(crate) struct ProgramFile<'a> {
     pub(crate) path: &'a Path,
     /// Whether the program is the task's own; else a model wrote it.
     pub(crate) trusted: bool,
-    /// Whether it computes in double precision.
-    pub(crate) double: bool,
-    /// True if a model of `PyTorch` runs with TF32 switched off.
-    pub(crate) strict: bool,
+    /// The arithmetic that it runs with.
+    pub(crate) arithmetic: Arithmetic,
     /// Whether outputs of a model of `PyTorch` may take the place of its inputs where tensors are large. Only of trusted programs that
     /// are not timed.
     pub(crate) reuses_inputs: bool,
@@ -25,7 +34,7 @@ pub(crate) struct ProgramFile<'a> {
 impl<'a> ProgramFile<'a> {
     /// Returns a program that a model wrote.
     pub(crate) fn candidate(path: &'a Path) -> Self {
-        Self { path, trusted: false, double: false, strict: false, reuses_inputs: false }
+        Self { path, trusted: false, arithmetic: Arithmetic::Own, reuses_inputs: false }
     }
 
     /// Returns the task's own program, as it is timed.
@@ -35,7 +44,12 @@ impl<'a> ProgramFile<'a> {
 
     /// Returns the task's own program in double precision.
     pub(crate) fn truth(path: &'a Path) -> Self {
-        Self { double: true, reuses_inputs: true, ..Self::baseline(path) }
+        Self { arithmetic: Arithmetic::Double, reuses_inputs: true, ..Self::baseline(path) }
+    }
+
+    /// Returns whether it computes in double precision.
+    pub(crate) fn is_double(&self) -> bool {
+        self.arithmetic == Arithmetic::Double
     }
 
     /// Returns whether Python runs it.
@@ -66,7 +80,7 @@ pub(super) fn layouts(file: &ProgramFile<'_>, options: &ProgramOptions<'_>) -> V
     let is_python = file.is_python();
     let layout = |shapes: &ConcreteShapes| {
         let representation = Representation {
-            double: file.double,
+            double: file.is_double(),
             torch: options.spec.torch.as_ref().filter(|_| is_python),
             workspace: !is_python,
             reuses_inputs: file.reuses_inputs && is_python && shapes.size_bytes() >= TRIMMED_BYTES,
@@ -101,7 +115,8 @@ mod tests {
     }
 
     fn program(double: bool, reuses_inputs: bool) -> ProgramFile<'static> {
-        ProgramFile { path: Path::new("program.py"), trusted: reuses_inputs, double, strict: false, reuses_inputs }
+        let arithmetic = if double { Arithmetic::Double } else { Arithmetic::Own };
+        ProgramFile { path: Path::new("program.py"), trusted: reuses_inputs, arithmetic, reuses_inputs }
     }
 
     /// Returns the bytes that these programs share with the evaluator at the same time.
@@ -143,7 +158,7 @@ mod tests {
     fn only_trusted_models_with_large_tensors_reuse_inputs() {
         let reuses = |bytes: u64, program: &ProgramFile<'_>| {
             let spec = model(bytes, bytes);
-            let width = if program.double { 2 } else { 1 };
+            let width = if program.is_double() { 2 } else { 1 };
             shared(&spec, &[*program]) < 2 * bytes * width
         };
         let (reference, truth) = (program(false, true), program(true, true));

@@ -9,7 +9,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 
 use super::ProgramError;
 use super::context::ExecutionContext;
-use super::file::{ProgramFile, ProgramOptions, layouts};
+use super::file::{Arithmetic, ProgramFile, ProgramOptions, layouts};
 use super::given::{Contents, Given, give};
 use super::pool::{Slot, TrustedProgram};
 use super::process::{Process, ProcessKind, ProcessLimits, Window};
@@ -85,7 +85,7 @@ impl Launched {
         };
         let torch = options.spec.torch.as_ref().filter(|_| file.is_python());
         let trusted = if file.trusted && options.may_be_resident {
-            TrustedProgram::of(file.path, torch, (file.double, file.strict))
+            TrustedProgram::of(file.path, torch, (file.is_double(), file.arithmetic == Arithmetic::Strict))
         } else {
             None
         };
@@ -190,8 +190,8 @@ impl<M: Memory> Program<M> {
             program,
             libraries: if is_python { Vec::new() } else { libraries },
             torch,
-            double: file.double,
-            strict: file.strict,
+            double: file.is_double(),
+            strict: file.arithmetic == Arithmetic::Strict,
         };
         let extra_ms = if is_python { BUILD_MODEL_EXTRA_MS } else { EXTRA_MS };
         let reply = self.process.ask(Request::Load(plan), None, self.call_timeout_ms + extra_ms)?;
