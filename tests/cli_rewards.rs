@@ -8,6 +8,7 @@
 #[path = "support/binary.rs"]
 mod binary;
 #[path = "support/server.rs"]
+#[expect(dead_code, reason = "each test file uses a part of it")]
 mod server;
 
 use std::collections::BTreeSet;

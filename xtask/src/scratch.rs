@@ -13,7 +13,6 @@ const MIN_FREE_BYTES: u64 = 8 << 30;
 /// takes several times as long as everything else they do. No test depends on it: none cuts the power.
 ///
 /// A folder that the caller chose stays.
-#[expect(clippy::disallowed_methods, reason = "the caller chooses the folder in the environment")]
 pub(crate) fn in_memory() -> Option<&'static str> {
     (std::env::var_os("TMPDIR").is_none() && is_suitable(Path::new(IN_MEMORY), MIN_FREE_BYTES)).then_some(IN_MEMORY)
 }
