@@ -294,7 +294,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "BASELINE", value_parser = target_baseline())]
     pub(crate) target_baseline: Option<TargetBaseline>,
     /// Maximum number of attempts of a run
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ATTEMPTS)))]
     pub(crate) max_attempts: Option<u32>,
     /// Maximum number of new plans of a run
     #[arg(long, value_name = "N")]

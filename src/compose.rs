@@ -11,7 +11,7 @@ mod worker;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use nightshift_client::Client;
@@ -88,7 +88,7 @@ pub(crate) struct Local {
     worker: Option<LocalWorker>,
     known: bool,
     reads_need_token: bool,
-    paused: Vec<PausedCampaign>,
+    paused: StdMutex<Vec<PausedCampaign>>,
 }
 
 struct LocalWorker {
@@ -163,8 +163,17 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         }
     };
     let address = format!("http://{}", reachable(server.addr()));
-    let mut local =
-        Local { address, token, data_dir, store, server, worker: None, known: false, reads_need_token, paused };
+    let mut local = Local {
+        address,
+        token,
+        data_dir,
+        store,
+        server,
+        worker: None,
+        known: false,
+        reads_need_token,
+        paused: paused.into(),
+    };
     match local.complete(context, &start, worker_token, fill) {
         Ok(()) => Ok(local),
         Err(failure) => {
@@ -253,9 +262,9 @@ impl Local {
         &self.store
     }
 
-    /// Unfinished campaigns that it left alone.
-    pub(crate) fn paused(&self) -> &[PausedCampaign] {
-        &self.paused
+    /// Returns the unfinished campaigns that it paused at its start; the second call returns nothing.
+    pub(crate) fn take_paused(&self) -> Vec<PausedCampaign> {
+        std::mem::take(&mut *self.paused.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A client with all rights.

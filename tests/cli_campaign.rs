@@ -205,18 +205,55 @@ fn its_run(child: &mut Child, data_dir: &Path) -> String {
     }
 }
 
+/// Begins a campaign, kills its command, and returns its run.
+fn left_behind(task: &Path, data_dir: &Path) -> String {
+    let mut started = nightshift(data_dir);
+    started.arg("run").arg(task).args(["--model", "scripted", "--exit"]);
+    started.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut child = started.spawn().unwrap();
+    let run = its_run(&mut child, data_dir);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    run
+}
+
+#[test]
+fn a_command_that_is_refused_pauses_nothing_or_says_what_it_paused() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2]);
+    let left = left_behind(&task, &data_dir);
+    let status = || json(&data_dir, &["show", &left], 0)[0]["summary"]["status"].clone();
+    let unknown = format!("cmp_{}", "0".repeat(32));
+    for (args, code) in [
+        (["resume", "cmp_typo"], "id.not_found"),
+        (["resume", &unknown], "campaign.not_found"),
+        (["resume", "--campaign=cmp_typo"], "campaign.not_found"),
+    ] {
+        assert_eq!(json(&data_dir, &args, 3)[0]["error"]["code"], code, "{args:?}");
+        assert_eq!(status(), "running", "{args:?}");
+    }
+    let mut run = nightshift(&data_dir);
+    expect_exit(run.arg("run").arg(&task).args(["--model", "scripted", "--max-attempts", "201"]), 2);
+    assert_eq!(status(), "running");
+
+    // The server refuses the name after the command's start has paused the other campaign.
+    let mut run = nightshift(&data_dir);
+    let refused = expect_exit(run.arg("run").arg(&task).args(["--model", "scripted", "--name", " ", "--exit"]), 4);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("campaign.invalid_name") && said.matches("paused an unfinished campaign").count() == 1,
+        "{said}"
+    );
+    assert_eq!(status(), "paused");
+}
+
 #[test]
 fn a_new_campaign_leaves_unfinished_ones_alone_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("data");
     let tasks = ["gaussian_a", "gaussian_b"].map(|name| tiny_task::write(folder.path(), name, &[16, 2]));
-    let mut started = nightshift(&data_dir);
-    started.arg("run").arg(&tasks[0]).args(["--model", "scripted", "--exit"]);
-    started.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    let mut child = started.spawn().unwrap();
-    let left = its_run(&mut child, &data_dir);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let left = left_behind(&tasks[0], &data_dir);
     let steps_of = || {
         let log = json(&data_dir, &["logs", &left], 0);
         log.iter().filter(|event| event["kind"] == "step_completed").count()

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use nightshift_optimizer::strategy::DEFAULT_STRATEGY;
+use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_ATTEMPTS};
 use nightshift_protocol::task::PrecisionPolicy;
 
 use super::model_use::ModelUse;
@@ -44,7 +44,7 @@ pub(crate) struct Optimize {
     #[arg(long)]
     pub(crate) force: bool,
     /// Maximum number of attempts
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ATTEMPTS)))]
     pub(crate) max_attempts: Option<u32>,
     /// Stop when the lower bound of the confirmed speedup over the fastest baseline reaches this
     #[arg(long, value_name = "FACTOR", value_parser = super::positive, allow_negative_numbers = true)]

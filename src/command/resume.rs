@@ -29,32 +29,54 @@ pub(super) async fn run(context: &Context, args: Resume) -> Result<ExitCode> {
     if args.filters.dry_run {
         return bulk::run(context, &args.filters, BulkAction::Resume).await;
     }
+    // The server of this command pauses what is not named: a wrong id has to end the command before.
+    let named = if args.id.is_some() || args.filters.campaign.is_some() {
+        Session::with(context, Purpose::Ask, async |session| resolve_named(&session.client, &args).await).await?
+    } else {
+        None
+    };
     let asks_for_some = args.id.is_some() || (args.filters.chooses() && !args.filters.all);
     let unfinished = if asks_for_some { Unfinished::Pause { except: None } } else { Unfinished::GoOn };
     let session = Session::open(context, Purpose::Drive { bind: OWN_ADDRESS, unfinished }).await?;
     let done = tokio::select! {
-        done = with_session(context, &session, args) => done,
+        done = with_session(context, &session, args, named) => done,
         failure = session.own_failed() => Err(failure),
     };
+    if done.is_err() {
+        note_paused(context, &session, &[]);
+    }
     let closed = session.close().await;
     let code = done?;
     closed?;
     Ok(code)
 }
 
-async fn with_session(context: &Context, session: &Session, args: Resume) -> Result<ExitCode> {
+/// Returns the existing campaign or run that the command names, by its id or by `--campaign`.
+async fn resolve_named(client: &Client, args: &Resume) -> Result<Option<Target>> {
+    let target = match (&args.id, &args.filters.campaign) {
+        (Some(text), _) => resolve::any(client, text).await?,
+        (None, Some(text)) => Target::Campaign(resolve::campaign(client, text).await?),
+        (None, None) => return Ok(None),
+    };
+    // A whole id is resolved without a query.
+    match &target {
+        Target::Campaign(id) => drop(client.campaign(id).await?),
+        Target::Run(id) => drop(client.run(id).await?),
+    }
+    Ok(Some(target))
+}
+
+async fn with_session(context: &Context, session: &Session, args: Resume, named: Option<Target>) -> Result<ExitCode> {
     let client = &session.client;
-    let campaigns: Vec<CampaignId> = match &args.id {
-        Some(text) => match resolve::any(client, text).await? {
-            Target::Campaign(id) => {
-                client.control_campaign(&id, ControlAction::Resume).await?;
-                vec![id]
-            }
-            Target::Run(id) => {
-                client.control_run(&id, ControlAction::Resume).await?;
-                vec![client.run(&id).await?.summary.campaign]
-            }
-        },
+    let campaigns: Vec<CampaignId> = match named.filter(|_| args.id.is_some()) {
+        Some(Target::Campaign(id)) => {
+            client.control_campaign(&id, ControlAction::Resume).await?;
+            vec![id]
+        }
+        Some(Target::Run(id)) => {
+            client.control_run(&id, ControlAction::Resume).await?;
+            vec![client.run(&id).await?.summary.campaign]
+        }
         None if args.filters.chooses() => {
             let done = bulk::act(context, session, &args.filters, BulkAction::Resume).await?;
             bulk::tell_refused(context, &done);

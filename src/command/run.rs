@@ -176,6 +176,9 @@ pub(super) async fn carry_out_and(
         done = with_session(context, &session, prepared, (&follow, record.as_deref(), agent.as_ref()), show) => done,
         failure = session.own_failed() => Err(failure),
     };
+    if done.is_err() {
+        note_paused(context, &session, &[]);
+    }
     let closed = session.close().await;
     let code = done?;
     closed?;
@@ -228,9 +231,9 @@ async fn with_session(
     Ok(code)
 }
 
-/// Says which unfinished campaigns were left alone, but for these, and how to go on with them.
+/// Prints which unfinished campaigns the command paused, except these, and how to continue them. A second call prints nothing.
 pub(super) fn note_paused(context: &Context, session: &Session, but: &[CampaignId]) {
-    let paused = session.own.as_ref().map_or(&[][..], Local::paused);
+    let paused = session.own.as_ref().map(Local::take_paused).unwrap_or_default();
     let names: Vec<String> = paused
         .iter()
         .filter(|campaign| !but.contains(&campaign.id))
