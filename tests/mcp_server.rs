@@ -48,6 +48,8 @@ const CHANGING: [&str; 9] = [
 ];
 /// Maximum time that a socket is read.
 const MAX_READ: Duration = Duration::from_secs(30);
+/// Maximum time that a run may take.
+const MAX_RUN: Duration = Duration::from_mins(2);
 
 /// A server with one campaign that has ended.
 struct Site {
@@ -199,6 +201,54 @@ async fn an_operator_is_offered_tools_that_change_something_unless_only_reading_
     let offered = names(&reading).await;
     assert!(CHANGING.iter().all(|name| !offered.contains(&(*name).to_owned())), "{offered:?}");
     reading.client.cancel().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_approval_can_be_repeated_with_its_key_after_the_run_has_left_the_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = |name: &str| {
+        let mut command = nightshift(&folder.path().join(name));
+        command.env("NIGHTSHIFT_SERVER__TOKEN", OPERATOR);
+        command
+    };
+    let served = Served::start(command("server"), &[]);
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2]);
+    let client = || {
+        let mut client = command("client");
+        client.args(["--server", &served.address]).stdout(Stdio::null()).stderr(Stdio::null());
+        client
+    };
+    let mut following = client();
+    following.arg("run").arg(&task).args(["--model", "scripted", "--approve", "plan"]);
+    let following = tokio::process::Command::from(following).kill_on_drop(true).spawn();
+    let mut mcp = client();
+    mcp.arg("mcp");
+    let agent = Agent::spawn(mcp).await;
+    let waiting = async {
+        loop {
+            let runs = agent.answer("list_runs", json!({})).await;
+            if let Some(run) = runs["runs"][0]["run"].as_str() {
+                let described = agent.answer("describe_run", json!({"run": run})).await;
+                if described["summary"]["awaits"] == json!(["plan"]) {
+                    return run.to_owned();
+                }
+            }
+        }
+    };
+    let run = tokio::time::timeout(MAX_RUN, waiting).await.expect("the run waits for its plan to be approved");
+
+    let mut approve = json!({"run": run, "signal": "approve", "idempotency_key": "one"});
+    let said = agent.refusal("signal_run", approve.clone()).await;
+    assert!(said.contains("need `gate`") && said.contains("waits now at: plan"), "{said}");
+    approve["gate"] = json!("plan");
+    let first = agent.answer("signal_run", approve.clone()).await;
+    let ended = tokio::time::timeout(MAX_RUN, following.unwrap().wait()).await.expect("the run ends").unwrap();
+    assert!(ended.success(), "{ended}");
+    assert_eq!(agent.answer("signal_run", approve.clone()).await, first, "the answer that was lost");
+    approve["idempotency_key"] = json!("two");
+    let said = agent.refusal("signal_run", approve).await;
+    assert!(said.contains("run.over"), "another request is refused: {said}");
+    agent.client.cancel().await.unwrap();
 }
 
 #[tokio::test]

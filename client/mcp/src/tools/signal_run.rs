@@ -19,9 +19,9 @@ pub(crate) struct SignalRun;
 enum Kind {
     /// Advice for its agents, in `text`.
     Hint,
-    /// Approves the gate that the run waits at.
+    /// Approves the gate `gate`.
     Approve,
-    /// Rejects the gate; the run plans again. `text` gives the reason.
+    /// Rejects the gate `gate`; the run plans again. `text` gives the reason.
     Reject,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     signal: Kind,
     /// The advice, or the reason of a rejection; at most 4000 characters.
     text: Option<String>,
-    /// The gate, for approve and reject: plan or new_best. Default: the gate that the run waits at.
+    /// The gate, required for approve and reject: plan or new_best.
     gate: Option<String>,
     /// A key of your choice, 1 to 128 characters. Repeating the same signal with the same key has no effect.
     idempotency_key: String,
@@ -51,8 +51,8 @@ pub(crate) struct Answer {
 impl Tool for SignalRun {
     const NAME: &'static str = "signal_run";
     const TITLE: &'static str = "Advise a run";
-    const DESCRIPTION: &'static str = "Gives the agents of a run a piece of advice, which they read with their next prompts, or answers a gate that the run \
-        waits at. Approving spends money and device time: gates are there for the user's decision, so ask first.";
+    const DESCRIPTION: &'static str = "Gives the agents of a run a piece of advice, which they read with their next prompts, or answers a gate (`gate`) that \
+        the run waits at. Approving spends money and device time: gates are there for the user's decision, so ask first.";
     const ACCESS: Access = Access::Needs(Role::Operator);
     const EFFECT: Effect = Effect::Adds;
     type Arguments = Arguments;
@@ -72,15 +72,13 @@ impl Tool for SignalRun {
         let client = &connection.client;
         let run = lookup::run(client, &arguments.run).await?;
         let gate = async || {
+            // A repeated call must be the same request also after the run has left the gate: the gate is never inferred.
             if let Some(text) = arguments.gate.as_deref() {
                 return Gate::parse(text).ok_or_else(|| no_gate(&format!("there is no gate `{}`", name(text))));
             }
             let awaits = client.run(&run).await?.summary.awaits;
-            match awaits.as_slice() {
-                [gate] => Gate::parse(gate).ok_or_else(|| no_gate("the gate of the run is not known")),
-                [] => Err(no_gate("the run waits at no gate now")),
-                _ => Err(no_gate(&format!("the run waits at several gates: {}", awaits.join(", ")))),
-            }
+            let open = if awaits.is_empty() { "no gate".to_owned() } else { awaits.join(", ") };
+            Err(no_gate(&format!("approve and reject need `gate`; the run waits now at: {open}")))
         };
         let signal = match arguments.signal {
             Kind::Hint => Signal::Hint { text },
