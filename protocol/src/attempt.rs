@@ -4,6 +4,7 @@ mod agent_tool;
 mod call;
 mod earlier_version;
 mod failure;
+mod new_bests;
 mod route;
 mod session;
 
@@ -13,6 +14,7 @@ pub use self::agent_tool::AgentTool;
 pub use self::call::{EDIT_DIVIDER, EDIT_REPLACE, EDIT_SEARCH, MAX_NOTE_CHARS, ProgramEdit, SessionCall, ToolCall};
 pub use self::earlier_version::EarlierVersion;
 pub use self::failure::failure_reason;
+pub use self::new_bests::{TimedAttempt, new_bests};
 pub use self::route::{DecidedBy, Diagnosis, Route, RouteDecision};
 pub use self::session::{AgentTurn, SessionLeft, SessionProgram, SessionRequest, TurnReply};
 use crate::artifact::ArtifactHash;

@@ -25,7 +25,7 @@ pub struct CampaignResults {
     pub attempts: u64,
     /// Attempts by outcome, the most frequent first.
     pub outcomes: Vec<Facet>,
-    /// Attempts that were the best of their run when they were made.
+    /// Attempts that were confirmed as the best of their run when they were made.
     pub kept: u64,
     /// Right attempts that were not.
     pub discarded: u64,
@@ -41,7 +41,7 @@ pub struct CampaignResults {
     pub marks_of: u64,
     /// How the best of runs grew, at most [`MAX_RESULT_LINES`] of them: those with the fastest programs, in their order.
     pub lines: Vec<ResultLine>,
-    /// Runs with a right and timed program.
+    /// Runs with a confirmed best program.
     pub timed_runs: u64,
     /// Speedups of right attempts, sorted; with more than [`MAX_RESULT_MARKS`], taken evenly with the lowest and the highest.
     pub speedups: Vec<f64>,

@@ -8,12 +8,12 @@ use nightshift_protocol::api::{
     AttemptFilter, BestAt, CampaignResults, DeviceUse, Facet, FastP, MAX_LINE_POINTS, MAX_RESULT_DEVICES,
     MAX_RESULT_LINES, MAX_RESULT_MARKS, ResultLine, ResultMark,
 };
-use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::attempt::{AttemptOutcome, TimedAttempt, new_bests};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
 use super::boards;
-use super::columns::{ABSENT, Columns, Slot};
+use super::columns::{ABSENT, Columns, Run, Slot};
 use super::labels::Label;
 use super::rows::from_ppm;
 use super::wanted::ResolvedFilter;
@@ -129,8 +129,10 @@ fn count_all(columns: &Columns, wanted: &ResolvedFilter, places: &RangeInclusive
     let mut counts = Counts::default();
     let mut seen = 0_u64;
     let mut line = Line { run_id: ABSENT, ..Line::default() };
-    wanted.scan(columns, |run_id, _, slot, _| {
+    let mut bests = Vec::new();
+    wanted.scan(columns, |run_id, run, slot, _| {
         if line.run_id != run_id {
+            bests = bests_of(run);
             let done = std::mem::replace(&mut line, Line { run_id, until_ms: ABSENT, ..Line::default() });
             counts.lines.extend((!done.bests.is_empty()).then_some(done));
         }
@@ -138,7 +140,7 @@ fn count_all(columns: &Columns, wanted: &ResolvedFilter, places: &RangeInclusive
         let at_ms = moment_ms(slot);
         line.until_ms = line.until_ms.max(at_ms);
         counts.outcomes[slot.outcome as usize] += 1;
-        let place = place(slot, line.reached());
+        let place = place(slot, &bests);
         seen += 1;
         if places.contains(&seen) {
             counts.at_places.0 += u64::from(place == Place::Kept);
@@ -188,11 +190,21 @@ fn moment_ms(slot: &Slot) -> i64 {
     if slot.finished_ms == ABSENT { slot.created_ms } else { slot.finished_ms }
 }
 
-fn place(slot: &Slot, best_so_far_ppm: i64) -> Place {
-    match slot.right_speedup_ppm() {
-        Some(speedup_ppm) if speedup_ppm > best_so_far_ppm => Place::Kept,
-        _ if slot.outcome.is_correct() => Place::Discarded,
-        _ if slot.outcome == AttemptOutcome::Pending => Place::Pending,
+/// Returns the numbers of the attempts that became the best of the run, in ascending order.
+fn bests_of(run: &Run) -> Vec<u32> {
+    let timed = run.attempts.iter().filter_map(|slot| {
+        let speedup = from_ppm(slot.right_speedup_ppm()?);
+        Some(TimedAttempt { number: slot.number, speedup, is_confirmed: slot.is_confirmed })
+    });
+    let best = run.attempts.iter().find(|slot| slot.is_best).map(|slot| slot.number);
+    new_bests(&timed.collect::<Vec<_>>(), best)
+}
+
+fn place(slot: &Slot, bests: &[u32]) -> Place {
+    match slot.outcome {
+        _ if bests.binary_search(&slot.number).is_ok() => Place::Kept,
+        AttemptOutcome::Pending => Place::Pending,
+        outcome if outcome.is_correct() => Place::Discarded,
         _ => Place::Failed,
     }
 }
@@ -212,14 +224,13 @@ fn marks(
     let mut marks = Vec::new();
     let mut failure = None;
     let (mut seen, mut seen_kept, mut seen_others) = (0_u64, 0_u64, 0_u64);
-    let mut best: (i64, i64) = (ABSENT, ABSENT);
+    let mut bests: (i64, Vec<u32>) = (ABSENT, Vec::new());
     wanted.scan(columns, |run_id, run, slot, _| {
-        if best.0 != run_id {
-            best = (run_id, ABSENT);
+        if bests.0 != run_id {
+            bests = (run_id, bests_of(run));
         }
-        let is_kept = place(slot, best.1) == Place::Kept;
+        let is_kept = place(slot, &bests.1) == Place::Kept;
         let speedup_ppm = slot.right_speedup_ppm();
-        best.1 = speedup_ppm.filter(|_| is_kept).unwrap_or(best.1);
         seen += 1;
         if !places.contains(&seen) {
             return;

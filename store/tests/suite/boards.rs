@@ -13,6 +13,7 @@ use crate::bench::Bench;
 crate::bench::on_both!(
     the_board_of_a_task_shows_the_best_confirmed_attempt_and_how_it_came_about,
     the_results_of_a_campaign_are_those_of_all_its_attempts,
+    only_an_attempt_that_was_accepted_as_the_best_is_kept,
     many_results_are_thinned_and_say_of_how_many,
     the_board_of_a_model_counts_runs_and_what_they_reached,
     totals_of_many_campaigns_are_returned_at_once,
@@ -91,12 +92,27 @@ async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
     assert_eq!((none.attempts, none.marks.len(), none.fast_p.len()), (0, 0, 1));
 }
 
+async fn only_an_attempt_that_was_accepted_as_the_best_is_kept(bench: Bench) {
+    let created = bench.create(bench.new_campaign(1)).await;
+    let best = IndexedAttempt { is_best: true, ..timed(3, 2.0, true) };
+    let attempts = vec![timed(1, 1.5, true), timed(2, 9.0, false), best, timed(4, 1.75, true), timed(5, 2.5, true)];
+    bench.store.put_index(vec![indexed(&created.runs[0], attempts)]).await.unwrap();
+    let results = bench.store.campaign_results(&created.id, 1, 1..=u64::MAX).await.unwrap();
+    assert_eq!((results.kept, results.discarded, results.timed), (2, 3, 5));
+    let kept: Vec<bool> = results.marks.iter().map(|mark| mark.kept).collect();
+    assert_eq!(kept, [true, false, true, false, false], "neither the unconfirmed one nor one above the best");
+    let bests: Vec<(u32, f64)> = results.lines[0].bests.iter().map(|best| (best.number, best.speedup)).collect();
+    assert_eq!(bests, [(1, 1.5), (3, 2.0)]);
+}
+
 async fn many_results_are_thinned_and_say_of_how_many(bench: Bench) {
     let created = bench.create(bench.new_campaign(14)).await;
     // In each run every tenth attempt is the best so far.
     let of_run = |run: &RunId| {
         let speedup = |number: u32| if number.is_multiple_of(10) { 1.0 + f64::from(number) / 8.0 } else { 0.5 };
-        indexed(run, (1..=200).map(|number| timed(number, speedup(number), false)).collect())
+        let attempts =
+            (1..=200).map(|number| IndexedAttempt { is_best: number == 200, ..timed(number, speedup(number), true) });
+        indexed(run, attempts.collect())
     };
     bench.store.put_index(created.runs.iter().map(of_run).collect()).await.unwrap();
     let results = bench.store.campaign_results(&created.id, 14, 1..=u64::MAX).await.unwrap();

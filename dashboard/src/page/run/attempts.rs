@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 use nightshift_protocol::api::{RunDetail, TableName};
-use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, TimedAttempt};
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::measurement::Interval;
 
@@ -22,24 +22,39 @@ pub(super) fn section(detail: &RunDetail) -> AnyView {
         return view! { <p class="empty">"There is no attempt yet. The first one follows the plan."</p> }.into_any();
     }
     let file = files::links("Attempts", TableName::Attempts, [("run", detail.summary.id.as_str()), ("order", "asc")]);
-    view! { {tree(detail)}{speedups(detail)}{best_so_far(detail)}{list(detail)}{file} }.into_any()
+    let bests = new_bests(detail);
+    view! { {tree(detail, &bests)}{speedups(detail, &bests)}{best_so_far(detail, &bests)}{list(detail)}{file} }
+        .into_any()
 }
 
-/// What became of an attempt, in three classes.
-pub(super) fn class(detail: &RunDetail, attempt: &Attempt) -> &'static str {
+/// Returns the numbers of the attempts that became the best of the run, by the rule of a campaign's results.
+fn new_bests(detail: &RunDetail) -> Vec<u32> {
+    let right = detail.view.attempts.iter().filter(|attempt| attempt.outcome.is_correct());
+    let timed = right.filter_map(|attempt| {
+        let speedup = attempt.speedup()?.estimate;
+        Some(TimedAttempt { number: attempt.number, speedup, is_confirmed: attempt.confirmation.is_some() })
+    });
+    nightshift_protocol::attempt::new_bests(&timed.collect::<Vec<_>>(), detail.view.best_attempt)
+}
+
+/// Returns the class of an attempt in charts.
+fn class(attempt: &Attempt, bests: &[u32]) -> &'static str {
     match attempt.outcome {
         AttemptOutcome::Pending => "pending",
         AttemptOutcome::CorrectFaster | AttemptOutcome::CorrectNotFaster => {
-            let is_on_way = detail.view.best_attempt == Some(attempt.number) || attempt.confirmation.is_some();
-            if is_on_way { "kept" } else { "discarded" }
+            if bests.contains(&attempt.number) {
+                "kept"
+            } else {
+                "discarded"
+            }
         }
         _ => "failed",
     }
 }
 
 const KINDS: [(&str, &str); 4] = [
-    ("kept", "right, and confirmed as the best"),
-    ("discarded", "right"),
+    ("kept", "new best of the run"),
+    ("discarded", "right, not better"),
     ("failed", "failed"),
     ("pending", "in progress"),
 ];
@@ -61,7 +76,7 @@ fn said(detail: &RunDetail, attempt: &Attempt) -> String {
     format!("attempt {}: {}{fast}{over_fastest}", attempt.number, words(attempt.outcome.as_str()))
 }
 
-fn tree(detail: &RunDetail) -> AnyView {
+fn tree(detail: &RunDetail, bests: &[u32]) -> AnyView {
     let nodes: Vec<Node> = detail
         .view
         .attempts
@@ -69,7 +84,7 @@ fn tree(detail: &RunDetail) -> AnyView {
         .map(|attempt| Node {
             number: attempt.number,
             parent: attempt.parent,
-            class: class(detail, attempt),
+            class: class(attempt, bests),
             label: attempt
                 .speedup()
                 .map_or_else(|| words(attempt.stage.as_str()), |interval| show(interval.estimate, Unit::Times)),
@@ -85,7 +100,7 @@ fn tree(detail: &RunDetail) -> AnyView {
     lineage(&caption, &nodes, detail.view.best_attempt, &there).view()
 }
 
-fn speedups(detail: &RunDetail) -> AnyView {
+fn speedups(detail: &RunDetail, bests: &[u32]) -> AnyView {
     let marks: Vec<IntervalMark> = detail
         .view
         .attempts
@@ -93,7 +108,7 @@ fn speedups(detail: &RunDetail) -> AnyView {
         .map(|attempt| IntervalMark {
             name: attempt.number.to_string(),
             interval: attempt.speedup().map(|interval| (interval.low, interval.estimate, interval.high)),
-            class: class(detail, attempt),
+            class: class(attempt, bests),
             words: said(detail, attempt),
             href: Some(href(detail, attempt.number)),
         })
@@ -108,13 +123,13 @@ fn speedups(detail: &RunDetail) -> AnyView {
     intervals(&caption, "attempt", &Axis::log("speedup over the reference", Unit::Times), &marks, &levels).view()
 }
 
-fn best_so_far(detail: &RunDetail) -> AnyView {
-    let over_fastest = highest_so_far(detail, |attempt| speedup_over_fastest(detail, attempt));
+fn best_so_far(detail: &RunDetail, bests: &[u32]) -> AnyView {
+    let over_fastest = highest_so_far(detail, bests, |attempt| speedup_over_fastest(detail, attempt));
     let series = [
         Series {
             name: "over the reference".to_owned(),
             class: "series-1",
-            points: highest_so_far(detail, Attempt::speedup),
+            points: highest_so_far(detail, bests, Attempt::speedup),
             steps: true,
         },
         Series { name: "over the fastest baseline".to_owned(), class: "series-2", points: over_fastest, steps: true },
@@ -122,19 +137,25 @@ fn best_so_far(detail: &RunDetail) -> AnyView {
     if series[0].points.len() < 2 {
         return ().into_any();
     }
-    let caption = Caption::new("Best so far", "The highest published speedup after each attempt.");
+    let caption = Caption::new("Best so far", "The published speedup of the best program after each attempt.");
     let x = Axis::linear("attempt", Unit::Count);
     lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "as fast as the baseline"))).view()
 }
 
-/// Returns the highest speedup up to each timed attempt with right results.
-fn highest_so_far(detail: &RunDetail, speedup: impl Fn(&Attempt) -> Option<Interval>) -> Vec<(f64, f64)> {
+/// Returns the speedup of the best program after each attempt with right results, from the first best one on.
+fn highest_so_far(
+    detail: &RunDetail,
+    bests: &[u32],
+    speedup: impl Fn(&Attempt) -> Option<Interval>,
+) -> Vec<(f64, f64)> {
     let right = detail.view.attempts.iter().filter(|attempt| attempt.outcome.is_correct());
-    let mut best = f64::NEG_INFINITY;
+    let mut best = None;
     right
         .filter_map(|attempt| {
-            best = best.max(speedup(attempt)?.estimate);
-            Some((f64::from(attempt.number), best))
+            if bests.contains(&attempt.number) {
+                best = speedup(attempt).map(|interval| interval.estimate);
+            }
+            Some((f64::from(attempt.number), best?))
         })
         .collect()
 }
@@ -241,8 +262,9 @@ mod tests {
         let measurement = Some(Box::new(Measurement { speedup: exactly(2.0), ..measured }));
         prepared.baselines = vec![Baseline { kind: BaselineKind::Compile, measurement, reason: None }];
         let best = detail.view.attempts.iter().filter_map(Attempt::speedup).map(|speedup| speedup.estimate);
+        let bests = new_bests(&detail);
         let half = show(best.fold(0.0, f64::max) / 2.0, Unit::Times);
-        let drawn = Owner::new().with(|| view! { {speedups(&detail)}{best_so_far(&detail)} }.to_html());
+        let drawn = Owner::new().with(|| view! { {speedups(&detail, &bests)}{best_so_far(&detail, &bests)} }.to_html());
         for part in [">fastest baseline</text>", ">over the reference<", ">over the fastest baseline<"] {
             assert!(drawn.contains(part), "{part} in {drawn}");
         }
@@ -253,6 +275,43 @@ mod tests {
         assert!(baselines.is_some_and(|html| html.contains("derived from both intervals")), "and how is said");
         let listed = Owner::new().with(|| list(&detail).to_html());
         assert!(listed.contains("Over the fastest") && listed.contains(&half), "{half} in {listed}");
+    }
+
+    #[test]
+    fn an_attempt_is_a_new_best_only_if_it_was_accepted_as_the_best() {
+        let mut detail = Sample::read().detail;
+        let Some(best) = detail.view.attempts.pop().filter(|best| detail.view.best_attempt == Some(best.number)) else {
+            panic!("the last attempt is the best one")
+        };
+        let measured = |number, first: f64, confirmed: Option<f64>| {
+            let mut attempt = Attempt { number, ..best.clone() };
+            let exactly = |estimate| Interval { estimate, low: estimate, high: estimate };
+            attempt.confirmation = attempt.confirmation.filter(|_| confirmed.is_some());
+            for (measurement, estimate) in
+                [(&mut attempt.measurement, Some(first)), (&mut attempt.confirmation, confirmed)]
+            {
+                if let (Some(measurement), Some(estimate)) = (measurement, estimate) {
+                    measurement.speedup = exactly(estimate);
+                }
+            }
+            attempt
+        };
+        let further = [
+            measured(4, 2.0, Some(2.0)),
+            measured(5, 2.2, Some(1.5)),
+            measured(6, 2.3, None),
+            measured(7, 1.9, Some(2.1)),
+        ];
+        detail.view.attempts.extend(further);
+        let bests = new_bests(&detail);
+        let classes: Vec<&str> = detail.view.attempts.iter().map(|attempt| class(attempt, &bests)).collect();
+        assert_eq!(classes, ["kept", "failed", "kept", "kept", "discarded", "discarded", "discarded"]);
+        let drawn = highest_so_far(&detail, &bests, Attempt::speedup);
+        assert_eq!(
+            drawn[2..],
+            [(4.0, 2.0), (5.0, 2.0), (6.0, 2.0), (7.0, 2.0)],
+            "it ends at the best program's speedup"
+        );
     }
 
     #[test]
