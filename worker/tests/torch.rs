@@ -410,6 +410,12 @@ fn an_extension_is_built_ahead_of_its_first_call(bench: &Bench) {
     assert!(!build(&programs::EXTENSION.replace("3.0", "2.0")).cached, "another program");
     assert!(!build(&format!("# Its lines are others.\n{}", programs::EXTENSION)).cached);
     let text_of = |report: &BuildReport| worker.store.get(report.library.as_ref().unwrap()).unwrap();
+    let text = String::from_utf8(text_of(&report)).unwrap();
+    let (source, _) = text.split_once("#nightshift-machine ").unwrap();
+    let unusable_here = format!("{source}#nightshift-machine another\n#nightshift-extension scaled_relu AAAA\n");
+    is_right(worker.put(&unusable_here));
+    let names_no_machine = |line: &&str| !line.starts_with("#nightshift-machine ");
+    is_right(worker.put(&text.split_inclusive('\n').filter(names_no_machine).collect::<String>()));
     let hidden = build(&format!("# -*- coding: utf-7 -*-\n#+AAo-raise SystemExit(3)\n{MODEL_NEW}"));
     let text = String::from_utf8(text_of(&hidden)).unwrap();
     assert!(!text.contains('#') && text.trim_start().starts_with("import torch"), "{text}");

@@ -166,6 +166,20 @@ impl Step<'_> {
         })
     }
 
+    fn python_builder<'b>(&'b self, task: &'b TaskBundle) -> PythonBuilder<'b> {
+        let cuda = self.bench.cuda.as_ref().ok().filter(|_| task.spec.target == Target::Cuda);
+        PythonBuilder {
+            host: &self.bench.host,
+            nvcc: cuda.map(|cuda| &cuda.nvcc),
+            compiler: &self.bench.toolchain,
+            cache: &self.bench.builds,
+            artifacts: &self.artifacts,
+            scratch: self.folder,
+            cancel: self.cancel,
+            task: &task.spec,
+        }
+    }
+
     pub(super) fn build_as(
         &self,
         role: Role,
@@ -173,17 +187,7 @@ impl Step<'_> {
         task: &TaskBundle,
     ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
         if role.is_python(&task.spec) {
-            let cuda = self.bench.cuda.as_ref().ok().filter(|_| task.spec.target == Target::Cuda);
-            let builder = PythonBuilder {
-                host: &self.bench.host,
-                nvcc: cuda.map(|cuda| &cuda.nvcc),
-                cache: &self.bench.builds,
-                artifacts: &self.artifacts,
-                scratch: self.folder,
-                cancel: self.cancel,
-                task: &task.spec,
-            };
-            return build_python(&builder, source, role, task.spec.limits.build_timeout_ms);
+            return build_python(&self.python_builder(task), source, role, task.spec.limits.build_timeout_ms);
         }
         let builder = Builder {
             jail: &self.bench.host.jail,
@@ -218,23 +222,36 @@ impl Step<'_> {
     pub(super) fn library(&self, role: Role, hash: &ArtifactHash, task: &TaskBundle) -> Result<PathBuf, StepFailure> {
         let path = self.folder.join(role.library_name(&task.spec));
         self.artifacts.copy_to(hash, &path)?;
+        let unreadable = |error: std::io::Error| disk_failure(&path, &error);
         if role.is_python(&task.spec) {
-            // Compiled for no machine in particular.
-            return Ok(path);
+            let bytes = std::fs::read(&path).map_err(unreadable)?;
+            let text = String::from_utf8_lossy(&bytes);
+            return match self.python_builder(task).source_to_build_again(&text)? {
+                Some(source) => self.build_again(role, hash, task, || Ok(source.to_owned())),
+                None => Ok(path),
+            };
         }
-        let file = File::open(&path).map_err(|error| disk_failure(&path, &error))?;
+        let file = File::open(&path).map_err(unreadable)?;
         match BuildProvenance::read(&ReadCache::new(file)) {
             Some(origin) if origin.toolchain != self.compiler(&task.spec)?.toolchain().fingerprint => {
-                tracing::info!(artifact.hash = %hash, "a library of another machine is built again for this one");
-                self.build_again(role, &origin.source, task)
+                self.build_again(role, hash, task, || {
+                    Ok(String::from_utf8_lossy(&self.artifacts.get(&origin.source)?).into_owned())
+                })
             }
             _ => Ok(path),
         }
     }
 
-    fn build_again(&self, role: Role, source: &ArtifactHash, task: &TaskBundle) -> Result<PathBuf, StepFailure> {
+    fn build_again(
+        &self,
+        role: Role,
+        hash: &ArtifactHash,
+        task: &TaskBundle,
+        candidate: impl FnOnce() -> Result<String, StepFailure>,
+    ) -> Result<PathBuf, StepFailure> {
+        tracing::info!(artifact.hash = %hash, "a library of another machine is built again for this one");
         let source = match role {
-            Role::Candidate => String::from_utf8_lossy(&self.artifacts.get(source)?).into_owned(),
+            Role::Candidate => candidate()?,
             Role::Reference | Role::Truth => task.reference_source.clone(),
             Role::Library => task.library_source.clone().unwrap_or_default(),
         };

@@ -6,8 +6,10 @@
 mod cpp;
 mod cuda;
 mod cuda_module;
+mod extensions;
 mod python;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::artifact::ArtifactHash;
@@ -20,7 +22,8 @@ use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskSpe
 use nightshift_protocol::verdict::ProcessEnd;
 
 pub use self::cuda_module::compile_module;
-pub use self::python::{EXTENSION_MARKER, PythonBuilder, build_python};
+pub use self::extensions::EXTENSION_MARKER;
+pub use self::python::{PythonBuilder, build_python};
 use crate::build_cache::{BuildCache, CachedBuild};
 pub use crate::compiler_limits::{LIBRARY, limits};
 use crate::compiler_output;
@@ -28,7 +31,7 @@ use crate::nvcc::CudaCompiler;
 use crate::symbols::Symbols;
 use crate::toolchain::NIGHTSHIFT_H;
 use nightshift_sandbox::access::temporary_folder;
-use nightshift_sandbox::process::{CancelFlag, JailHost, ProcessResult};
+use nightshift_sandbox::process::{CancelFlag, JailHost, ProcessError, ProcessResult};
 
 /// Raised whenever what a build keeps or how it is examined changes: older entries of the cache then fit no more.
 const BUILD_VERSION: u32 = 3;
@@ -180,6 +183,14 @@ pub fn build(
 /// The message of compilers and linkers for a full disk, in the locale of builds.
 const NO_SPACE: &str = "No space left on device";
 
+/// The messages of GCC, its linker driver, Clang and nvcc for a process of theirs that was killed. The compiler itself then exits.
+const KILLED: [&str; 4] = [
+    "Killed signal terminated program",
+    "terminated with signal 9",
+    "unable to execute command: Killed",
+    "died due to signal 9",
+];
+
 /// A cache of builds.
 struct Delivery<'a> {
     cache: &'a BuildCache,
@@ -200,10 +211,16 @@ impl Delivery<'_> {
             return self.hand_over(cached, file, true);
         }
         let built = compile()?;
-        if built.library.is_none() && String::from_utf8_lossy(&built.log).contains(NO_SPACE) {
+        let log = if built.library.is_none() { String::from_utf8_lossy(&built.log) } else { Cow::default() };
+        if log.contains(NO_SPACE) {
             let message =
                 format!("the compiler found no space left on the disk of {}: free some", self.scratch.display());
             return Err(StepFailure::retriable("worker.disk", message));
+        }
+        // Without a cgroup only the message tells. A process that reached its own limit has another end.
+        let exited = matches!(built.report.end, ProcessEnd::Exited { .. });
+        if exited && KILLED.iter().any(|message| log.contains(message)) {
+            return Err(ProcessError::MachineFull.into());
         }
         // A build that a limit ended may succeed on a less busy machine.
         let is_lasting = matches!(built.report.end, ProcessEnd::Finished | ProcessEnd::Exited { .. });
@@ -373,7 +390,67 @@ pub fn disk_failure(path: &Path, error: &std::io::Error) -> StepFailure {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use nightshift_protocol::machine::SandboxReport;
+
     use super::*;
+
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl ArtifactSink for Nowhere {
+        fn put(&self, bytes: &[u8]) -> Result<ArtifactHash, StepFailure> {
+            Ok(ArtifactHash::of(bytes))
+        }
+    }
+
+    fn not_built(key: &str, end: ProcessEnd, log: &str) -> CachedBuild {
+        let toolchain = Toolchain {
+            program: "g++".to_owned(),
+            path: "/usr/bin/g++".to_owned(),
+            version: "g++ 12".to_owned(),
+            flags: Vec::new(),
+            fingerprint: "f".to_owned(),
+        };
+        let report = BuildReport {
+            library: None,
+            end,
+            messages: Vec::new(),
+            log: ArtifactHash::of(log.as_bytes()),
+            toolchain,
+            build_key: key.to_owned(),
+            cached: false,
+            duration_ms: 1,
+            report: CompilerReport::default(),
+            cuda: None,
+            sandbox: SandboxReport::default(),
+        };
+        CachedBuild { report, library: None, log: log.as_bytes().to_vec() }
+    }
+
+    #[test]
+    fn a_compiler_that_the_machine_had_no_memory_or_disk_for_says_nothing_about_the_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = BuildCache::open(&folder.path().join("builds")).unwrap();
+        let delivery = Delivery { cache: &cache, artifacts: &Nowhere, scratch: folder.path() };
+        let exited = ProcessEnd::Exited { status: 1 };
+        let of = |key: &str, end: &ProcessEnd, log: &str| {
+            let built = delivery.of(key, "candidate.so", || Ok(not_built(key, end.clone(), log)));
+            (built.map(|(report, _)| report.end).map_err(|failure| failure.code), cache.get(key).is_some())
+        };
+        for (log, code) in [
+            ("g++-12: fatal error: Killed signal terminated program cc1plus", "process.machine_full"),
+            ("collect2: fatal error: ld terminated with signal 9 [Killed]", "process.machine_full"),
+            ("clang++: error: unable to execute command: Killed", "process.machine_full"),
+            ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", "process.machine_full"),
+            ("ld: final link failed: No space left on device", "worker.disk"),
+        ] {
+            assert_eq!(of("k1", &exited, log), (Err(code.to_owned()), false), "{log}");
+        }
+        // It is known that this one reached its own limit.
+        let limit = ProcessEnd::MemoryExceeded { limit_bytes: 2, peak_bytes: 2 };
+        assert_eq!(of("k1", &limit, "Killed signal terminated program cc1plus"), (Ok(limit.clone()), false));
+        assert_eq!(of("k1", &exited, "error: expected `;'"), (Ok(exited.clone()), true));
+    }
 
     #[test]
     fn a_link_in_place_of_the_library_is_not_followed() {

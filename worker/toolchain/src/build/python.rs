@@ -7,11 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild};
+use nightshift_protocol::machine::Toolchain;
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{DType, PYTHON_EXTENSION, TaskSpec};
@@ -20,7 +19,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{ArtifactSink, Delivery, MAX_LIBRARY_BYTES, Role, disk_failure, limits};
+use super::extensions::{self, EXTENSION_MARKER, Extension};
+use super::{ArtifactSink, Delivery, Role, disk_failure, limits};
 use crate::Host;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output;
@@ -36,11 +36,8 @@ const SCRIPT: &str = concat!(include_str!("../arguments.py"), include_str!("buil
 /// How that is called in the jail.
 const SCRIPT_FILE: &str = "build_program.py";
 
-/// Prefix of the line that names a built extension. The evaluator searches for the same prefix.
-pub const EXTENSION_MARKER: &str = "#nightshift-extension ";
-
 /// Raised whenever what a build keeps changes: older entries of the cache then fit no more.
-const BUILD_VERSION: u32 = 4;
+const BUILD_VERSION: u32 = 5;
 
 /// Largest file that a compiler may write, in bytes: headers of `PyTorch` make large objects.
 const MAX_OUTPUT_FILE_BYTES: u64 = 512 << 20;
@@ -55,6 +52,8 @@ pub struct PythonBuilder<'a> {
     pub host: &'a Host,
     /// Compiles extensions for a GPU, on the `cuda` target.
     pub nvcc: Option<&'a Nvcc>,
+    /// The C++ compiler of this machine, whose fingerprint covers the processor.
+    pub compiler: &'a Toolchain,
     /// Earlier builds.
     pub cache: &'a BuildCache,
     /// Takes the file and what was said.
@@ -67,21 +66,38 @@ pub struct PythonBuilder<'a> {
     pub task: &'a TaskSpec,
 }
 
+impl PythonBuilder<'_> {
+    fn python(&self) -> Result<&Python, StepFailure> {
+        self.host.python().map_err(|reason| StepFailure::retriable("worker.no_torch", reason))
+    }
+
+    /// Returns the fingerprint of everything on this machine that extensions are compiled with and for.
+    fn machine(&self, python: &Python) -> String {
+        let nvcc = self.nvcc.map(|nvcc| nvcc.toolchain().fingerprint.as_str()).unwrap_or_default();
+        let mut hasher = blake3::Hasher::new();
+        for part in [nvcc, &python.toolchain().fingerprint, &self.compiler.fingerprint] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// Returns the source of a built file whose extensions were compiled for another machine; `None` where this machine can run it.
+    ///
+    /// # Errors
+    /// `worker.no_torch` when the file has extensions and this machine has no `PyTorch`.
+    pub fn source_to_build_again<'f>(&self, file: &'f str) -> Result<Option<&'f str>, StepFailure> {
+        let Some((source, machine)) = extensions::provenance(file) else { return Ok(None) };
+        Ok((machine != self.machine(self.python()?)).then_some(source))
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Said {
     Wrong { line: u32, column: u32, message: String, log: String },
     Built(Vec<Extension>),
     Stripped(String),
-}
-
-#[derive(Deserialize)]
-struct Extension {
-    name: String,
-    path: PathBuf,
-    /// The lines in which ptxas says what each of its kernels uses.
-    #[serde(default)]
-    usage: String,
 }
 
 /// Builds a file, or answers from the cache. What can be run lies at the given path in `scratch`.
@@ -91,7 +107,7 @@ pub fn build_python(
     role: Role,
     timeout_ms: u64,
 ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
-    let python = builder.host.python().map_err(|reason| StepFailure::retriable("worker.no_torch", reason))?;
+    let python = builder.python()?;
     let key = build_key(builder, python, source, role);
     let delivery = Delivery { cache: builder.cache, artifacts: builder.artifacts, scratch: builder.scratch };
     let file = format!("{}.{PYTHON_EXTENSION}", role.name());
@@ -103,7 +119,7 @@ pub fn build_python(
         let result = folder.run(builder, python, role, true, timeout_ms)?;
         let text = match said(&result) {
             Some(Said::Stripped(text)) if result.end == ProcessEnd::Finished => text,
-            _ => return Ok(build_of(builder.nvcc, python, result, &folder, source, &key)),
+            _ => return Ok(build_of(builder, python, result, &folder, source, &key)),
         };
         // Extensions take most of a minute: those of the same program in other words serve again.
         let same = build_key(builder, python, &format!("without comments\n{text}"), role);
@@ -123,14 +139,12 @@ pub fn build_python(
     })
 }
 
-/// The address of a build: blake3 over source, Python, compiler and role.
+/// The address of a build: blake3 over source, Python, compilers and role.
 fn build_key(builder: &PythonBuilder<'_>, python: &Python, source: &str, role: Role) -> String {
-    let toolchain = python.toolchain().fingerprint;
-    let nvcc = builder.nvcc.map(|nvcc| nvcc.toolchain().fingerprint.as_str()).unwrap_or_default();
     let mut hasher = blake3::Hasher::new();
     hasher.update(&BUILD_VERSION.to_le_bytes());
     let arguments = arguments(builder.task).to_string();
-    for part in [source, SCRIPT, role.name(), &toolchain, nvcc, &arguments] {
+    for part in [source, SCRIPT, role.name(), &builder.machine(python), &arguments] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
@@ -173,23 +187,23 @@ fn compile(
 ) -> Result<CachedBuild, StepFailure> {
     let folder = Folder::new(builder, source, role)?;
     let result = folder.run(builder, python, role, false, timeout_ms)?;
-    Ok(build_of(builder.nvcc, python, result, &folder, source, key))
+    Ok(build_of(builder, python, result, &folder, source, key))
 }
 
 /// Returns the result of a run of the script.
 fn build_of(
-    nvcc: Option<&Nvcc>,
+    builder: &PythonBuilder<'_>,
     python: &Python,
     result: ProcessResult,
     folder: &Folder,
     source: &str,
     key: &str,
 ) -> CachedBuild {
-    let cuda = match (said(&result), nvcc) {
+    let cuda = match (said(&result), builder.nvcc) {
         (Some(Said::Built(extensions)), Some(nvcc)) => kernels_of(&extensions, nvcc.arch()),
         _ => None,
     };
-    let (library, messages, log) = match outcome(&result, source, folder.path()) {
+    let (library, messages, log) = match outcome(&result, source, folder.path(), &builder.machine(python)) {
         Ok(library) => (Some(library), Vec::new(), Vec::new()),
         Err((messages, log)) => (None, messages_of(messages, &folder.file), log.into_bytes()),
     };
@@ -343,10 +357,11 @@ fn capability(arch: &str) -> String {
 type Wrong = (Vec<CompilerMessage>, String);
 
 /// The file with its extensions behind it, or what is wrong.
-fn outcome(result: &ProcessResult, source: &str, folder: &Path) -> Result<Vec<u8>, Wrong> {
+fn outcome(result: &ProcessResult, source: &str, folder: &Path, machine: &str) -> Result<Vec<u8>, Wrong> {
     match said(result) {
         Some(Said::Built(extensions)) if result.end == ProcessEnd::Finished => {
-            with_extensions(source, &extensions, folder).map_err(|message| (vec![told(0, 0, message.clone())], message))
+            let built = extensions::append(source, &extensions, folder, machine);
+            built.map_err(|message| (vec![told(0, 0, message.clone())], message))
         }
         Some(Said::Wrong { line, column, message, log }) => {
             let scratch = folder.display().to_string();
@@ -373,37 +388,6 @@ fn messages_of(mut messages: Vec<CompilerMessage>, file: &str) -> Vec<CompilerMe
         file.clone_into(&mut message.file);
     }
     messages
-}
-
-fn with_extensions(source: &str, extensions: &[Extension], folder: &Path) -> Result<Vec<u8>, String> {
-    if extensions.is_empty() {
-        return Ok(source.as_bytes().to_vec());
-    }
-    let mut text = source.trim_end().to_owned();
-    text.push('\n');
-    for Extension { name, path, .. } in extensions {
-        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let data = std::fs::symlink_metadata(path);
-        let data = data.map_err(|error| format!("the extension `{name}` was not written: {error}"))?;
-        // Never through a link: what the program names may lie outside of its folder.
-        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
-        if !plain || !data.is_file() || !parent.is_some_and(|parent| parent.starts_with(folder)) {
-            return Err(format!("the extension `{name}` is no library in the folder of the build"));
-        }
-        if data.len() > MAX_LIBRARY_BYTES {
-            let size_bytes = data.len();
-            return Err(format!(
-                "the extension `{name}` has {size_bytes} bytes, more than the limit of {MAX_LIBRARY_BYTES}"
-            ));
-        }
-        let bytes = std::fs::read(path).map_err(|error| format!("the extension `{name}` cannot be read: {error}"))?;
-        text.push_str(EXTENSION_MARKER);
-        text.push_str(name);
-        text.push(' ');
-        BASE64_STANDARD.encode_string(&bytes, &mut text);
-        text.push('\n');
-    }
-    Ok(text.into_bytes())
 }
 
 #[cfg(test)]
