@@ -100,6 +100,24 @@ fn passed(report: &CheckReport) -> bool {
     report.end == ProcessEnd::Finished && report.cases.iter().all(|case| case.passed) && report.findings.is_empty()
 }
 
+/// Builds and checks a program by the steps of a worker.
+fn judged(worker: &bench::Bench, task: &ArtifactHash, prepared: &PreparedTask, program: &str) -> Box<CheckReport> {
+    let source = worker.put(program);
+    let built = worker.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false });
+    let Ok(StepOutput::Built { report }) = built else { panic!("{built:?}") };
+    let check = StepInput::Check {
+        task: task.clone(),
+        library: report.library.unwrap(),
+        reference_library: prepared.reference_library.clone(),
+        truth_library: prepared.truth_library.clone(),
+        sandbox_required: false,
+        golden: None,
+    };
+    let checked = worker.execute(&check).unwrap();
+    let StepOutput::Checked { report } = checked else { panic!("{checked:?}") };
+    report
+}
+
 fn a_model_may_have_many_weights(bench: &Bench) {
     let found = bench.inspect(&programs::deep("Model")).unwrap();
     assert_eq!(found.params.len(), 702);
@@ -165,19 +183,7 @@ fn a_mask_stays_as_the_model_makes_it(bench: &Bench) {
     let not_kept = named_otherwise.replace("torch.ones(8, 16))", "torch.ones(8, 16)), persistent=False");
     let wrong = right.replace("masked_fill(self.mask == 0, 0.0)", "masked_fill(self.mask > 1, 0.0)");
     for (program, passes) in [(right, true), (not_kept, true), (wrong, false)] {
-        let source = worker.put(&program);
-        let built = worker.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false });
-        let Ok(StepOutput::Built { report }) = built else { panic!("{built:?}") };
-        let check = StepInput::Check {
-            task: task.clone(),
-            library: report.library.unwrap(),
-            reference_library: prepared.reference_library.clone(),
-            truth_library: prepared.truth_library.clone(),
-            sandbox_required: false,
-            golden: None,
-        };
-        let checked = worker.execute(&check).unwrap();
-        let StepOutput::Checked { report } = checked else { panic!("{checked:?}") };
+        let report = judged(&worker, &task, &prepared, &program);
         assert_eq!(passed(&report), passes, "{program}\n{report:?}");
     }
 }
@@ -197,19 +203,7 @@ fn what_algebra_cancels_may_be_left_out(bench: &Bench) {
     let of_program = "return torch.relu(x @ self.linear.weight.t() + self.linear.bias) * 3.0";
     let in_double = "(x.double() @ self.linear.weight.t().double() + self.linear.bias.double()).float()";
     for (call, passes) in [("x @ self.linear.weight.t()", true), (in_double, true), ("x @ x.t() @ x[:, :16]", false)] {
-        let source = worker.put(&MODEL_NEW.replace(of_program, &around_its_mean(call)));
-        let built = worker.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false });
-        let Ok(StepOutput::Built { report }) = built else { panic!("{built:?}") };
-        let check = StepInput::Check {
-            task: task.clone(),
-            library: report.library.unwrap(),
-            reference_library: prepared.reference_library.clone(),
-            truth_library: prepared.truth_library.clone(),
-            sandbox_required: false,
-            golden: None,
-        };
-        let checked = worker.execute(&check).unwrap();
-        let StepOutput::Checked { report } = checked else { panic!("{checked:?}") };
+        let report = judged(&worker, &task, &prepared, &MODEL_NEW.replace(of_program, &around_its_mean(call)));
         assert_eq!(passed(&report), passes, "{call}\n{report:?}");
     }
 }
