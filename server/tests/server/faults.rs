@@ -170,7 +170,7 @@ async fn an_answer_that_waits_for_space_outlives_its_lease_and_is_not_paid_for_a
     agents.now(Behaviour::Plans);
     agents.answers.notify_one();
     // No heartbeat is written meanwhile, so that the first one after it finds the lease lost.
-    tokio::time::sleep(Duration::from_millis(2_000)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     store.set_full(false);
 
     server.until_status(&run, RunStatus::Completed).await;
