@@ -87,11 +87,11 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     // With random cases, a rare failure would be blamed on an unrelated change.
     tests.env("PROPTEST_RNG_SEED", "20260101");
-    let threads = std::thread::available_parallelism()?.get().max(MIN_TEST_THREADS);
-    tests.env("RUST_TEST_THREADS", threads.to_string());
+    // Where tests wait for a disk, more of them at a time wait longer for each other.
     if let Some(folder) = scratch::in_memory() {
         println!("xtask: temporary files of the tests: {folder}");
-        tests.env("TMPDIR", folder);
+        let threads = std::thread::available_parallelism()?.get().max(MIN_TEST_THREADS);
+        tests.env("TMPDIR", folder).env("RUST_TEST_THREADS", threads.to_string());
     }
     if !filter.is_empty() {
         tests.arg("--").args(&filter);
