@@ -8,15 +8,24 @@ use std::process::{Child, Stdio};
 use super::account::Account;
 use super::{PostgresError, command};
 
-/// Waits for the end of its input, then stops the server. It keeps its output open meanwhile.
+/// Waits for the end of its input, then stops the server. It keeps its output open meanwhile. A server that has just
+/// been started may not have written its process id yet, and is asked again.
 const STOP: &str = r#"
 while read -r _; do :; done
-"$1" stop -D "$2" -m immediate -w -t 30 >/dev/null 2>&1
+tries=0
+while [ -e "$2/postmaster.pid" ] && [ "$tries" -lt 30 ]; do
+    "$1" stop -D "$2" -m immediate -w -t 30 >/dev/null 2>&1 || sleep 0.1
+    tries=$((tries + 1))
+done
 "#;
-/// Waits for the end of its input, then removes the folder.
+/// Waits for the end of its input, then removes the folder. While a program still writes there, it is not empty.
 const REMOVE: &str = r#"
 while read -r _; do :; done
-rm -rf -- "$1"
+tries=0
+until rm -rf -- "$1" || [ "$tries" -ge 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
 "#;
 
 /// Two shells, each waiting for the end of a pipe. The first stops the server once no process holds `alive`. The
