@@ -189,7 +189,7 @@ pub(crate) fn compare(items: &[RewardItem], results: &mut [RewardResult]) {
     }
 }
 
-/// What a run is given as the Coder's reply.
+/// The text that a run receives as the Coder's reply.
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
     /// The completion. Where it edits a program, the program that the edits make.

@@ -22,7 +22,7 @@ pub(crate) enum Arithmetic {
 pub(crate) struct ProgramFile<'a> {
     /// The library, or the file of Python.
     pub(crate) path: &'a Path,
-    /// Whether the program is the task's own; else a model wrote it.
+    /// True for the task's own program, false for one that a model wrote.
     pub(crate) trusted: bool,
     /// The arithmetic that it runs with.
     pub(crate) arithmetic: Arithmetic,
@@ -58,7 +58,7 @@ impl<'a> ProgramFile<'a> {
     }
 }
 
-/// How a program is started.
+/// The options with which the evaluator starts a program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProgramOptions<'a> {
     /// The task.
