@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use nightshift_engine::clock::Clock as _;
 use nightshift_protocol::api::{
     CampaignCreated, Claim, Claimed, CreateCampaign, Page, ReportReply, ReportResult, StepView, TryOutcome,
 };
 use nightshift_protocol::run::{RunStatus, StepStatus};
+use nightshift_server::SystemClock;
 use nightshift_store::fault::{Fault, FaultyStore};
 use reqwest::Method;
 use tokio::task::JoinSet;
@@ -170,7 +172,12 @@ async fn an_answer_that_waits_for_space_outlives_its_lease_and_is_not_paid_for_a
     agents.now(Behaviour::Plans);
     agents.answers.notify_one();
     // No heartbeat is written meanwhile, so that the first one after it finds the lease lost.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let leases = store.ports().leases;
+    until("the end of the lease", || async {
+        let expired = leases.expired_leases(SystemClock.now(), 1).await.unwrap();
+        (!expired.is_empty()).then_some(())
+    })
+    .await;
     store.set_full(false);
 
     server.until_status(&run, RunStatus::Completed).await;
