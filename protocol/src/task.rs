@@ -24,7 +24,7 @@ pub use crate::target::Target;
 use crate::target_baseline::TargetBaseline;
 
 /// Largest number of bytes that the tensors of one shape may take together.
-pub const MAX_TENSOR_BYTES: u64 = 16 << 30;
+pub const MAX_TENSOR_BYTES: u64 = 24 << 30;
 
 /// Name of the shape that the task's own dimensions make.
 pub const DEFAULT_SHAPE: &str = "default";

@@ -75,7 +75,7 @@ pub(crate) fn PointCloud(
                 <label>
                     "Speedup over"
                     <select name="value" on:change=move |event| value.set(event_target_value(&event))>
-                        {BASELINES.map(|(name, over)| view! { <option value=name>{over}</option> }).to_vec()}
+                        {BASELINES.into_iter().map(|(name, over)| view! { <option value=name>{over}</option> }).collect_view()}
                     </select>
                 </label>
             </p>
