@@ -1,7 +1,5 @@
 """docs/evidence/kernelbench.md, from what the parts found."""
 
-import statistics
-
 from .native import EXPLAINED, NOT_JUDGED
 
 NATIVE_TARGET, TORCH_TARGET = 20, 2
@@ -18,55 +16,6 @@ def seconds(ms: float | None) -> str:
 
 def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def wrapped(found: dict) -> list:
-    tasks = found["tasks"]
-    done = [task for task in tasks.values() if task.get("outcome")]
-    timed = [task for task in done if task["speedup"]]
-    lines = ["## Each reference as the program of its own task", "",
-             f"{len(tasks)} tasks, {len(done)} programs, {sum(task['right'] == 'pass' for task in done)} verdicts right, {len(timed)} timed."]
-    if timed:
-        estimates = [task["speedup"]["estimate"] for task in timed]
-        lines.append(f"Ratio of the reference to itself: median {statistics.median(estimates):.3f}, from {min(estimates):.3f} to "
-                     f"{max(estimates):.3f}; the interval holds 1 in {around_one(timed)} of {len(timed)}.")
-        precise = [task for task in timed if "confirmation_imprecise" not in task["findings"]]
-        ratios = [task["speedup"]["estimate"] for task in precise]
-        if ratios:
-            lines.append(f"Of the {len(precise)} whose confirmation is precise, it holds 1 in {around_one(precise)}, with ratios from {min(ratios):.3f} to "
-                         f"{max(ratios):.3f}. The others carry the note `confirmation_imprecise`: calls of theirs were few, as each takes "
-                         "long, or scatter widely. The latter are models of short kernels, whose time is that of launching them on the processor, "
-                         "where other steps are at work beside.")
-    if not found.get("profiles", True):
-        lines.append("Neither `nsys` nor `torch.compile` looked at these references here (`worker.profilers = false`): the part on references "
-                     "below tells what they found.")
-    lines += ["", "| task | verdict | ratio and interval | eager | torch.compile, ratio to eager | profile | prepare | check | measure | warnings, findings |",
-              "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
-    for name, task in tasks.items():
-        prepared, steps = task["prepared"], task.get("steps_ms", {})
-        compiled = prepared.get("baselines", {}).get("torch.compile") or {}
-        notes = ", ".join([*(prepared.get("warnings") or []), *task.get("findings", [])]) or "-"
-        shown = ratio(compiled.get("speedup")) if compiled.get("speedup") else cell((compiled.get("reason") or "-")[:80])
-        eager = f"{task['reference_ms']:.3f} ms" if task.get("reference_ms") else "-"
-        verdict = f"{task['right']} ({task['outcome']})" if task.get("outcome") else cell(str(prepared.get("stopped"))[:120])
-        lines.append(f"| {name} | {verdict} | {ratio(task.get('speedup'))} | {eager} | {shown} | {prepared.get('tier') or '-'} | "
-                     f"{seconds(task.get('prepare_ms'))} | {seconds(steps.get('check'))} | {seconds(steps.get('measure'))} | {notes} |")
-    lines += ["", *where_preparing_goes(tasks)]
-    return lines
-
-
-def around_one(tasks: list) -> int:
-    return sum(task["speedup"]["low"] <= 1.0 <= task["speedup"]["high"] for task in tasks)
-
-
-def where_preparing_goes(tasks: dict) -> list:
-    """The median of each part of preparing."""
-    parts = {}
-    for task in tasks.values():
-        for name, taken in task["prepared"].get("cost_s", {}).items():
-            parts.setdefault(name, []).append(taken)
-    told = ", ".join(f"{name} {statistics.median(taken):.1f} s" for name, taken in parts.items())
-    return [f"Preparing a task, median of each part: {told}."] if told else []
 
 
 def said_by_peer(row: dict | None) -> str:
@@ -174,60 +123,18 @@ def rate(row: dict | None) -> float | None:
     return len(done) / sum(done) * 3600 if done else None
 
 
-def attacks(found: dict) -> list:
-    peer = (found.get("peer") or {}).get("programs", {})
-    lines = ["", "## Programs that deceive", "", "All for the task 1/1. *Published* is whether the program became a result.", "",
-             "| program | what it does | KernelBench | its ratio | Nightshift | published | findings | own kernels |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- |"]
-    for name, entry in found["programs"].items():
-        theirs = peer.get(name) or {}
-        own, other = theirs.get("runtime_ms") or 0, theirs.get("reference_ms") or 0
-        ratio_there = f"{other / own:.2f}" if own > 0 and other > 0 else "-"
-        published = "yes" if entry["outcome"].startswith("correct") and entry["compliant"] == "pass" else "no"
-        share = f"{entry['own_share'] * 100:.0f} %" if entry.get("own_share") is not None else "-"
-        lines.append(f"| {name} | {entry['what']} | {said_by_peer(theirs or None)} | {ratio_there} | {entry['outcome']}, {ratio(entry['speedup'])} | "
-                     f"{published} | {', '.join(entry['findings']) or '-'} | {share} |")
-    return lines
-
-
-def references(found: dict) -> list:
-    lines = ["", "## References as they are, and after torch.compile", "",
-             "Both are timed in turn, in processes of their own, on fresh inputs with cold caches, by the protocol of "
-             "programs: medians, with the default flags of PyTorch. The files below `kernelbench-timing` hold means in the public layout.", "",
-             "| task | file | eager | after torch.compile | ratio to eager |", "| --- | --- | --- | --- | --- |"]
-    for name, row in sorted(found.items(), key=lambda entry: tuple(map(int, entry[0].split("/")))):
-        lines.append(f"| {name} | {row['file']} | {row['eager']['median']:.3f} ms | {row['compiled']['median']:.3f} ms | {ratio(row['speedup'])} |")
-    return lines
-
-
-def prepared(found: dict) -> list:
-    """What was prepared without any program: its times stand with those of all references."""
-    rows = [f"- {name}: {cell(row['reason'])[:300]}" + (f" (eager: {row['eager_ms']:.3f} ms)" if row.get("eager_ms") else "")
-            for name, row in found.get("untimed", {}).items()]
-    return ["", "## References that have no time after torch.compile", "", *rows] if rows else []
-
-
-PARTS = {"wrapped": wrapped, "prepared": prepared, "native": native, "throughput": throughput, "attacks": attacks}
-
-
-def of_rows(rows: dict | None) -> str:
-    """The commits that rows were measured by, where rows say so."""
-    return ", ".join(sorted({row["by"] for row in rows.values() if row.get("by")})) if isinstance(rows, dict) else ""
+PARTS = {"native": native, "throughput": throughput}
 
 
 def page(found: dict) -> str:
     facts = found["facts"]
-    head = ["# KernelBench's tasks, measured", "", "Written by `scripts/evidence-kernelbench`. " + facts["how"], "",
+    head = ["# KernelBench's tasks, measured", "", "Written by `scripts/evidence-kernelbench`. A part that is missing was not measured.", "",
             "| fact | value |", "| --- | --- |"]
-    commits = [f"{name}: {of_rows(found[name].get('tasks')) or found[name]['by']}" for name in PARTS if found.get(name, {}).get("by")]
-    timed = of_rows(found.get("references"))
-    commits += [f"references: {timed}"] if timed else []
+    commits = [f"{name}: {found[name]['by']}" for name in PARTS if found.get(name, {}).get("by")]
     head += [f"| commit of each part | {'; '.join(commits)} |"] if commits else []
     head += [f"| {name} | {cell(str(value))} |" for name, value in facts["table"].items()]
     lines = [*head, ""]
     for name, write in PARTS.items():
         if name in found:
             lines += write(found[name])
-    if found.get("references"):
-        lines += references(found["references"])
     return "\n".join(lines) + "\n"

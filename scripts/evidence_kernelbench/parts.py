@@ -10,7 +10,6 @@ from pathlib import Path
 
 from evidence_h200.night import EXPORT_S, Failure, Night, OutOfTime, attempts_of, log, over, took_ms
 
-from .attacks import ATTACKS
 from .native import PROGRAMS, remarked
 
 PEER = Path(__file__).with_name("peer.py")
@@ -30,40 +29,6 @@ def verdict_of(attempt: dict) -> dict:
     }
 
 
-def prepared_of(run: dict) -> dict:
-    """What preparing a task found."""
-    view = run["detail"]["view"]
-    prepared = view.get("prepared")
-    if not prepared:
-        stopped = view.get("stop_reason") or run["detail"]["summary"].get("failure")
-        # Either is a code with a message, or a word.
-        return {"stopped": f"{stopped.get('code')}: {stopped.get('message')}" if isinstance(stopped, dict) else stopped}
-    profile = prepared.get("profile") or {}
-    timeline = profile.get("timeline") or {}
-    baselines = {}
-    for baseline in prepared.get("baselines", []):
-        measured = baseline.get("measurement")
-        baselines[baseline["name"]] = {
-            "reason": baseline.get("reason"), "speedup": measured["speedup"] if measured else None,
-            "eager": times(measured["baseline_samples_ns"]) if measured else None,
-            "compiled": times(measured["candidate_samples_ns"]) if measured else None,
-        }
-    return {
-        "warnings": [warning["code"] for warning in prepared.get("warnings", [])], "tier": profile.get("tier"),
-        "missing": profile.get("missing"),
-        "kernels": [{"name": kernel["name"][:120], "share": round(kernel["share"], 4)} for kernel in timeline.get("kernels", [])[:8]],
-        "baseline_ms": prepared["baseline_median_ns"] / 1e6, "baselines": baselines,
-        "cost_s": {part["name"]: round(part["ms"] / 1e3, 1) for part in prepared.get("cost", [])},
-    }
-
-
-def times(samples_ns: list) -> dict:
-    """In the public layout of times: milliseconds."""
-    samples = [sample / 1e6 for sample in samples_ns]
-    return {"mean": statistics.fmean(samples), "std": statistics.pstdev(samples), "min": min(samples), "max": max(samples),
-            "median": statistics.median(samples), "num_trials": len(samples)}
-
-
 class Campaign:
     """Tasks with scripts, run to their end or to the end of the time."""
 
@@ -74,8 +39,6 @@ class Campaign:
             night.extra.update(NIGHTSHIFT_WORKER__PYTHON=night.given.python, XDG_CACHE_HOME=str(night.given.cache))
             if night.given.gpu_contexts:
                 night.extra["NIGHTSHIFT_WORKER__GPU_CONTEXTS"] = str(night.given.gpu_contexts)
-            if night.given.hf_home:
-                night.extra["NIGHTSHIFT_WORKER__HF_HOME"] = str(night.given.hf_home.resolve())
             night.start()
         self.process = night.begin("run", "run", *map(str, folders), "--model", "scripted", "--name", name,
                                    "--max-attempts", str(attempts), "--new", "--exit", *options)
@@ -84,115 +47,6 @@ class Campaign:
     def ended(self, limit_s: float, until=over) -> dict:
         whole = self.night.wait_or_stop(self.id, until, "the end of the runs", limit_s)
         return {"whole": whole, "id": self.id, "exported": self.night.export(self.id, f"exported-{self.name}.json")}
-
-
-AT_ONCE = 4
-"""Tasks of one campaign of references: the processes that prepared them still wait when their programs are judged."""
-EACH_S = 20
-"""What a task takes at least: what cannot come to its end is not begun."""
-
-
-PREPARED_TOGETHER = 64
-"""Tasks of one campaign of references without programs."""
-
-
-def wrapped(night: Night, tasks: list, limit_s: float) -> dict:
-    """Each reference as the program of its own task."""
-    until, found, timed, whole = time.monotonic() + limit_s, {}, {}, True
-    for number in range(0, len(tasks), AT_ONCE):
-        left = until - time.monotonic()
-        if found and left < EACH_S * len(tasks[number:number + AT_ONCE]):
-            whole = False
-            break
-        ended, of_tasks, of_references = _some_wrapped(night, number, tasks[number:number + AT_ONCE], left)
-        whole &= ended
-        found |= of_tasks
-        timed |= of_references
-    return {"whole": whole, "tasks": found, "references": timed}
-
-
-def _some_wrapped(night: Night, number: int, tasks: list, limit_s: float) -> tuple:
-    folders = [task.with_programs(night.folder / "tasks" / task.folder.name, "torch", night.target, [task.wrapped()])
-               for task in tasks]
-    done = Campaign(night, f"wrapped-{number}", folders, 1).ended(limit_s)
-    names = {task.spec["name"]: task.name for task in tasks}
-    found = {}
-    for run in done["exported"]["runs"]:
-        name = names[run["detail"]["summary"]["digest"]["task"]]
-        found[name] = {"prepared": prepared_of(run)}
-        for step in run["steps"]:
-            if step["key"].endswith("prepare_task"):
-                found[name]["prepare_ms"] = took_ms(step)
-    for task, attempt, steps in attempts_of(done["exported"]):
-        kinds = ("build", "check", "measure", "confirm", "profile")
-        if attempt["outcome"] != "pending":
-            found[names[task]].update(verdict_of(attempt), steps_ms={kind: took_ms(steps.get(kind)) for kind in kinds})
-    return done["whole"], found, references(tasks, done["exported"])
-
-
-def references(tasks: list, exported: dict) -> dict:
-    """Each reference as it is and after torch.compile, timed in turn by the protocol of programs."""
-    by_name = {task.spec["name"]: task for task in tasks}
-    found = {}
-    for run in exported["runs"]:
-        prepared = run["detail"]["view"].get("prepared") or {}
-        for baseline in prepared.get("baselines", []):
-            measured = baseline.get("measurement")
-            if baseline["name"] == "torch.compile" and measured:
-                task = by_name[run["detail"]["summary"]["digest"]["task"]]
-                found[task.name] = {
-                    "file": Path(task.spec["torch"]["file"]).name, "speedup": measured["speedup"],
-                    "gpu": measured["machine"]["gpus"][0]["name"], "eager": times(measured["baseline_samples_ns"]),
-                    "compiled": times(measured["candidate_samples_ns"]),
-                }
-    return found
-
-
-def prepared_only(night: Night, tasks: list, limit_s: float) -> dict:
-    """References without any program: their runs wait for a person as soon as there is a plan."""
-    folders = [task.with_programs(night.folder / "tasks" / task.folder.name, "torch", night.target, [task.wrapped()])
-               for task in tasks]
-    # A campaign for each so many: what is there when time is up is exported within seconds.
-    until, whole, timed, untimed, took, costs = time.monotonic() + limit_s, True, {}, {}, [], {}
-    for number in range(0, len(tasks), PREPARED_TOGETHER):
-        left = until - time.monotonic()
-        if not whole or (number and left < EACH_S):
-            whole = False
-            break
-        campaign = Campaign(night, f"prepared-{number}", folders[number:number + PREPARED_TOGETHER], 1, "--approve", "plan")
-        try:
-            done = campaign.ended(left, lambda runs: all(run.get("awaits") or over([run]) for run in runs))
-            if done["whole"]:
-                night.command("cancel", done["id"])
-        except Failure as error:
-            log(f"{error}: what is there counts")
-            done = {"whole": False, "exported": night.export(campaign.id, f"exported-{campaign.name}.json")}
-        whole &= done["whole"]
-        timed |= references(tasks, done["exported"])
-        names = {task.spec["name"]: task.name for task in tasks}
-        for run in done["exported"]["runs"]:
-            prepared = prepared_of(run)
-            took += [took_ms(step) for step in run["steps"] if step["key"].endswith("prepare_task") and took_ms(step)]
-            for part, taken in prepared.get("cost_s", {}).items():
-                costs.setdefault(part, []).append(taken)
-            compiled = prepared.get("baselines", {}).get("torch.compile") or {}
-            reason = prepared.get("stopped") or compiled.get("reason")
-            name = names[run["detail"]["summary"]["digest"]["task"]]
-            if name not in timed and reason:
-                untimed[name] = {"reason": reason, "eager_ms": prepared.get("baseline_ms")}
-    return {"whole": whole, "references": timed, "untimed": untimed,
-            "mean_step_s": round(statistics.fmean(took) / 1e3, 1) if took else None,
-            "mean_cost_s": {part: round(statistics.fmean(taken), 1) for part, taken in costs.items()}}
-
-
-def in_public_layout(found: dict, form: str) -> dict:
-    """Times of references as the public files hold them."""
-    levels = {}
-    for name, row in sorted(found.items(), key=lambda entry: tuple(map(int, entry[0].split("/")))):
-        stats = {key: row[form][key] for key in ("mean", "std", "min", "max", "num_trials")}
-        level = levels.setdefault(f"level{name.split('/')[0]}", {})
-        level[row["file"]] = stats | {"hardware": row["gpu"], "device": "cuda:0"}
-    return levels
 
 
 def native(night: Night, tasks: list, limit_s: float) -> dict:
@@ -383,22 +237,3 @@ def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int,
            "built_from_cache": cached, "per_hour": round((verified - wrong) / seconds * 3600), "settled": settled,
            "steps_ms": step_times(exported), "parts_ms": part_times(exported), "gpu_contexts": night.given.gpu_contexts}
     return row, max(1, min(built.values()))
-
-
-def attacks(night: Night, tasks: list, limit_s: float) -> dict:
-    """Programs that deceive an evaluation in whose process they run."""
-    task = next((task for task in tasks if task.name == "1/1"), None)
-    if task is None:
-        raise Failure("the attacks are for the task 1/1")
-    folder = task.with_programs(night.folder / "tasks" / task.folder.name, "torch", night.target,
-                                [program for _, program in ATTACKS.values()])
-    done = Campaign(night, "attacks", [folder], len(ATTACKS)).ended(limit_s)
-    found, jobs = {}, []
-    for (name, (what, program)), (_, attempt, _) in zip(ATTACKS.items(), attempts_of(done["exported"])):
-        found[name] = {"what": what, **verdict_of(attempt)}
-    for name, (_, program) in ATTACKS.items():
-        file = night.folder / f"attack-{name}.py"
-        file.write_text(program, encoding="utf-8")
-        jobs.append({"name": name, "reference": str(task.folder / task.spec["reference"]), "program": str(file),
-                     "build": str(night.folder / "extensions" / name)})
-    return {"whole": done["whole"], "programs": found, "jobs": jobs}

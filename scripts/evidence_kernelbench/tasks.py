@@ -1,7 +1,6 @@
 """Folders of tasks that were imported, with programs for the scripted model."""
 
 import json
-import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -23,7 +22,6 @@ class Task:
         self.folder = folder
         self.text = (folder / "task.toml").read_text(encoding="utf-8")
         self.spec = tomllib.loads(self.text)
-        self.source = (folder / self.spec["reference"]).read_text(encoding="utf-8")
         self.file = self.spec["torch"].get("file") or ""
 
     @property
@@ -36,11 +34,6 @@ class Task:
     def bytes(self) -> int:
         """Of inputs, weights and outputs."""
         return int(self.spec.get("bytes") or 0)
-
-    def wrapped(self) -> str:
-        """The reference as a program: its class has another name, and what makes inputs stays behind."""
-        renamed = self.source.replace("class Model(", "class ModelNew(").replace("super(Model,", "super(ModelNew,")
-        return re.split(r"^def get_(?:init_)?inputs\b", renamed, maxsplit=1, flags=re.MULTILINE)[0]
 
     def with_programs(self, at: Path, form: str, target: str, programs: list) -> Path:
         """A copy whose script gives these programs one after the other."""
