@@ -27,7 +27,7 @@ use nightshift_protocol::api::LeasedStep;
 use nightshift_protocol::machine::{MachineFacts, Toolchain};
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::Target;
-use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_protocol::verdict::{ProcessEnd, has_violation};
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::Host;
 use nightshift_toolchain::build::{Role, disk_failure};
@@ -276,7 +276,11 @@ impl Workbench {
 /// fails after a passed check has most likely run out of memory.
 fn ran_out(output: &StepOutput) -> bool {
     match output {
-        StepOutput::Checked { report } => ran_out_of_memory(&report.end, &report.printed),
+        // What was found already is not taken back by another try.
+        StepOutput::Checked { report } => {
+            !has_violation(&report.findings) && ran_out_of_memory(&report.end, &report.printed)
+        }
+        StepOutput::MeasureFailed { findings, .. } if has_violation(findings) => false,
         StepOutput::MeasureFailed { end: ProcessEnd::CallFailed { .. }, .. } => true,
         StepOutput::MeasureFailed { end, .. } => ran_out_of_memory(end, ""),
         _ => false,

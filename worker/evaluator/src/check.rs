@@ -6,6 +6,7 @@
 mod beside_reference;
 mod cases;
 mod changed;
+mod integers;
 mod judge;
 mod oracle;
 mod test_case;
@@ -18,7 +19,7 @@ use nightshift_protocol::task::{ConcreteShapes, ONE_CALL_BYTES, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
 use self::cases::{Answers, Check};
-pub(crate) use self::judge::{Limits, ReferenceError, SMALLEST_REFERENCE_ERROR, all_finite};
+pub(crate) use self::judge::{Limits, ReferenceError, SMALLEST_REFERENCE_ERROR, all_finite, compare_output};
 pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError, REFERENCE_FAILED, rounding_error, with_reason};
 use self::test_case::{Mattered, Stop, TestCase};
 use crate::golden::Recording;

@@ -47,6 +47,12 @@ pub struct OutputErrors {
 }
 
 impl OutputErrors {
+    /// The share of wrong elements.
+    #[expect(clippy::cast_precision_loss, reason = "a share of a count")]
+    pub(crate) fn wrong_share(&self) -> f64 {
+        self.wrong_elements as f64 / self.elements.max(1) as f64
+    }
+
     /// Returns the errors that a comparison found.
     pub(crate) fn of(found: &TensorComparison) -> Self {
         let TensorComparison { wrong_elements, largest_error, histogram, .. } = found;

@@ -26,7 +26,7 @@ use nightshift_protocol::verdict::Finding;
 use nightshift_sandbox::cores::OneCore;
 use nightshift_sandbox::process::ProcessError;
 
-pub use self::floor::{add_floor, floor_ns};
+pub use self::floor::add_floor;
 use self::later::later_calls;
 use self::pair_times::PairTimes;
 pub use self::pair_times::WORK_OUTSIDE_CALL;

@@ -78,13 +78,16 @@ impl Bench {
     }
 
     fn judge_program(&self, policy: PrecisionPolicy, candidate: &Path) -> (bool, Vec<String>) {
-        let spec = TaskSpec { precision: policy, ..task() };
+        self.judge_in(&TaskSpec { precision: policy, ..task() }, candidate)
+    }
+
+    fn judge_in(&self, spec: &TaskSpec, candidate: &Path) -> (bool, Vec<String>) {
         let (host, cancel, memory) = (host(SandboxChoice::Best), CancelFlag::default(), HostMemory::new(None));
         let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
-        let passed = passed(&self.check_with(&context, &spec, candidate));
+        let passed = passed(&self.check_with(&context, spec, candidate));
         let programs = Programs { candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "" };
         let options = MeasureOptions::on_host(false);
-        let timed = measure(&context, &spec, &programs, &machine(), true, &options).unwrap();
+        let timed = measure(&context, spec, &programs, &machine(), true, &options).unwrap();
         let StepOutput::Measured { findings, .. } = timed else { panic!("not measured: {timed:?}") };
         let of_outputs =
             findings.into_iter().map(|finding| finding.code).filter(|code| code.starts_with("timed_output"));
@@ -182,5 +185,55 @@ fn outputs_of_zeros_pass_under_no_policy() {
         assert!(!passed && !timed.is_empty(), "shrunk results pass under {policy:?}");
         let (passed, timed) = bench.judge_program(policy, &bench.reference);
         assert!(passed && timed.is_empty(), "the reference fails under {policy:?}: {timed:?}");
+    }
+}
+
+/// The product of `scale-shift` and the column of the largest element of each row.
+const WITH_CLASSES: &str = r#"
+#include "nightshift.h"
+int ns_run(void *, const ns_tensor *in, int32_t, ns_tensor *out, int32_t, void *, void *) {
+    const ns_real *x = (const ns_real *)in[0].data, *w = (const ns_real *)in[1].data, *b = (const ns_real *)in[2].data;
+    ns_real *y = (ns_real *)out[0].data;
+    int32_t *best = (int32_t *)out[1].data;
+    int64_t rows = in[0].shape[0], columns = in[0].shape[1];
+    for (int64_t r = 0; r < rows; r++) {
+        best[r] = 0;
+        for (int64_t c = 0; c < columns; c++) {
+            y[r * columns + c] = x[r * columns + c] * w[c] + b[c];
+            if (y[r * columns + c] > y[r * columns + best[r]]) best[r] = (int32_t)c;
+        }
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn a_class_that_rounding_changes_widens_nothing() {
+    let bench = Bench::new(WITH_CLASSES);
+    let with_classes = |name: &str, (preamble, product, class): (&str, &str, &str)| {
+        let body = format!(
+            "EVERY(y[i] = {product}) int32_t *best = (int32_t *)out[1].data; for (int64_t r = 0; r < rows; r++) \
+             {{ best[r] = 0; for (int64_t c = 0; c < columns; c++) if (y[r * columns + c] > y[r * columns + best[r]]) best[r] = {class}; }}"
+        );
+        bench.workshop.library(name, &program(preamble, &body), &[])
+    };
+    let cut = "#include <cstring>\nstatic float cut(float v) { uint32_t u; memcpy(&u, &v, 4); \
+               u = (u + (1u << 12)) >> 13 << 13; memcpy(&v, &u, 4); return v; }";
+    let rounds = with_classes("rounds", (cut, "cut(x[i]) * cut(w[c]) + b[c]", "(int32_t)c"));
+    let far_off = with_classes("far_off", ("", "x[i] * w[c] + b[c] + 0.5f", "(int32_t)c"));
+    let constant = with_classes("constant", ("", "x[i] * w[c] + b[c]", "0"));
+    for policy in [PrecisionPolicy::Reference, PrecisionPolicy::Fp16] {
+        let mut spec = TaskSpec { precision: policy, ..task() };
+        let classes = serde_json::json!({"name": "best", "dtype": "i32", "shape": ["rows"]});
+        spec.outputs.push(serde_json::from_value(classes).unwrap());
+        let judged = |candidate: &Path| bench.judge_in(&spec, candidate);
+        if policy == PrecisionPolicy::Fp16 {
+            let (passed, timed) = judged(&rounds);
+            assert!(passed && timed.is_empty(), "{timed:?}");
+        }
+        for wrong in [&far_off, &constant] {
+            let (passed, timed) = judged(wrong);
+            assert!(!passed && !timed.is_empty(), "{policy:?}: {}", wrong.display());
+        }
     }
 }

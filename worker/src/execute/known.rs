@@ -55,7 +55,7 @@ impl Step<'_> {
         let kinds = baseline_kinds(task);
         let key = self.reference_key(CachedKind::Baselines, task, device);
         let mut known: KnownBaselines = self.recall(&self.bench.references, key.as_deref())?.unwrap_or_default();
-        let mut faults = Vec::new();
+        let (mut faults, mut imprecise) = (Vec::new(), Vec::new());
         for kind in kinds.iter().copied().filter(|kind| measured.contains(kind)) {
             if known.baselines.iter().any(|baseline| baseline.kind == kind) {
                 continue;
@@ -68,12 +68,17 @@ impl Step<'_> {
                     continue;
                 }
             };
+            // What was disturbed counts for this task, and is measured again for the next one.
+            if measurement.as_ref().is_some_and(|measurement| !measurement.precise) {
+                imprecise.push(Baseline { kind, measurement, reason });
+                continue;
+            }
             known.baselines.push(Baseline { kind, measurement, reason });
             // Each one took minutes: an end of this step loses none.
             self.remember(&self.bench.references, key.as_deref(), &known)?;
         }
         known.faults = faults.len();
-        known.baselines.extend(faults);
+        known.baselines.extend(imprecise.into_iter().chain(faults));
         if known.baselines.is_empty() && !kinds.is_empty() {
             return Ok(None);
         }

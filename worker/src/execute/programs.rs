@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use nightshift_evaluator::check::{Libraries, check};
 use nightshift_evaluator::lock::DeviceMode;
-use nightshift_evaluator::measure::{MeasureOptions, Programs, add_floor, floor_ns, measure};
+use nightshift_evaluator::measure::{MeasureOptions, Programs, add_floor, measure};
 use nightshift_evaluator::prepare::{ReferenceFacts, ReferenceLibraries};
 use nightshift_evaluator::runner::ReplayRequest;
 use nightshift_profilers::{self as profilers, Checks, ProfiledProgram, Profilers, Replay, mark_own};
@@ -73,7 +73,7 @@ impl Step<'_> {
         match &device {
             None => Ok(self.with_roofline(&task.spec, output)),
             Some(device) => {
-                add_floor(&mut output, floor_ns(device.facts, &task.spec), &task.spec);
+                add_floor(&mut output, device.facts, &task.spec);
                 Ok(output)
             }
         }

@@ -184,7 +184,9 @@ impl<'a> Verifier<'a> {
             let context = step.context(&place);
             check(&context, &task.spec, &libraries, self.options.require_sandbox, &mut secret_seeds()?)
         };
-        let report = step.in_memory(task, checked, |report| ran_out_of_memory(&report.end, &report.printed))?;
+        let report = step.in_memory(task, checked, |report| {
+            !has_violation(&report.findings) && ran_out_of_memory(&report.end, &report.printed)
+        })?;
         let judgement = &mut built.judgement;
         judgement.findings.extend(report.findings.iter().cloned());
         judgement.outcome = if has_violation(&judgement.findings) {

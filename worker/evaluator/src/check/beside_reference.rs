@@ -105,7 +105,7 @@ impl<M: Memory> Check<'_, M> {
         let limits = Limits::against_reference(&tolerance, error);
         let print = fingerprint(memory, outputs)?;
         let expected = oracle.reference.outputs(0);
-        let found = compare_outputs(memory, outputs, &expected, &shapes.outputs, &limits.tolerance)?;
+        let found = compare_outputs(memory, outputs, &expected, &shapes.outputs, &limits)?;
         drop(expected);
         let passed = limits.pass_beside_reference(&found.outputs);
         let judged = Judged { found, passed, reference_error: error.normalized };
@@ -120,10 +120,10 @@ impl<M: Memory> Check<'_, M> {
         };
         let limits = Limits::against_truth(&tolerance, answer.reference_error);
         let truth = oracle.truth_outputs();
-        let found = compare_outputs(memory, outputs, &truth, &shapes.outputs, &limits.tolerance)?;
+        let found = compare_outputs(memory, outputs, &truth, &shapes.outputs, &limits)?;
         let own = oracle.reference.outputs(0);
-        let passed = limits
-            .pass_beside_truth(&found, || compare_outputs(memory, &own, &truth, &shapes.outputs, &limits.tolerance))?;
+        let passed =
+            limits.pass_beside_truth(&found, || compare_outputs(memory, &own, &truth, &shapes.outputs, &limits))?;
         // Kernels that the program left on the device may have completed them meanwhile.
         let passed = passed && fingerprint(memory, outputs)? == print;
         Ok(Judged { found, passed, reference_error: answer.reference_error.normalized })
@@ -174,7 +174,7 @@ impl<M: Memory> Check<'_, M> {
         let first = reference.keep_outputs(memory, 0)?;
         call_reference(memory, reference, inputs)?;
         let first: Vec<Operand<'_, M>> = first.iter().map(Operand::Copied).collect();
-        let found = compare_outputs(memory, &reference.outputs(0), &first, &shapes.outputs, tolerance)?;
+        let found = compare_outputs(memory, &reference.outputs(0), &first, &shapes.outputs, &Limits::of(tolerance))?;
         if found.wrong_elements == 0 {
             return Ok(());
         }

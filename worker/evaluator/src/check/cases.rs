@@ -308,12 +308,12 @@ impl<M: Memory> Check<'_, M> {
             (None, Expected::Recorded(_)) => Vec::new(),
         };
         let outputs = candidate.outputs(0);
-        let found = compare_outputs(memory, &outputs, &truth, &shapes.outputs, &limits.tolerance)?;
+        let found = compare_outputs(memory, &outputs, &truth, &shapes.outputs, &limits)?;
         let print = fingerprint(memory, &outputs)?;
         let passed = limits.pass_beside_truth(&found, || match &*expected {
             Expected::Live(oracle) => {
                 let own = oracle.reference.outputs(0);
-                compare_outputs(memory, &own, &truth, &shapes.outputs, &limits.tolerance)
+                compare_outputs(memory, &own, &truth, &shapes.outputs, &limits)
             }
             // A recording has no such tolerance.
             Expected::Recorded(_) => Ok(Comparison::default()),

@@ -80,9 +80,10 @@ fn rounds(numbers: &[usize], most: usize) -> impl Iterator<Item = (usize, usize)
     numbers.iter().copied().cycle().take(numbers.len() * count).enumerate()
 }
 
-/// Returns whether no more changes are made: where calls take long, the time for which the candidate has run ends it.
-fn is_over<M: Memory>(position: usize, candidate: &Program<M>, began: Duration) -> bool {
-    position >= FEWEST_CHANGES && candidate.process.ran_for().saturating_sub(began) >= CHANGING_TIME
+/// Returns whether no more changes are made: where calls take long, the time for which the reference has run ends it. The candidate's
+/// time ends nothing: it could wait in its calls to be asked less.
+fn is_over<M: Memory>(position: usize, reference: &Program<M>, began: Duration) -> bool {
+    position >= FEWEST_CHANGES && reference.process.ran_for().saturating_sub(began) >= CHANGING_TIME
 }
 
 /// The draw of a tensor that is changed.
@@ -135,9 +136,9 @@ impl<M: Memory> Check<'_, M> {
         let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
         self.init_both(candidate, oracle, weights)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
-        let began = candidate.process.ran_for();
+        let began = oracle.reference.process.ran_for();
         for (position, number) in rounds(&numbers, MAX_ROUNDS) {
-            if is_over(position, candidate, began) {
+            if is_over(position, &oracle.reference, began) {
                 break;
             }
             let given = (&weights.draws[..], &inputs.draws[..]);
@@ -190,9 +191,9 @@ impl<M: Memory> Check<'_, M> {
         }
         let limits = Limits::against_reference(&tolerance, seen.reference_error);
         let most = if change == Change::All { 1 } else { MAX_ROUNDS };
-        let began = candidate.process.ran_for();
+        let began = oracle.reference.process.ran_for();
         for (position, number) in rounds(numbers, most) {
-            if is_over(position, candidate, began) {
+            if is_over(position, &oracle.reference, began) {
                 break;
             }
             let given = (&weights.draws[..], &inputs.draws[..]);
@@ -262,7 +263,7 @@ impl<M: Memory> Check<'_, M> {
         self.call(candidate, Given::Drawn(inputs))?;
         let (outputs, expected) = (candidate.outputs(0), oracle.reference.outputs(0));
         let print = fingerprint(memory, &outputs)?;
-        let mut found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
+        let mut found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, limits)?;
         drop(expected);
         let (mut passed, mut counts) = (found.largest_error <= PASSES_WHEN_SCALED, true);
         if !passed {
@@ -275,12 +276,12 @@ impl<M: Memory> Check<'_, M> {
                 passed = beside_truth.largest_error <= allowed && fingerprint(memory, &outputs)? == print;
                 found = beside_truth;
                 let truth = oracle.truth_outputs();
-                let ignored = compare_outputs(memory, &usual, &truth, &shapes.outputs, &limits.tolerance)?;
+                let ignored = compare_outputs(memory, &usual, &truth, &shapes.outputs, limits)?;
                 // The usual outputs of a program may be off, too.
                 counts = !passed || ignored.largest_error > allowed + PASSES_WHEN_SCALED;
             }
         }
-        let like_usual = compare_outputs(memory, &outputs, &usual, &shapes.outputs, &limits.tolerance)?;
+        let like_usual = compare_outputs(memory, &outputs, &usual, &shapes.outputs, limits)?;
         drop(outputs);
         candidate.process.thaw()?;
         let outcome = Outcome { passed, counts, print };
@@ -331,9 +332,9 @@ impl<M: Memory> Check<'_, M> {
         let Some(answer) = oracle.ask(memory, shapes, Given::Drawn(inputs), &tolerance, false)? else {
             return Ok(None);
         };
-        let truth = oracle.truth_outputs();
-        let found = compare_outputs(memory, outputs, &truth, &shapes.outputs, &limits.tolerance)?;
-        let own = compare_outputs(memory, &oracle.reference.outputs(0), &truth, &shapes.outputs, &limits.tolerance)?;
+        let (truth, limits) = (oracle.truth_outputs(), limits.with_integers_of(answer.reference_error));
+        let found = compare_outputs(memory, outputs, &truth, &shapes.outputs, &limits)?;
+        let own = compare_outputs(memory, &oracle.reference.outputs(0), &truth, &shapes.outputs, &limits)?;
         // Rounding that the task's policy allows counts as the reference's.
         let of_reference = own.largest_error.max(answer.reference_error.normalized / limits.widened);
         Ok(Some((found, of_reference)))

@@ -1,9 +1,10 @@
 //! When outputs count as right.
 
-use nightshift_protocol::task::{ConcreteTensor, Tolerance};
+use nightshift_protocol::task::{ConcreteTensor, DType, Tolerance};
 use nightshift_protocol::verdict::{ROOM_BESIDE_REFERENCE, WorstElement};
 
-use crate::compare::{Comparison, OutputErrors};
+use super::integers;
+use crate::compare::{Comparison, OutputErrors, TensorComparison};
 use crate::memory::{Memory, MemoryError, Operand};
 
 /// An error of the reference below this counts as this: a lucky reference may not tighten the limit for everything else.
@@ -43,6 +44,9 @@ pub(crate) struct ReferenceError {
     pub(crate) under_widest: f64,
     /// As a share of what the element should be; 0 where that is not known.
     pub(crate) relative: f64,
+    /// The share of wrong elements in an output of integers. They have no part in the other errors: a class that changes where two
+    /// are nearly the same is no distance.
+    pub(crate) wrong_integers: f64,
 }
 
 impl ReferenceError {
@@ -59,7 +63,21 @@ impl ReferenceError {
             under_widened: self.under_widened.max(other.under_widened),
             under_widest: self.under_widest.max(other.under_widest),
             relative: self.relative.max(other.relative),
+            wrong_integers: self.wrong_integers.max(other.wrong_integers),
         }
+    }
+
+    /// The same after rounding, for outputs of these shapes: what one call tells of integers is little.
+    #[must_use]
+    pub(crate) fn of_rounding(self, tensors: &[ConcreteTensor]) -> Self {
+        Self { wrong_integers: self.wrong_integers + integers::unseen_share(tensors), ..self }
+    }
+
+    /// Returns the share of wrong elements that an output of integers may have.
+    fn allowed_integers(self, references: u64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let (most, few) = ((MOST_LIKE_REFERENCE + references) as f64, 1.0 / FEW as f64);
+        (self.wrong_integers * most).max(few)
     }
 
     /// Returns whether a tolerance is widened beyond its cap for this reference.
@@ -71,7 +89,9 @@ impl ReferenceError {
     /// error is a distance in which small values disappear.
     pub(crate) fn is_meaningless(self, tolerance: &Tolerance) -> bool {
         let is_beyond = self.under_widened * ROOM_OVER_CAP * widened_rtol(tolerance, self) > MAX_RTOL;
-        is_beyond || (self.normalized > MEANINGLESS_ERROR && self.relative > MAX_RTOL / ROOM_OVER_CAP)
+        is_beyond
+            || self.allowed_integers(0) > MAX_RTOL
+            || (self.normalized > MEANINGLESS_ERROR && self.relative > MAX_RTOL / ROOM_OVER_CAP)
     }
 
     /// Finds the error of a reference's outputs.
@@ -82,22 +102,25 @@ impl ReferenceError {
         tensors: &[ConcreteTensor],
         tolerance: &Tolerance,
     ) -> Result<Self, MemoryError> {
-        let found = compare_outputs(memory, outputs, expected, tensors, tolerance)?;
+        let wrong_integers = integers::wrong_share(memory, outputs, expected, tensors)?;
+        let compare = |tolerance: &Tolerance| {
+            let limits = Limits { integers: 1.0, ..Limits::of(tolerance) };
+            compare_outputs(memory, outputs, expected, tensors, &limits)
+        };
+        let found = compare(tolerance)?;
         let share = |worst: &WorstElement| Some((worst.candidate? - worst.truth).abs() / worst.truth.abs());
         let relative = found.worst.as_ref().and_then(share).unwrap_or(0.0);
-        let error = Self { relative, ..Self::of(found.largest_error.min(f64::MAX)) };
+        let error = Self { relative, wrong_integers, ..Self::of(found.largest_error.min(f64::MAX)) };
         let limits = Limits::against_truth(tolerance, error);
         if limits.widened <= 1.0 {
             return Ok(error);
         }
-        let under_widened = compare_outputs(memory, outputs, expected, tensors, &limits.tolerance)?.largest_error;
-        let error = Self { under_widened: under_widened.min(f64::MAX), ..error };
+        let error = Self { under_widened: compare(&limits.tolerance)?.largest_error.min(f64::MAX), ..error };
         if !error.is_beyond_cap() {
             return Ok(error);
         }
         let widest = Limits::against_truth(tolerance, error).tolerance;
-        let under_widest = compare_outputs(memory, outputs, expected, tensors, &widest)?.largest_error;
-        Ok(Self { under_widest: under_widest.min(f64::MAX), ..error })
+        Ok(Self { under_widest: compare(&widest)?.largest_error.min(f64::MAX), ..error })
     }
 }
 
@@ -116,9 +139,21 @@ pub(crate) struct Limits {
     worst_of_reference: f64,
     /// The largest normalized error that passes.
     pub(crate) allowed: f64,
+    /// The share of elements of an output of integers that may be wrong.
+    pub(crate) integers: f64,
 }
 
 impl Limits {
+    /// Returns the limits beside a reference that is exact.
+    pub(crate) fn of(tolerance: &Tolerance) -> Self {
+        Self::against_truth(tolerance, ReferenceError::default())
+    }
+
+    /// Lets as many integers be wrong as beside a reference with this error, if those are more.
+    pub(crate) fn with_integers_of(self, reference: ReferenceError) -> Self {
+        Self { integers: self.integers.max(reference.allowed_integers(0)), ..self }
+    }
+
     /// Returns the limits for outputs that are compared with the truth, given the reference's own normalized error.
     pub(crate) fn against_truth(tolerance: &Tolerance, reference: ReferenceError) -> Self {
         let widened = (reference.normalized * ROOM_BESIDE_REFERENCE).max(1.0);
@@ -129,7 +164,8 @@ impl Limits {
         let tolerance = Tolerance { atol: tolerance.atol * widened, rtol: rtol * further, ..*tolerance };
         let own = if is_beyond_cap { 1.0 / ROOM_OVER_CAP } else { reference.normalized / widened };
         let allowed = allowed_error(own, tolerance.reference_error_factor);
-        Self { tolerance, widened, own, is_beyond_cap, worst_of_reference: reference.under_widest, allowed }
+        let (worst_of_reference, integers) = (reference.under_widest, reference.allowed_integers(0));
+        Self { tolerance, widened, own, is_beyond_cap, worst_of_reference, allowed, integers }
     }
 
     /// Returns the limits for outputs that are compared with the reference's, which has an error of its own.
@@ -137,7 +173,8 @@ impl Limits {
         let truth = Self::against_truth(tolerance, reference);
         // A tolerance that was widened beyond its cap has no more to give: outputs of zeros would pass.
         let slack = if truth.is_beyond_cap { 1.0 } else { SLACK };
-        Self { allowed: (truth.allowed + truth.own) * slack, ..truth }
+        // Where program and reference are wrong in other places, they differ in both.
+        Self { allowed: (truth.allowed + truth.own) * slack, integers: reference.allowed_integers(1), ..truth }
     }
 
     /// Returns whether a comparison under this tolerance passes.
@@ -222,13 +259,26 @@ pub(crate) fn compare_outputs<M: Memory>(
     outputs: &[Operand<'_, M>],
     expected: &[Operand<'_, M>],
     tensors: &[ConcreteTensor],
-    tolerance: &Tolerance,
+    limits: &Limits,
 ) -> Result<Comparison, MemoryError> {
     let mut comparison = Comparison::default();
     for ((output, expected), tensor) in outputs.iter().zip(expected).zip(tensors) {
-        comparison.add(tensor, &memory.compare(*output, *expected, tolerance)?);
+        comparison.add(tensor, &compare_output(memory, (*output, *expected), tensor.dtype, limits)?);
     }
     Ok(comparison)
+}
+
+/// Compares an output.
+pub(crate) fn compare_output<'m, M: Memory + 'm>(
+    memory: &M,
+    (output, expected): (Operand<'m, M>, Operand<'m, M>),
+    dtype: DType,
+    limits: &Limits,
+) -> Result<TensorComparison, MemoryError> {
+    if dtype != DType::I32 {
+        return memory.compare(output, expected, &limits.tolerance);
+    }
+    integers::compare(memory, output, expected, limits.integers)
 }
 
 /// Returns whether all outputs are finite.
@@ -292,8 +342,24 @@ mod tests {
     }
 
     #[test]
+    fn integers_are_wrong_as_often_as_those_of_the_reference_and_widen_nothing() {
+        let error = |wrong_integers| ReferenceError { wrong_integers, ..ReferenceError::default() };
+        let limits = Limits::against_truth(&TOLERANCE, error(0.01));
+        assert!(close(limits.integers, 0.04) && close(limits.widened, 1.0) && close(limits.allowed, 1.0));
+        assert!(close(Limits::against_reference(&TOLERANCE, error(0.01)).integers, 0.05));
+        assert!(close(Limits::of(&TOLERANCE).integers, 1e-4), "where the reference has none, few");
+        assert!(error(0.2).is_meaningless(&TOLERANCE) && !error(0.1).is_meaningless(&TOLERANCE));
+    }
+
+    #[test]
     fn few_elements_may_differ_from_a_reference_that_has_wrong_ones() {
-        let error = ReferenceError { normalized: 20.0, under_widened: 3.0, under_widest: 2.0, relative: 0.03 };
+        let error = ReferenceError {
+            normalized: 20.0,
+            under_widened: 3.0,
+            under_widest: 2.0,
+            relative: 0.03,
+            ..ReferenceError::default()
+        };
         let limits = Limits::against_reference(&TOLERANCE, error);
         let (few, precise) = (output(10_000, 1, 19.0), output(100, 0, 0.5));
         assert!(limits.is_beyond_cap && limits.pass_beside_reference(&[few, precise]));
@@ -304,7 +370,13 @@ mod tests {
 
     #[test]
     fn wrong_elements_beside_the_reference_s_are_counted_by_output_and_not_far_off() {
-        let error = ReferenceError { normalized: 20.0, under_widened: 3.0, under_widest: 2.0, relative: 0.03 };
+        let error = ReferenceError {
+            normalized: 20.0,
+            under_widened: 3.0,
+            under_widest: 2.0,
+            relative: 0.03,
+            ..ReferenceError::default()
+        };
         let limits = Limits::against_reference(&TOLERANCE, error);
         let large = output(1_000_000, 0, 0.5);
         assert!(
@@ -326,7 +398,13 @@ mod tests {
     fn few_elements_of_a_timed_call_may_be_far_off_where_sums_cancel() {
         // The smallest of so many evenly distributed sums lies about there, and an element's error goes with one over its sum.
         let (elements, known_calls, timed_calls) = (1_000_000_u64, 2.0, 500.0);
-        let error = ReferenceError { normalized: 2_400.0, under_widened: 24.0, under_widest: 0.5, relative: 0.24 };
+        let error = ReferenceError {
+            normalized: 2_400.0,
+            under_widened: 24.0,
+            under_widest: 0.5,
+            relative: 0.24,
+            ..ReferenceError::default()
+        };
         assert!(!error.is_meaningless(&TOLERANCE));
         let limits = Limits::against_reference(&TOLERANCE, error);
         let worst = error.under_widest * timed_calls / known_calls;
@@ -384,7 +462,13 @@ mod tests {
     fn no_error_of_a_reference_widens_a_tolerance_without_end() {
         for rtol in [1e-4, 0.05, 0.5] {
             let tolerance = Tolerance { atol: 1e-4, rtol, reference_error_factor: 64.0 };
-            let error = ReferenceError { normalized: 1e4, under_widened: 1e3, under_widest: 50.0, relative: 0.9 };
+            let error = ReferenceError {
+                normalized: 1e4,
+                under_widened: 1e3,
+                under_widest: 50.0,
+                relative: 0.9,
+                ..ReferenceError::default()
+            };
             let limits = Limits::against_truth(&tolerance, error);
             assert!(limits.tolerance.rtol <= MAX_RTOL && close(limits.tolerance.atol, 4.0), "{limits:?}");
             assert!(error.is_meaningless(&tolerance));

@@ -228,5 +228,5 @@ pub(crate) fn rounding_error<M: Memory>(
     let found = ReferenceError::find(memory, &reference.outputs(0), expected, &shapes.outputs, tolerance)?;
     reference.init(memory, Given::Drawn(weights))?;
     // Without a finite answer there is no error.
-    Ok(if finite { found } else { ReferenceError::default() })
+    Ok(if finite { found.of_rounding(&shapes.outputs) } else { ReferenceError::default() })
 }

@@ -3,7 +3,7 @@
 use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::machine::GpuFacts;
 use nightshift_protocol::step::StepOutput;
-use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::task::{ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::Finding;
 
 use crate::breach::{note, violation, warning};
@@ -14,8 +14,7 @@ const BELOW_FLOOR: f64 = 0.9;
 /// Returns the least time of one call at the default shape on this device, in nanoseconds, when the task says how much work it
 /// is: its operations by the rate of the tensor cores, which are the fastest, or its bytes by the rate of the memory. What
 /// fits into the cache may stay there when a call ends.
-#[must_use]
-pub fn floor_ns(gpu: &GpuFacts, spec: &TaskSpec) -> Option<f64> {
+fn floor_ns(gpu: &GpuFacts, spec: &TaskSpec) -> Option<f64> {
     let known = |value: Option<f64>| value.filter(|number| number.is_finite() && *number > 0.0);
     let peaks = DevicePeaks::of(gpu);
     let fastest = known(peaks.tensor_flops_per_s).or_else(|| known(peaks.fp32_flops_per_s));
@@ -28,29 +27,55 @@ pub fn floor_ns(gpu: &GpuFacts, spec: &TaskSpec) -> Option<f64> {
     (floor > 0.0).then_some(floor)
 }
 
+/// Returns the least time in which this device writes the outputs of one call at the default shape, in nanoseconds. Every element of
+/// them is compared with the reference's, so no algorithm does without.
+fn outputs_floor_ns(gpu: &GpuFacts, spec: &TaskSpec) -> Option<f64> {
+    let output_bytes: u64 = spec.default_shapes().ok()?.outputs.iter().map(ConcreteTensor::size_bytes).sum();
+    let moved = output_bytes.saturating_sub(gpu.l2_bytes?);
+    let rate = DevicePeaks::of(gpu).bytes_per_s.filter(|rate| rate.is_finite() && *rate > 0.0)?;
+    #[expect(clippy::cast_precision_loss, reason = "sizes of tensors are far below 2^53 bytes")]
+    let moved = moved as f64;
+    (moved > 0.0).then_some(moved / rate * 1e9)
+}
+
 /// Records the floor, and adds a finding when a candidate is below it. The work of an imported model is counted from its operators, and a
-/// program may find a way that needs less: then the finding is a warning.
-pub fn add_floor(output: &mut StepOutput, floor_ns: Option<f64>, spec: &TaskSpec) {
-    let (StepOutput::Measured { measurement, findings }, Some(floor_ns)) = (output, floor_ns) else { return };
-    if let Some(device) = &mut measurement.device {
+/// program may find a way that needs less: then the finding is a warning, unless its time is too short for its outputs alone.
+pub fn add_floor(output: &mut StepOutput, gpu: &GpuFacts, spec: &TaskSpec) {
+    let StepOutput::Measured { measurement, findings } = output else { return };
+    let floor_ns = floor_ns(gpu, spec);
+    if let (Some(device), Some(floor_ns)) = (&mut measurement.device, floor_ns) {
         device.floor_ns = Some(floor_ns);
     }
-    if let Some(finding) = below_floor(measurement.candidate_median_ns, floor_ns, spec) {
+    let call_ns = measurement.candidate_median_ns;
+    if let Some(finding) = below_floor(call_ns, floor_ns, outputs_floor_ns(gpu, spec), spec.torch.is_some()) {
         note(findings, finding);
     }
 }
 
-fn below_floor(call_ns: f64, floor_ns: f64, spec: &TaskSpec) -> Option<Finding> {
-    if call_ns >= floor_ns * BELOW_FLOOR {
-        return None;
+fn below_floor(
+    call_ns: f64,
+    floor_ns: Option<f64>,
+    outputs_floor_ns: Option<f64>,
+    is_imported: bool,
+) -> Option<Finding> {
+    let is_below = |floor_ns: &f64| call_ns < floor_ns * BELOW_FLOOR;
+    if let Some(floor_ns) = outputs_floor_ns.filter(is_below) {
+        let message = format!(
+            "a call took {:.2} microseconds, and this device needs {:.2} to write the outputs alone: they were computed or copied \
+             outside of the time",
+            call_ns / 1e3,
+            floor_ns / 1e3
+        );
+        return Some(violation("faster_than_roofline", message));
     }
+    let floor_ns = floor_ns.filter(is_below)?;
     let message = format!(
         "a call took {:.2} microseconds, and this device needs {:.2} for the work that the task says: the work was not done, or the \
          task counts work that it does not need",
         call_ns / 1e3,
         floor_ns / 1e3
     );
-    let finding = if spec.torch.is_some() { warning } else { violation };
+    let finding = if is_imported { warning } else { violation };
     Some(finding("faster_than_roofline", message))
 }
 
@@ -92,16 +117,26 @@ mod tests {
 
     #[test]
     fn the_floor_of_an_imported_model_warns() {
-        let own = spec(None, None);
-        let imported = TaskSpec {
-            torch: Some(serde_json::from_value(serde_json::json!({ "init": "[]" })).unwrap()),
-            ..own.clone()
+        let severity = |call_ns: f64, outputs_ns: Option<f64>, is_imported: bool| {
+            below_floor(call_ns, Some(1000.0), outputs_ns, is_imported).map(|finding| finding.severity)
         };
-        let severity =
-            |call_ns: f64, spec: &TaskSpec| below_floor(call_ns, 1000.0, spec).map(|finding| finding.severity);
-        let (slow, fast) = (severity(1000.0, &own), severity(800.0, &own));
-        assert_eq!((slow, fast), (None, Some(Severity::Violation)));
-        assert_eq!(severity(800.0, &imported), Some(Severity::Warning));
+        assert_eq!((severity(1000.0, None, false), severity(800.0, None, false)), (None, Some(Severity::Violation)));
+        assert_eq!(severity(800.0, None, true), Some(Severity::Warning));
+        assert_eq!(severity(800.0, Some(500.0), true), Some(Severity::Warning), "there is a way that needs less");
+        assert_eq!(severity(400.0, Some(500.0), true), Some(Severity::Violation), "and none without outputs");
+    }
+
+    #[test]
+    fn no_program_writes_its_outputs_faster_than_the_device_does() {
+        let with_outputs = |elements: u64| {
+            let mut spec = spec(None, None);
+            let output = serde_json::json!({ "name": "y", "dtype": "f32", "shape": [elements] });
+            spec.outputs = vec![serde_json::from_value(output).unwrap()];
+            outputs_floor_ns(&h200(), &spec)
+        };
+        let gibibyte = with_outputs(1 << 28).unwrap();
+        assert!((2.0e5..2.3e5).contains(&gibibyte), "{gibibyte}");
+        assert_eq!(with_outputs(1 << 20), None, "what stays in the cache may be written at any rate");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(super) fn time_pairs<M: Memory>(
     let monitor = setup.context.device().and_then(|device| device.monitor);
     let observe = || monitor.and_then(DeviceMonitor::observe);
     let mut before = observe();
-    let verifier = OutputVerifier::new(setup.limits);
+    let verifier = OutputVerifier::new(setup.limits, &setup.shapes.outputs);
     let mut pairs = Pairs { setup, verifier, is_searched: false, waits: CoreWaits::default(), left_out: 0 };
     let mut times = PairTimes {
         calls,

@@ -1,10 +1,11 @@
 //! Verification of a measurement's calls: the whole outputs of every call are compared with the baseline's to the same inputs.
 
+use nightshift_protocol::task::{ConcreteTensor, DType};
 use nightshift_protocol::verdict::Finding;
 
 use super::Side;
 use crate::breach::{note, violation};
-use crate::check::Limits;
+use crate::check::{Limits, compare_output};
 use crate::compare::OutputErrors;
 use crate::memory::{Memory, Operand};
 use crate::program::Program;
@@ -16,6 +17,8 @@ pub(super) const MAX_WRONG_CALLS: usize = 3;
 #[derive(Debug)]
 pub(super) struct OutputVerifier {
     limits: Limits,
+    /// The types of the outputs.
+    dtypes: Vec<DType>,
     /// Calls of the candidate so far.
     pub(super) made: u64,
     /// Calls whose outputs were compared.
@@ -28,8 +31,9 @@ pub(super) struct OutputVerifier {
 
 impl OutputVerifier {
     /// Knows how far outputs may be from the baseline's.
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, made: 0, verified: 0, warm_up: (0, 0), wrong: Vec::new() }
+    pub(super) fn new(limits: Limits, outputs: &[ConcreteTensor]) -> Self {
+        let dtypes = outputs.iter().map(|output| output.dtype).collect();
+        Self { limits, dtypes, made: 0, verified: 0, warm_up: (0, 0), wrong: Vec::new() }
     }
 
     /// Ends the warm-up: calls so far do not count as timed ones, and wrong ones still count as wrong.
@@ -54,19 +58,17 @@ impl OutputVerifier {
         for call in 0..calls {
             self.made += 1;
             let (outputs, expected) = (candidate.outputs(call), expected(call));
-            let (mut errors, mut comparable) = (Vec::new(), true);
-            for (output, expected) in outputs.iter().zip(&expected) {
-                let found = memory.compare(*output, *expected, &self.limits.tolerance)?;
+            let (mut errors, mut all_finite) = (Vec::new(), true);
+            for ((output, expected), dtype) in outputs.iter().zip(&expected).zip(&self.dtypes) {
+                let found = compare_output(memory, (*output, *expected), *dtype, &self.limits)?;
+                // An output of which the baseline itself has no finite answer says nothing; the others do.
                 if found.largest_error > self.limits.allowed && !memory.is_finite(*expected)? {
-                    comparable = false;
+                    all_finite = false;
+                } else {
+                    errors.push(OutputErrors::of(&found));
                 }
-                errors.push(OutputErrors::of(&found));
             }
-            // Where the baseline itself has no finite answer, nothing can be verified.
-            if !comparable {
-                continue;
-            }
-            self.verified += 1;
+            self.verified += u64::from(all_finite);
             if !self.limits.pass_timed(&errors) {
                 self.wrong.push(self.made);
                 note(findings, self.finding(&errors));
@@ -115,7 +117,9 @@ mod tests {
     fn verifier(made: u64, wrong: &[u64]) -> OutputVerifier {
         let tolerance = Tolerance { atol: 1e-3, rtol: 1e-3, reference_error_factor: 64.0 };
         let limits = Limits::against_reference(&tolerance, ReferenceError::of(0.01));
-        OutputVerifier { limits, made, verified: made, warm_up: (0, 0), wrong: wrong.to_vec() }
+        let mut verifier = OutputVerifier::new(limits, &[]);
+        (verifier.made, verifier.verified, verifier.wrong) = (made, made, wrong.to_vec());
+        verifier
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::statistics::{as_float, median, quantile};
 const NOISE_NS: f64 = 5_000.0;
 
 /// The same as a multiple of how much the operations vary in trusted windows.
-const NOISE_SPREADS: f64 = 5.0;
+const NOISE_SPREADS: f64 = 8.0;
 
 /// A call that takes less than this is led by another one: after a stop it would find the caches of the processor cold, and take
 /// longer than calls that follow each other, as they do where programs are used.
@@ -60,6 +60,7 @@ pub(super) struct Usual {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Typical {
     median_ns: f64,
+    /// Between the quartiles: one window of six that was disturbed allows nothing.
     spread_ns: f64,
 }
 
@@ -70,7 +71,7 @@ impl Typical {
         if times.is_empty() {
             return Self::default();
         }
-        Self { median_ns: median(&times), spread_ns: quantile(&times, 0.9) - quantile(&times, 0.1) }
+        Self { median_ns: median(&times), spread_ns: quantile(&times, 0.75) - quantile(&times, 0.25) }
     }
 
     /// Returns what a time is beyond the usual one, and nothing for noise.
