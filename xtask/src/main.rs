@@ -12,6 +12,7 @@ mod postgres_programs;
 mod prose;
 mod scratch;
 mod test;
+mod test_programs;
 mod tools;
 mod wheel;
 

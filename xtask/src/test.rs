@@ -1,16 +1,16 @@
 //! `cargo xtask test`: what has to hold before a change lands.
 
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::command::{cargo, for_each_line, succeeds};
+use crate::command::{cargo, succeeds};
 use crate::tools::MACHETE;
-use crate::{api_test, browser_tests, front, licences, nvcc, prose, scratch, tools, wheel};
+use crate::{api_test, browser_tests, front, licences, nvcc, prose, scratch, test_programs, tools, wheel};
 
-/// The least number of tests of one program that run at the same time. Most of them wait for the disk or for a process:
-/// on a machine of two cores, two at a time leave the cores idle.
-const MIN_TEST_THREADS: usize = 4;
+/// The least number of tests of one program that run at the same time. Most of them wait for a process.
+const MIN_TEST_THREADS: usize = 3;
 
 /// Sum over all test programs.
 #[derive(Default)]
@@ -83,20 +83,20 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     }
     let mut tally = Tally::default();
     let began = Instant::now();
-    let mut tests = cargo();
-    tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    // With random cases, a rare failure would be blamed on an unrelated change.
-    tests.env("PROPTEST_RNG_SEED", "20260101");
-    // Where tests wait for a disk, more of them at a time wait longer for each other.
-    if let Some(folder) = scratch::in_memory() {
+    let in_memory = scratch::in_memory();
+    if let Some(folder) = in_memory {
         println!("xtask: temporary files of the tests: {folder}");
-        let threads = std::thread::available_parallelism()?.get().max(MIN_TEST_THREADS);
-        tests.env("TMPDIR", folder).env("RUST_TEST_THREADS", threads.to_string());
     }
-    if !filter.is_empty() {
-        tests.arg("--").args(&filter);
-    }
-    let tests_held = for_each_line(&mut tests, |line| tally.add(line))?;
+    let prepare = |program: &mut Command| {
+        // With random cases, a rare failure would be blamed on an unrelated change.
+        program.env("PROPTEST_RNG_SEED", "20260101");
+        // Where tests wait for a disk, more of them at a time wait longer for each other.
+        if let Some(folder) = in_memory {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from).max(MIN_TEST_THREADS);
+            program.env("TMPDIR", folder).env("RUST_TEST_THREADS", threads.to_string());
+        }
+    };
+    let tests_held = test_programs::run(prepare, &filter, |line| tally.add(line))?;
     println!("\nxtask: tests took {} s", began.elapsed().as_secs());
     if filter.is_empty() {
         match wheel::maturin(may_install)? {
