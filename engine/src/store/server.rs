@@ -39,6 +39,8 @@ pub struct Pulse {
     pub expired: bool,
     /// When the next timer is due.
     pub next_timer: Option<TimestampMs>,
+    /// The database's clock, as [`Database::database_now`](super::Database::database_now) returns it.
+    pub database_now: Option<TimestampMs>,
 }
 
 /// A run whose log or status changed.
