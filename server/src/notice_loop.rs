@@ -41,7 +41,7 @@ fn pass_on(driving: &Driving, index: &Index, notice: Notice) {
         match &notice {
             Notice::RunChanged(run) => index.inbox.run_changed(&run.id),
             Notice::Unknown => index.inbox.look(),
-            Notice::Ready(_) | Notice::TimerSet => {}
+            Notice::Ready(_) | Notice::TimerSet(_) => {}
         }
     }
     match notice {
@@ -50,7 +50,7 @@ fn pass_on(driving: &Driving, index: &Index, notice: Notice) {
         Notice::RunChanged(run) if run.elsewhere => driving.wake.run_changed(&run.id),
         Notice::RunChanged(run) => driving.wake.noticed(&run.id),
         Notice::Ready(route) => dispatch.dispatcher.ready(&route),
-        Notice::TimerSet => dispatch.sweeper_schedule.timers_changed(),
+        Notice::TimerSet(at) => dispatch.sweeper_schedule.timer_set(at),
         Notice::Unknown => {
             driving.wake.everything();
             dispatch.sweeper_schedule.leases_ran_out();

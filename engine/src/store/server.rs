@@ -70,8 +70,8 @@ pub enum Notice {
     RunChanged(ChangedRun),
     /// Steps of this route became ready.
     Ready(String),
-    /// A timer was set.
-    TimerSet,
+    /// A timer was set that is due at this time.
+    TimerSet(TimestampMs),
     /// Something changed; the details were lost.
     Unknown,
 }
