@@ -39,6 +39,8 @@ fn pass_on(driving: &Driving, index: &Index, notice: Notice) {
     let Driving { shared, dispatch, .. } = driving;
     if shared.config.drives && index.indexer.is_some() {
         match &notice {
+            // Its owner writes it. If that server is dead, the next scan finds the run.
+            Notice::RunChanged(run) if is_foreign(driving, run) => {}
             Notice::RunChanged(run) => index.inbox.run_changed(&run.id),
             Notice::Unknown => index.inbox.look(),
             Notice::Ready(_) | Notice::TimerSet(_) => {}
