@@ -12,10 +12,12 @@ use crate::event::Event;
 use crate::store::{Advance, Advanced, ChangeStore, CreatedRun, OwnerFence, RunRecord, RunStore, StoreError};
 use crate::workflow::{AnyState, AnyWorkflow, Command, StepOrder, StoredState, WorkflowError};
 
+mod catch_up;
 mod decision_cache;
 mod ledger;
 mod precompute;
 
+use self::catch_up::CaughtUp;
 use self::decision_cache::{CachedRun, DecisionCache};
 use self::ledger::Ledger;
 
@@ -100,8 +102,13 @@ impl Driver {
     ) -> Result<Driven, DriveError> {
         let mut driven = Driven::Idle;
         let mut conflicts = 0;
+        let mut caught_up = if created.is_none() { self.catch_up(run, fence).await? } else { CaughtUp::Load };
         loop {
-            let next = self.next_advance(run, created.take()).await?;
+            let next = match std::mem::replace(&mut caught_up, CaughtUp::Load) {
+                CaughtUp::Idle => None,
+                CaughtUp::Decides(next) => Some(*next),
+                CaughtUp::Load => self.next_advance(run, created.take()).await?,
+            };
             let Some(Next { mut advance, known }) = next else { return Ok(driven) };
             advance.fence = fence.cloned();
             let ends = advance.end.is_some();

@@ -28,7 +28,8 @@ pub enum Event {
         /// The step's result.
         output: Value,
     },
-    /// A try of a step failed, and another try follows.
+    /// A try of a step failed, and another try follows. While a step waits for the same reason again and again, only the
+    /// first wait is logged.
     StepRetried {
         /// The step's key.
         key: String,

@@ -48,7 +48,7 @@ impl SharedClock {
     }
 
     /// Sets the clock: the database returned `at` at a moment between `sent` and `answered`.
-    fn set(&self, at: TimestampMs, sent: Instant, answered: Instant) {
+    pub(crate) fn set(&self, at: TimestampMs, sent: Instant, answered: Instant) {
         let took = answered.duration_since(sent);
         let mut reading = self.reading.write().unwrap_or_else(PoisonError::into_inner);
         if reading.is_none() || took <= SLOWEST_READING {

@@ -25,6 +25,8 @@ const MAX_RETRY_AFTER_MS: u64 = 3_600_000;
 /// Delay before a step asks again for a budget that other steps have reserved, in milliseconds, unless it requests
 /// another delay.
 const BUDGET_WAIT_MS: u64 = 15_000;
+/// Maximum number of times that this delay doubles while the step waits.
+const BUDGET_WAIT_DOUBLINGS: u64 = 2;
 
 /// The source of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +170,10 @@ impl Driving {
             }
             // Waiting for reservations of other steps is not a failed try.
             (TryOutcome::Failed { failure }, Reporter::Agents) if failure.code == BUDGET_WAIT => {
-                let wait_ms = failure.retry_after_ms.unwrap_or(BUDGET_WAIT_MS).min(MAX_RETRY_AFTER_MS);
+                // Waits do not count as tries, but each has a lease of its own.
+                let waits = step.epoch.saturating_sub(u64::from(step.tries)).min(BUDGET_WAIT_DOUBLINGS);
+                let first_ms = failure.retry_after_ms.unwrap_or(BUDGET_WAIT_MS);
+                let wait_ms = first_ms.saturating_mul(1 << waits).min(MAX_RETRY_AFTER_MS);
                 TryEnd::Wait { failure, at: at.plus_ms(wait_ms) }
             }
             // The answer of an outside agent or the deadline wakes the step.

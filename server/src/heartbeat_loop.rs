@@ -87,13 +87,15 @@ pub(crate) async fn begin(driving: &Driving) -> Result<(), StoreError> {
 
 async fn send_heartbeat(driving: &Driving, server: &ServerId) -> Result<(), StoreError> {
     let shared = &driving.shared;
-    shared.clock.synchronize(&*shared.store.database).await?;
     let (now, at) = (Instant::now(), shared.clock.now());
     let pulse = shared.store.servers.pulse(server, at, at.plus_ms(shared.config.server_lease_ms())).await?;
     if !pulse.alive {
         tracing::warn!(server.id = %server, "this server was declared dead; it decides nothing until it has registered again");
         end_lease(driving);
         return begin(driving).await;
+    }
+    if let Some(read) = pulse.database_now {
+        shared.clock.set(read, now, Instant::now());
     }
     // Counted from before the call, because the store may have been slow.
     driving.server_lease.extend(server, now + shared.config.server_lease());

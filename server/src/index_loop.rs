@@ -43,7 +43,7 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
             told.look = false;
         }
         let round = async {
-            let runs: Vec<RunId> = told.runs.into_iter().filter(|run| !driving.fences.is_foreign(run)).collect();
+            let runs: Vec<RunId> = told.runs.into_iter().collect();
             indexer.update(&runs).await?;
             if !told.look {
                 return Ok(());

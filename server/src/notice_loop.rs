@@ -39,9 +39,11 @@ fn pass_on(driving: &Driving, index: &Index, notice: Notice) {
     let Driving { shared, dispatch, .. } = driving;
     if shared.config.drives && index.indexer.is_some() {
         match &notice {
+            // Its owner writes it. If that server is dead, the next scan finds the run.
+            Notice::RunChanged(run) if is_foreign(driving, run) => {}
             Notice::RunChanged(run) => index.inbox.run_changed(&run.id),
             Notice::Unknown => index.inbox.look(),
-            Notice::Ready(_) | Notice::TimerSet => {}
+            Notice::Ready(_) | Notice::TimerSet(_) => {}
         }
     }
     match notice {
@@ -50,7 +52,7 @@ fn pass_on(driving: &Driving, index: &Index, notice: Notice) {
         Notice::RunChanged(run) if run.elsewhere => driving.wake.run_changed(&run.id),
         Notice::RunChanged(run) => driving.wake.noticed(&run.id),
         Notice::Ready(route) => dispatch.dispatcher.ready(&route),
-        Notice::TimerSet => dispatch.sweeper_schedule.timers_changed(),
+        Notice::TimerSet(at) => dispatch.sweeper_schedule.timer_set(at),
         Notice::Unknown => {
             driving.wake.everything();
             dispatch.sweeper_schedule.leases_ran_out();

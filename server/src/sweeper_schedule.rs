@@ -21,7 +21,9 @@ pub(crate) struct SweeperSchedule {
 struct Entries {
     leases: bool,
     timers: bool,
+    /// The next timer according to the store, and the first one that was set since the last round.
     next_timer: Option<TimestampMs>,
+    set_timer: Option<TimestampMs>,
     watched: HashMap<WorkerId, Ends>,
 }
 
@@ -49,9 +51,14 @@ impl SweeperSchedule {
         self.change(|entries| entries.leases = true);
     }
 
-    /// Records that timers were set. The next one may be due earlier than before.
+    /// Records that timers may be due.
     pub(crate) fn timers_changed(&self) {
         self.change(|entries| entries.timers = true);
+    }
+
+    /// Records that a timer was set, which may be due earlier than the others.
+    pub(crate) fn timer_set(&self, at: TimestampMs) {
+        self.change(|entries| entries.set_timer = entries.set_timer.into_iter().chain([at]).min());
     }
 
     /// Records when the next timer is due, according to the store.
@@ -88,9 +95,10 @@ impl SweeperSchedule {
     /// Takes the work that is due at `now`.
     pub(crate) fn take(&self, now: TimestampMs) -> Due {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let timer = entries.next_timer.into_iter().chain(entries.set_timer).min();
         let mut due = Due {
             leases: std::mem::take(&mut entries.leases),
-            timers: std::mem::take(&mut entries.timers) || entries.next_timer.is_some_and(|at| at <= now),
+            timers: std::mem::take(&mut entries.timers) || timer.is_some_and(|at| at <= now),
             next: None,
         };
         entries.watched.retain(|_, ends| {
@@ -101,9 +109,12 @@ impl SweeperSchedule {
             }
             ends.last >= now
         });
-        let timer = entries.next_timer.filter(|at| *at > now);
         let lease = entries.watched.values().map(|ends| ends.first.plus_ms(1)).min();
-        due.next = timer.into_iter().chain(lease).min();
+        due.next = timer.filter(|at| *at > now).into_iter().chain(lease).min();
+        if due.leases || due.timers {
+            // The round that follows reads from the store which timer is the next.
+            entries.set_timer = None;
+        }
         due
     }
 
@@ -160,5 +171,18 @@ mod tests {
         assert_eq!(sweeper_schedule.take(TimestampMs(60)), Due::default());
         sweeper_schedule.timers_changed();
         assert!(sweeper_schedule.take(TimestampMs(60)).timers);
+    }
+
+    #[test]
+    fn a_timer_that_was_set_brings_the_next_round_forward_and_begins_none_at_once() {
+        let sweeper_schedule = SweeperSchedule::default();
+        sweeper_schedule.next_timer(Some(TimestampMs(90)));
+        sweeper_schedule.timer_set(TimestampMs(50));
+        sweeper_schedule.timer_set(TimestampMs(70));
+        assert_eq!(sweeper_schedule.take(TimestampMs(49)), Due { next: Some(TimestampMs(50)), ..Due::default() });
+        // A heartbeat that read the store before the timer was set does not hide it.
+        sweeper_schedule.next_timer(Some(TimestampMs(90)));
+        assert!(sweeper_schedule.take(TimestampMs(50)).timers);
+        assert_eq!(sweeper_schedule.take(TimestampMs(51)), Due { next: Some(TimestampMs(90)), ..Due::default() });
     }
 }

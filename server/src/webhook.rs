@@ -66,7 +66,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 }
                 Some(Notice::RunChanged(_)) if state.webhooks.is_empty() => {}
                 Some(Notice::RunChanged(_) | Notice::Unknown) => survey = Instant::now(),
-                Some(Notice::Ready(_) | Notice::TimerSet) => {}
+                Some(Notice::Ready(_) | Notice::TimerSet(_)) => {}
                 None => {
                     notices = shared.store.database.notices();
                     survey = Instant::now();

@@ -273,7 +273,6 @@ decorate! {
         read load_run(id: &RunId) -> RunRecord;
         read run_status(id: &RunId) -> RunStatus;
         read events_after(run: &RunId, after: u64, limit: u32) -> Vec<EventRecord>;
-        read list_steps(run: &RunId) -> Vec<StepRecord>;
         read list_step_heads(run: &RunId) -> Vec<StepRecord>;
     }
     servers: ServerStore {

@@ -119,7 +119,6 @@ fn cases() -> Vec<Case> {
             &["sqlite_autoindex_event_1 (run_id=? AND seq>?)", "sqlite_autoindex_event_1 (run_id=? AND seq=?)"],
             &["event_pkey"],
         ),
-        case(step::LIST, &["7"], &["(run_id=?)"], &["on step"]),
         case(step::LIST_HEADS, &["7"], &["(run_id=?)"], &["on step"]),
         case(
             step::READY_ROUTES,

@@ -26,8 +26,8 @@ use crate::surroundings::Surroundings;
 use crate::writer::{self, Message, Work, Writer, closed};
 use crate::{postgres, redo, sqlite};
 
-/// Tasks of the hot path on Postgres, each with its own connection: while one waits for the disk, another one works.
-/// SQLite has one connection that writes, so it has one task.
+/// Number of tasks of the hot path on Postgres, each with its own connection. Each commits many changes at once. With
+/// more than one, a task would work while another waits for the disk.
 const BATCHERS: u32 = 1;
 
 /// The store, on either database.

@@ -70,9 +70,9 @@ impl Ledger {
         })
     }
 
-    /// Records that a step ended.
-    pub(super) fn end(&mut self, id: &StepId, standing: Standing) {
-        if let Some(step) = self.steps.iter_mut().rev().find(|step| step.id == *id) {
+    /// Records that the step with this key ended.
+    pub(super) fn end(&mut self, key: &str, standing: Standing) {
+        if let Some(step) = self.steps.iter_mut().rev().find(|step| step.key == key) {
             step.standing = standing;
         }
     }

@@ -93,9 +93,9 @@ impl Driver {
             }
             TryEnd::Retry { .. } | TryEnd::Wait { .. } | TryEnd::Cancelled => return None,
         };
+        known.ledger.end(event.step_key()?, standing);
         // The driver reports a message or a state that cannot be read.
         let state = self.workflow.apply(Some(known.state), &event).ok()?;
-        known.ledger.end(&report.step, standing);
         let Decision { schedule, mut end, awaits } = self.decide(&state, failed).ok()?;
         if end.is_none() && awaits.is_empty() {
             end = super::dead_end(&known.ledger, &schedule);

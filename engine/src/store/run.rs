@@ -147,9 +147,6 @@ pub trait RunStore: Send + Sync {
     /// only if no further events exist.
     async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError>;
 
-    /// Lists the steps of a run in the order of their scheduling.
-    async fn list_steps(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError>;
-
     /// Lists the steps of a run in the order of their scheduling, without the large fields. Input reads as `null`,
     /// output as none.
     async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError>;

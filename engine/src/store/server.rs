@@ -39,6 +39,8 @@ pub struct Pulse {
     pub expired: bool,
     /// When the next timer is due.
     pub next_timer: Option<TimestampMs>,
+    /// The database's clock, as [`Database::database_now`](super::Database::database_now) returns it.
+    pub database_now: Option<TimestampMs>,
 }
 
 /// A run whose log or status changed.
@@ -68,8 +70,8 @@ pub enum Notice {
     RunChanged(ChangedRun),
     /// Steps of this route became ready.
     Ready(String),
-    /// A timer was set.
-    TimerSet,
+    /// A timer was set that is due at this time.
+    TimerSet(TimestampMs),
     /// Something changed; the details were lost.
     Unknown,
 }

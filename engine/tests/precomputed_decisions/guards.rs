@@ -43,6 +43,71 @@ async fn a_step_costs_one_commit_and_no_read() {
 }
 
 #[tokio::test]
+async fn a_report_through_another_server_costs_its_owner_one_read() {
+    let mut site = Site::begun(&phases(&[2; 10])).await;
+    let mut expected = site.store.cost();
+    for number in 0..10 {
+        for step in 0..2 {
+            let report = site.report_of(&format!("phase{number}/step{step}"), done("a"));
+            assert_eq!(site.store.report(report).await.unwrap(), Reported::Committed);
+            site.drive().await;
+            expected = (expected.0 + 1, expected.1 + 2);
+            assert_eq!(site.store.cost(), expected, "a read of the new events, the report and the decision");
+        }
+        site.claim().await;
+        expected.1 += 1;
+    }
+    assert_eq!(site.stored().record.status.as_str(), "completed");
+    assert_eq!(site.driver.cached(), (0, 0));
+}
+
+#[tokio::test]
+async fn after_another_try_the_cached_run_is_still_of_use() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    let (reads, _) = site.store.cost();
+    let at = nightshift_engine::clock::Clock::now(&*site.clock);
+    for _ in 0..2 {
+        let busy = TryEnd::Retry { failure: StepFailure::retriable("busy", "later"), at };
+        let report = site.report_of("phase0/step0", busy);
+        site.report_and_drive(report, false).await;
+    }
+    assert_eq!(site.store.cost().0, reads + 2, "the new events, twice");
+    let report = site.report_of("phase0/step0", done("a"));
+    assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Decided));
+    assert_eq!(site.store.cost().0, reads + 2);
+}
+
+#[tokio::test]
+async fn a_run_under_another_fence_is_loaded() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    let server = ServerId::from_uuid(Uuid::from_u128(7));
+    {
+        let mut world = site.store.world();
+        let record = &mut world.run(&site.run).unwrap().record;
+        (record.owner, record.owner_epoch) = (Some(server.clone()), 3);
+    }
+    site.fence = Some(OwnerFence { server, epoch: 3 });
+    let (reads, _) = site.store.cost();
+    let report = site.report_of("phase0/step0", done("a"));
+    site.report_and_drive(report, false).await;
+    assert_eq!(site.store.cost().0, reads + 3, "the run, its events and its steps");
+}
+
+#[tokio::test]
+async fn an_outdated_run_in_the_cache_is_loaded() {
+    let mut site = Site::begun(&phases(&[2, 1])).await;
+    // The status changes the revision without the event that the driver would read.
+    site.store.world().run(&site.run).unwrap().record.revision += 1;
+    let report = site.report_of("phase0/step0", done("a"));
+    site.report_and_drive(report, false).await;
+    assert_eq!(site.stored().record.folded_seq, 4);
+    let before = site.store.cost();
+    let report = site.report_of("phase0/step1", done("b"));
+    assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Decided));
+    assert_eq!(site.store.cost().0, before.0, "it is cached again");
+}
+
+#[tokio::test]
 async fn a_signal_that_slips_in_is_decided_about_first() {
     let mut site = Site::begun(&phases(&[1, 1])).await;
     let report = site.report_of("phase0/step0", done("a"));

@@ -1,4 +1,4 @@
-//! Random histories, executed twice: with every possible precomputed decision, and with none.
+//! Random histories, executed twice: with every possible precomputed or cached decision, and with none.
 
 use nightshift_engine::driver::Settled;
 use nightshift_engine::event::Event;
@@ -42,6 +42,8 @@ enum Act {
     Finish(usize, End, Option<Foreign>),
     /// The report of this number arrives again.
     Again(usize),
+    /// The lease of this number ends with a report through another server.
+    Elsewhere(usize, End),
     /// A report of a lease that never existed.
     Late(usize),
     /// A foreign change. The driver learns of it now, or with the next report.
@@ -71,7 +73,9 @@ fn any_act() -> impl Strategy<Value = Act> {
         1 => Just(End::GivenBack)
     ];
     prop_oneof![
-        12 => (0_usize..8, end, prop::option::weighted(0.2, any_foreign())).prop_map(|(n, end, f)| Act::Finish(n, end, f)),
+        12 => (0_usize..8, end.clone(), prop::option::weighted(0.2, any_foreign()))
+            .prop_map(|(n, end, f)| Act::Finish(n, end, f)),
+        6 => (0_usize..8, end).prop_map(|(n, end)| Act::Elsewhere(n, end)),
         1 => (0_usize..20).prop_map(Act::Again),
         1 => (0_usize..8).prop_map(Act::Late),
         3 => (any_foreign(), any::<bool>()).prop_map(|(foreign, heard)| Act::Meanwhile(foreign, heard)),
@@ -145,16 +149,17 @@ async fn play_both(phases: &[Phase], acts: &[Act]) -> (Site, Site, usize) {
     (ahead, plain, decided)
 }
 
-/// Executes a history: with precomputed decisions, or without, but with claims where those of another execution were settled.
+/// Executes a history: with precomputed and cached decisions, or without, but with claims where those of another execution were settled.
 /// Returns for each report how its decision was settled.
 async fn play(phases: &[Phase], acts: &[Act], other: Option<&[Option<Settled>]>) -> (Site, Vec<Option<Settled>>) {
     let mut site = Site::begun(phases).await;
+    site.forgets = other.is_some();
     let mut sent: Vec<(String, Report)> = Vec::new();
     let mut reports = Vec::new();
     for act in acts {
         site.clock.advance_ms(10);
         let report = match act {
-            Act::Finish(number, end, _) => {
+            Act::Finish(number, end, _) | Act::Elsewhere(number, end) => {
                 let keys: Vec<&String> = site.leases.keys().collect();
                 let leased = site.stored().steps;
                 let open: Vec<String> = keys
@@ -196,6 +201,10 @@ async fn play(phases: &[Phase], acts: &[Act], other: Option<&[Option<Settled>]>)
                 continue;
             }
         };
+        if matches!(act, Act::Elsewhere(..)) {
+            site.report_and_drive(report, false).await;
+            continue;
+        }
         let between = if let Act::Finish(_, _, between) = act { *between } else { None };
         let slip_in = |site: &Site| {
             if let Some(what) = between {

@@ -23,6 +23,8 @@ pub(crate) struct Site {
     pub(crate) clock: Arc<SetClock>,
     pub(crate) run: RunId,
     pub(crate) fence: Option<OwnerFence>,
+    /// Whether the driver loads the run for every decision.
+    pub(crate) forgets: bool,
     /// All granted leases, by the step's key.
     pub(crate) leases: BTreeMap<String, (StepId, u64)>,
 }
@@ -56,13 +58,16 @@ impl Site {
             runs: vec![NewRun { id: run.clone(), input: serde_json::to_value(phases).unwrap(), digest: Value::Null }],
         };
         store.world().create(new);
-        let mut site = Self { store, driver, clock, run, fence: None, leases: BTreeMap::new() };
+        let mut site = Self { store, driver, clock, run, fence: None, forgets: false, leases: BTreeMap::new() };
         site.drive().await;
         site.claim().await;
         site
     }
 
     pub(crate) async fn drive(&self) {
+        if self.forgets {
+            self.driver.forget(&self.run);
+        }
         self.driver.drive(&self.run, self.fence.as_ref()).await.unwrap();
     }
 

@@ -287,7 +287,7 @@ impl World {
         step.reported = Some((epoch, end.clone()));
         step.lease_expires_at = None;
         let key = step.record.key.clone();
-        let tries_of_a_wait = u32::from(matches!(end, TryEnd::Wait { .. }));
+        let is_wait = matches!(end, TryEnd::Wait { .. });
         let event = match end {
             TryEnd::Completed { output } => {
                 (step.record.status, step.record.output) = (StepStatus::Completed, Some(output.clone()));
@@ -302,11 +302,12 @@ impl World {
                 Some(Event::StepCancelled { key })
             }
             TryEnd::Retry { failure, at: not_before } | TryEnd::Wait { failure, at: not_before } => {
-                step.record.tries -= tries_of_a_wait;
+                step.record.tries -= u32::from(is_wait);
                 step.record.status = StepStatus::Scheduled;
-                step.record.failure = Some(failure.clone());
                 step.record.not_before = (not_before > at).then_some(not_before);
-                Some(Event::StepRetried { key, failure, at: not_before })
+                let last = step.record.failure.replace(failure.clone());
+                let is_logged = is_wait && last.is_some_and(|last| last.code == failure.code);
+                (!is_logged).then_some(Event::StepRetried { key, failure, at: not_before })
             }
             TryEnd::Cancelled => {
                 step.record.status = StepStatus::Scheduled;

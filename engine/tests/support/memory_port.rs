@@ -102,10 +102,6 @@ impl RunStore for MemoryStore {
         Ok(log.take(rows(limit)).cloned().collect())
     }
 
-    async fn list_steps(&self, _: &RunId) -> Result<Vec<StepRecord>, StoreError> {
-        unkept("list_steps")
-    }
-
     async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
         let mut world = self.world();
         world.reads += 1;

@@ -106,7 +106,7 @@ impl<'a> Follower<'a> {
                 notice = notices.next() => match notice {
                     Some(Notice::RunChanged(run)) => self.heard(run.id),
                     Some(Notice::Unknown) => self.restart_journal(),
-                    Some(Notice::Ready(_) | Notice::TimerSet) => {}
+                    Some(Notice::Ready(_) | Notice::TimerSet(_)) => {}
                     None => return self.restart_journal(),
                 },
                 () = live.touch.notified() => self.campaigns.extend(live.take_touched()),

@@ -1,12 +1,13 @@
 //! Tests of attempts over all runs: the index follows the commits, and lists, points, boards and searches use it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use nightshift_engine::store::RunStore as _;
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::api::{
-    AttemptPage, AttemptPoints, AttemptRow, CampaignDetail, CampaignPage, CampaignResults, ModelBoard,
+    AttemptPage, AttemptPoints, AttemptRow, CampaignCreated, CampaignDetail, CampaignPage, CampaignResults, ModelBoard,
     POINTS_CONTENT_TYPE, Page, RunView, SearchKind, SearchPage, TaskBoard,
 };
 use nightshift_protocol::attempt::Attempt;
@@ -20,11 +21,17 @@ use reqwest::{Response, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::replicas::replica;
 use crate::setup::{TestServer, Wish, ok, open_store, until};
 use crate::toy;
 
 /// Number of attempts of the recorded run.
 const RECORDED: u64 = 3;
+/// Name of a task whose run the second of two servers does not own.
+const FOREIGN: &str = "foreign";
+
+/// Number of times that the second server read the state of that run for the index.
+static FOREIGN_READS: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the toy's view of its run, with the attempts of a recorded run and a baseline 1.25 times as fast as the
 /// reference.
@@ -37,6 +44,11 @@ pub(crate) fn view(state: &Value) -> Result<RunView, WorkflowError> {
     let library = Baseline { kind: BaselineKind::Library, measurement: Some(Box::new(measurement)), reason: None };
     recorded.prepared.as_mut().unwrap().baselines = vec![library];
     Ok(RunView { task: toy::view(state)?.task, ..recorded })
+}
+
+fn counting_view(state: &Value) -> Result<RunView, WorkflowError> {
+    FOREIGN_READS.fetch_add(usize::from(state["input"]["task_name"] == FOREIGN), Ordering::SeqCst);
+    view(state)
 }
 
 fn wish(store: &Arc<SqlStore>) -> Wish {
@@ -59,13 +71,38 @@ async fn error_of(response: Response) -> (StatusCode, ApiError) {
 /// Returns a run whose attempts are in the index.
 pub(crate) async fn indexed_run(server: &TestServer) -> RunId {
     let (_, run) = server.campaign().await;
+    until_indexed(server, &run).await;
+    run
+}
+
+async fn until_indexed(server: &TestServer, run: &RunId) {
     let path = format!("/attempts?run={run}");
     until("an index of the run", async || {
         let page: AttemptPage = server.read(&path).await;
         (page.total == RECORDED).then_some(())
     })
     .await;
-    run
+}
+
+#[tokio::test]
+async fn a_run_is_written_into_the_index_by_its_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await;
+    let server = async |view| {
+        let wish = Wish { pulse_ms: 60_000, attempts: Some(store.clone()), view, ..replica() };
+        TestServer::on(store.ports(), wish).await
+    };
+    let (owner, other) = (server(view).await, server(counting_view).await);
+    // After the first run, the scan at the start is over.
+    indexed_run(&other).await;
+    let request = owner.request(&[FOREIGN]).await;
+    let created: CampaignCreated = ok(owner.create(&request, None).await).await;
+    until_indexed(&owner, &created.runs[0]).await;
+    // The notices of this run follow those of the other one.
+    indexed_run(&other).await;
+    assert_eq!(FOREIGN_READS.load(Ordering::SeqCst), 0);
+    owner.stop().await;
+    other.stop().await;
 }
 
 #[tokio::test]

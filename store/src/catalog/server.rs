@@ -7,7 +7,7 @@ use nightshift_protocol::time::TimestampMs;
 use super::public_id;
 use super::step_runs::runs_of;
 use super::timer;
-use crate::connection::Connection;
+use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::json;
 use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
@@ -37,8 +37,29 @@ pub(crate) const DUE_WORK: &str = "SELECT \
             OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) THEN 1 ELSE 0 END AS BIGINT) AS expired, \
      (SELECT MAX(virtual_now) FROM server) AS virtual_now";
 
+/// Extends a server lease. Returns its key and the clock of Postgres.
+macro_rules! extend_lease {
+    ($clock:expr) => {
+        concat!(
+            "UPDATE server SET expires_at_ms = CASE WHEN expires_at_ms < $2 THEN $2 ELSE expires_at_ms END, ",
+            "virtual_now = CASE WHEN virtual_now < $3 THEN $3 ELSE virtual_now END ",
+            "WHERE public_id = $1 RETURNING id, ",
+            $clock
+        )
+    };
+}
+
+/// The clock of Postgres, as an expression.
+macro_rules! postgres_clock {
+    () => {
+        "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+    };
+}
+
+const EXTEND_LEASE: Sql = Sql { sqlite: extend_lease!("NULL"), postgres: extend_lease!(postgres_clock!()) };
+
 /// Leases of embedded workers of servers.
-const EMBEDDED_LEASES: crate::connection::Sql = any_of!(
+const EMBEDDED_LEASES: Sql = any_of!(
     "SELECT l.step_id FROM worker w JOIN lease l ON l.worker_id = w.id WHERE w.embedded = 1 AND w.server_id",
     "$1",
     " ORDER BY l.step_id"
@@ -92,12 +113,7 @@ pub(crate) async fn pulse(
 ) -> Result<Pulse, Failure> {
     let connection = &mut *transaction.connection;
     let row = connection
-        .fetch_optional(
-            "UPDATE server SET expires_at_ms = CASE WHEN expires_at_ms < $2 THEN $2 ELSE expires_at_ms END, \
-                virtual_now = CASE WHEN virtual_now < $3 THEN $3 ELSE virtual_now END \
-              WHERE public_id = $1 RETURNING id",
-            values![server.as_str(), expires_at.0, transaction.memory.virtual_now()],
-        )
+        .fetch_optional(EXTEND_LEASE, values![server.as_str(), expires_at.0, transaction.memory.virtual_now()])
         .await?;
     let Some(row) = row else { return Ok(Pulse::default()) };
     let found = connection.fetch_one(DUE_WORK, values![row.i64(0)?, at.0]).await?;
@@ -108,6 +124,7 @@ pub(crate) async fn pulse(
         ready: found.flag("ready")?,
         expired: found.flag("expired")?,
         next_timer: timer::next(connection).await?,
+        database_now: row.opt_i64(1)?.map(TimestampMs),
     })
 }
 
@@ -158,7 +175,7 @@ async fn forget(transaction: &mut Transaction<'_>, servers: Vec<i64>, at: Timest
 
 /// Returns the clock of Postgres.
 pub(crate) async fn database_now(connection: &mut Connection) -> Result<TimestampMs, Failure> {
-    let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
+    let sql = concat!("SELECT ", postgres_clock!());
     Ok(TimestampMs(connection.fetch_one(sql, values![]).await?.i64(0)?))
 }
 

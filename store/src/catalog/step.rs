@@ -50,9 +50,6 @@ macro_rules! step_columns {
 }
 pub(crate) use step_columns;
 
-/// The steps of a run.
-pub(crate) const LIST: &str = step_query!("WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id");
-
 /// The steps of a run without input and output.
 pub(crate) const LIST_HEADS: &str =
     step_columns!("'null' AS input, NULL AS output_event", "", "WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id");
@@ -64,11 +61,6 @@ pub(crate) const LIST_HEADS_BETWEEN: &str = step_columns!(
     "WHERE s.run_id = (SELECT id FROM run WHERE public_id = $1) AND s.key >= $2 AND s.key < $3 \
      ORDER BY s.scheduled_seq, s.id"
 );
-
-pub(crate) async fn list(connection: &mut Connection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
-    let run_id = run::key_of(connection, run.as_str()).await?;
-    records(&connection.fetch_all(LIST, values![run_id]).await?)
-}
 
 /// Lists the steps of a run without input and output.
 pub(crate) async fn list_heads(connection: &mut Connection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {

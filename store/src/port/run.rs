@@ -35,10 +35,6 @@ impl RunStore for SqlStore {
         read!(self, |connection| event::after(connection, run, after, limit))
     }
 
-    async fn list_steps(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
-        read!(self, |connection| step::list(connection, run))
-    }
-
     async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
         read!(self, |connection| step::list_heads(connection, run))
     }

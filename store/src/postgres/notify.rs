@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nightshift_engine::store::{ChangedRun, Notice};
 use nightshift_protocol::id::{RunId, ServerId};
+use nightshift_protocol::time::TimestampMs;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgConnectOptions, PgListener};
 use sqlx::{ConnectOptions as _, PgConnection};
@@ -22,8 +23,10 @@ const CHANNEL: &str = "nightshift";
 const BUNDLE_MS: u64 = 20;
 /// Maximum length of a message, in bytes, a little below the limit of Postgres.
 const MAX_MESSAGE_BYTES: usize = 7_000;
-/// Maximum number of notices per message. A larger batch only says that something changed.
-const MAX_NOTICES: usize = 128;
+/// Maximum number of notices per message.
+const MAX_NOTICES: usize = 100;
+/// Maximum number of messages per batch. A larger batch only says that something changed.
+const MAX_MESSAGES: usize = 16;
 /// Delay before a reconnect, in milliseconds.
 const RECONNECT_MS: u64 = 500;
 
@@ -35,6 +38,14 @@ struct Message {
     /// Which of the said runs a server owned, by their place in `said`. Earlier releases ignore it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     owners: Vec<(ServerId, Vec<usize>)>,
+    /// When the first of the timers is due. Earlier releases neither send nor read it: their timers may be due at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    timer_at_ms: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// A notice in a message. Short names, because many have to fit.
@@ -48,24 +59,33 @@ enum CompactNotice {
 }
 
 impl Message {
-    fn new(from: &str, notices: HashSet<Notice>) -> Self {
+    fn new(from: &str, notices: &[Notice]) -> Self {
         let mut owned: HashMap<ServerId, Vec<usize>> = HashMap::new();
         let mut said = Vec::new();
+        let mut timer_at: Option<TimestampMs> = None;
         for notice in notices {
             let compact = match notice {
                 Notice::RunChanged(run) => {
-                    if let Some(owner) = run.owner {
-                        owned.entry(owner).or_default().push(said.len());
+                    if let Some(owner) = &run.owner {
+                        owned.entry(owner.clone()).or_default().push(said.len());
                     }
-                    CompactNotice::Run(run.id)
+                    CompactNotice::Run(run.id.clone())
                 }
-                Notice::Ready(route) => CompactNotice::Ready(route),
-                Notice::TimerSet => CompactNotice::Timer,
+                Notice::Ready(route) => CompactNotice::Ready(route.clone()),
+                Notice::TimerSet(at) => {
+                    let is_first = timer_at.is_none();
+                    timer_at = timer_at.into_iter().chain([*at]).min();
+                    if !is_first {
+                        continue;
+                    }
+                    CompactNotice::Timer
+                }
                 Notice::Unknown => CompactNotice::Unknown,
             };
             said.push(compact);
         }
-        Self { from: from.to_owned(), said, owners: owned.into_iter().collect() }
+        let timer_at_ms = timer_at.map_or(0, |at| at.0);
+        Self { from: from.to_owned(), said, owners: owned.into_iter().collect(), timer_at_ms }
     }
 
     /// Returns the notices of another process.
@@ -79,7 +99,7 @@ impl Message {
                 Notice::RunChanged(ChangedRun { id, owner: owner_of.remove(&place), elsewhere: true })
             }
             CompactNotice::Ready(route) => Notice::Ready(route),
-            CompactNotice::Timer => Notice::TimerSet,
+            CompactNotice::Timer => Notice::TimerSet(TimestampMs(self.timer_at_ms)),
             CompactNotice::Unknown => Notice::Unknown,
         };
         self.said.into_iter().enumerate().map(notice).collect()
@@ -126,14 +146,21 @@ async fn send(
 }
 
 fn payloads(from: &str, bundle: HashSet<Notice>) -> Vec<String> {
-    let write = |notices| serde_json::to_string(&Message::new(from, notices)).ok();
-    if bundle.len() <= MAX_NOTICES
-        && let Some(payload) = write(bundle)
-        && payload.len() <= MAX_MESSAGE_BYTES
-    {
-        return vec![payload];
+    let write = |notices: &[Notice]| serde_json::to_string(&Message::new(from, notices)).ok();
+    let notices: Vec<Notice> = bundle.into_iter().collect();
+    let mut left: Vec<&[Notice]> = notices.chunks(MAX_NOTICES).collect();
+    let mut payloads = Vec::new();
+    while let Some(chunk) = left.pop() {
+        match write(chunk).filter(|payload| payload.len() <= MAX_MESSAGE_BYTES) {
+            Some(payload) => payloads.push(payload),
+            None => left.extend(<[_; 2]>::from(chunk.split_at(chunk.len() / 2))),
+        }
+        // A notice that fits into no message is halved until here.
+        if payloads.len() + left.len() > MAX_MESSAGES {
+            return write(&[Notice::Unknown]).into_iter().collect();
+        }
     }
-    write(HashSet::from([Notice::Unknown])).into_iter().collect()
+    payloads
 }
 
 /// Receives messages of other processes while the task lives. After a reconnect, messages may have been lost.
@@ -185,7 +212,8 @@ mod tests {
         };
         let with = |elsewhere| {
             let runs = [run(1, Some(7), elsewhere), run(2, Some(7), elsewhere), run(3, None, elsewhere)];
-            runs.into_iter().chain([Notice::TimerSet, Notice::Ready("agent".to_owned())]).collect::<HashSet<_>>()
+            let others = [Notice::TimerSet(TimestampMs(5)), Notice::Ready("agent".to_owned())];
+            runs.into_iter().chain(others).collect::<HashSet<_>>()
         };
         let said = with(false);
         let payloads = payloads("a", said.clone());
@@ -199,12 +227,37 @@ mod tests {
         let id = RunId::from_uuid(uuid::Uuid::from_u128(1));
         let told = parse("b", &format!(r#"{{"from":"a","said":[{{"run":"{id}"}},"timer"]}}"#));
         let run = Notice::RunChanged(ChangedRun { id, owner: None, elsewhere: true });
-        assert_eq!(told, [run, Notice::TimerSet]);
+        assert_eq!(told, [run, Notice::TimerSet(TimestampMs(0))], "it may be due at once");
     }
 
     #[test]
-    fn a_batch_beyond_one_message_becomes_an_unknown_notice() {
-        let many = (0..=MAX_NOTICES).map(|number| Notice::Ready(format!("route {number}"))).collect();
+    fn the_first_of_several_timers_is_sent_in_a_form_that_earlier_releases_read() {
+        let timers = [7, 5, 9].map(|at| Notice::TimerSet(TimestampMs(at)));
+        let payloads = payloads("a", HashSet::from(timers));
+        assert_eq!(payloads, [r#"{"from":"a","said":["timer"],"timer_at_ms":5}"#]);
+        assert_eq!(parse("b", &payloads[0]), [Notice::TimerSet(TimestampMs(5))]);
+    }
+
+    #[test]
+    fn a_large_batch_is_sent_in_several_messages() {
+        let run = |number: usize, elsewhere| {
+            let id = |number| uuid::Uuid::from_u128(u128::try_from(number).unwrap_or_default());
+            let owner = Some(ServerId::from_uuid(id(number % 3)));
+            Notice::RunChanged(ChangedRun { id: RunId::from_uuid(id(number)), owner, elsewhere })
+        };
+        let runs = |elsewhere| (0..MAX_NOTICES * MAX_MESSAGES).map(|number| run(number, elsewhere)).collect();
+        let routes: HashSet<Notice> = (0..50).map(|n| Notice::Ready(format!("{n}{}", "x".repeat(999)))).collect();
+        for (bundle, told) in [(runs(false), runs(true)), (routes.clone(), routes)] {
+            let payloads = payloads("a", bundle);
+            assert!(payloads.iter().all(|payload| payload.len() <= MAX_MESSAGE_BYTES));
+            assert!((2..=MAX_MESSAGES).contains(&payloads.len()));
+            assert_eq!(payloads.iter().flat_map(|payload| parse("b", payload)).collect::<HashSet<_>>(), told);
+        }
+    }
+
+    #[test]
+    fn a_batch_beyond_all_messages_becomes_an_unknown_notice() {
+        let many = (0..=MAX_NOTICES * MAX_MESSAGES).map(|number| Notice::Ready(format!("route {number}"))).collect();
         let long = HashSet::from([Notice::Ready("x".repeat(MAX_MESSAGE_BYTES))]);
         for bundle in [many, long] {
             let payloads = payloads("a", bundle);

@@ -10,7 +10,7 @@ use nightshift_protocol::time::TimestampMs;
 
 use super::admit;
 use super::event_text::EventText;
-use super::rows::Place;
+use super::rows::{Place, Step};
 use super::working_set::WorkingSet;
 use crate::failure::Failure;
 use crate::json;
@@ -78,7 +78,13 @@ pub(crate) fn end(
         TryEnd::Wait { failure, at: not_before } => {
             let step = set.step_mut(id)?;
             step.tries = (step.tries - 1).max(0);
-            give_back(set, id, Some((failure, told.text)), *not_before, at)?;
+            if last_code(step).as_ref() == Some(&failure.code) {
+                // The log contains the wait already.
+                step.failure = Some(told.text);
+                give_back(set, id, None, *not_before, at)?;
+            } else {
+                give_back(set, id, Some((failure, told.text)), *not_before, at)?;
+            }
         }
         // Stopped without a request to cancel, for example because the worker shuts down. The step has to run again.
         TryEnd::Cancelled => give_back(set, id, None, at, at)?,
@@ -137,7 +143,14 @@ fn fail(
     Ok(())
 }
 
+/// Returns the code of the last failure of a step.
+fn last_code(step: &Step) -> Option<String> {
+    json::read::<StepFailure>(step.failure.as_deref()?).ok().map(|failure| failure.code)
+}
+
 /// Schedules the step again, now or later. If its run is being cancelled, the step ends as cancelled instead.
+///
+/// A failure is stored and appended to the log.
 fn give_back(
     set: &mut WorkingSet,
     step_id: i64,

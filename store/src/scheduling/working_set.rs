@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use nightshift_engine::store::{ChangedRun, Notice};
 use nightshift_protocol::id::StepId;
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::time::TimestampMs;
 
 use super::event_text::{EventText, artifact_hashes};
 use super::rows::{Campaign, NewEvent, Place, Run, Step};
@@ -96,8 +97,8 @@ impl WorkingSet {
         let left = std::mem::replace(&mut step.place, place);
         let entered = match step.place {
             Place::Ready { rank, .. } => Some(rank),
-            Place::Timer { .. } => {
-                self.notices.insert(Notice::TimerSet);
+            Place::Timer { not_before, .. } => {
+                self.notices.insert(Notice::TimerSet(TimestampMs(not_before)));
                 None
             }
             _ => None,

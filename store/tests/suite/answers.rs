@@ -3,11 +3,11 @@
 use nightshift_engine::store::{
     Advance, ArtifactStore, BoundFrom, BudgetStore, CampaignStore, Change, ChangeStore, Changed, Database,
     KnowledgeStore, LeaseStore, LessonQuery, LessonRecord, NoteRecord, OwnerFence, Ownership, OwnershipStore,
-    PageRequest, QueueStore, RetentionStore, RunControlStore, RunStore, ScoreRecord, ServerStore, StepRecord,
+    PageRequest, Pulse, QueueStore, RetentionStore, RunControlStore, RunStore, ScoreRecord, ServerStore, StepRecord,
     StoreError, TryEnd, WorkerStore,
 };
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::id::RunId;
+use nightshift_protocol::id::{RunId, ServerId};
 use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
@@ -49,6 +49,12 @@ impl Answer {
         self.given = Given { steps, fences };
         self
     }
+}
+
+/// Sends a heartbeat. Leaves out the clock, which only one of the databases has.
+async fn pulse(store: &SqlStore, server: &ServerId, at: TimestampMs) -> Result<Pulse, StoreError> {
+    let pulse = store.pulse(server, at, at.plus_ms(LIFE_MS)).await?;
+    Ok(Pulse { database_now: None, ..pulse })
 }
 
 /// Executes a command on one store.
@@ -120,7 +126,7 @@ pub(crate) async fn apply(store: &SqlStore, command: Command, at: TimestampMs) -
             Answer::of(store.settle(&step.id, step.epoch, &released, &used, at).await)
         }
         Command::Server { id, sole } => Answer::of(store.register_server(server_record(id, at), sole).await),
-        Command::Pulse(server) => Answer::of(store.pulse(&server, at, at.plus_ms(LIFE_MS)).await),
+        Command::Pulse(server) => Answer::of(pulse(store, &server, at).await),
         Command::Retire(server) => Answer::of(store.retire_server(&server, at).await),
         Command::Reap => Answer::of(store.reap_servers(at).await),
         Command::Acquire { server, run: None } => {

@@ -19,7 +19,7 @@ use nightshift_protocol::time::TimestampMs;
 use nightshift_store::ArtifactOptions;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, amount, done, order};
+use crate::bench::{Bench, amount, done, order, steps};
 use crate::place::Kind;
 use crate::raw::Raw;
 
@@ -102,7 +102,7 @@ async fn a_finished_campaign_is_the_same_elsewhere(bench: Bench) {
     for run in &imported.runs {
         assert_eq!(other.store.load_run(run).await.unwrap(), bench.store.load_run(run).await.unwrap());
         assert_eq!(other.events(run).await, bench.events(run).await);
-        assert_eq!(other.store.list_steps(run).await.unwrap(), bench.store.list_steps(run).await.unwrap());
+        assert_eq!(steps(&other.store, run).await, steps(&bench.store, run).await);
     }
     let call = other.store.find_model_call(&imported.runs[0], "build", 1, "h").await.unwrap().unwrap();
     assert_eq!(call.summary, json!({ "tokens": 7 }));

@@ -7,7 +7,7 @@ use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::{
-    Advance, BudgetStore, CampaignStore, ChangeStore, ClaimRequest, CreatedCampaign, NewCampaign, NewRun,
+    Advance, BudgetStore, CampaignStore, ChangeStore, ClaimRequest, CreatedCampaign, LeaseStore, NewCampaign, NewRun,
     OwnershipStore, Report, Reported, RunStore, ServerRecord, ServerStore, StepRecord, TryEnd, WorkerRecord,
     WorkerStore,
 };
@@ -302,7 +302,7 @@ impl Bench {
     }
 
     pub(crate) async fn step(&self, run: &RunId, key: &str) -> StepRecord {
-        let steps = self.store.list_steps(run).await.unwrap();
+        let steps = steps(&self.store, run).await;
         steps.into_iter().find(|step| step.key == key).unwrap()
     }
 
@@ -368,6 +368,15 @@ pub(crate) fn claim_request(worker: &WorkerId, count: u32, at: TimestampMs) -> C
 
 pub(crate) fn report(step: &StepRecord, end: TryEnd, at: TimestampMs) -> Report {
     Report { step: step.id.clone(), epoch: step.epoch, end, used: Vec::new(), at }
+}
+
+/// Returns the steps of a run with input and output.
+pub(crate) async fn steps(store: &SqlStore, run: &RunId) -> Vec<StepRecord> {
+    let mut steps = Vec::new();
+    for head in store.list_step_heads(run).await.unwrap() {
+        steps.push(store.load_step(&head.id).await.unwrap());
+    }
+    steps
 }
 
 pub(crate) async fn events(store: &SqlStore, run: &RunId) -> Vec<Event> {

@@ -11,7 +11,7 @@ use nightshift_protocol::id::{RunId, StepId};
 use serde_json::Value;
 
 use crate::answers::apply;
-use crate::bench::{Bench, events};
+use crate::bench::{Bench, events, steps};
 use crate::commands::{Dice, World};
 use crate::place::Kind;
 use crate::raw::{TextRow, dump};
@@ -120,7 +120,7 @@ impl Seen {
             let log = events(bench.store.as_ref(), &run).await;
             let earlier = self.logs.insert(run.clone(), log.clone()).unwrap_or_default();
             assert_eq!(log.get(..earlier.len()), Some(earlier.as_slice()), "a log only grows\n{told}");
-            for step in bench.store.list_steps(&run).await.unwrap() {
+            for step in steps(&bench.store, &run).await {
                 let epoch = self.epochs.insert(step.id.clone(), step.epoch).unwrap_or_default();
                 assert!(step.epoch >= epoch, "an epoch never falls\n{told}");
                 if let Some(output) = step.output {

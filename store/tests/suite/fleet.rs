@@ -178,8 +178,9 @@ async fn commits_send_notices_to_all_receivers(bench: Bench) {
     until(&mut notices, &Notice::Ready(route())).await;
     let worker = bench.worker().await;
     let step = bench.claim(&worker, 1).await.remove(0);
-    bench.report(&step, TryEnd::Retry { failure: lost(), at: bench.now().plus_ms(5) }).await;
-    until(&mut notices, &Notice::TimerSet).await;
+    let soon = bench.now().plus_ms(5);
+    bench.report(&step, TryEnd::Retry { failure: lost(), at: soon }).await;
+    until(&mut notices, &Notice::TimerSet(soon)).await;
     bench.clock.forward(5);
     bench.store.fire_timers(bench.now(), 9).await.unwrap();
     until(&mut notices, &Notice::Ready(route())).await;

@@ -32,6 +32,7 @@ crate::bench::on_both!(
     a_lease_that_was_extended_meanwhile_does_not_expire,
     an_expired_step_without_tries_fails_and_one_of_a_cancelled_run_is_cancelled,
     a_retry_waits_for_its_timer,
+    a_step_that_waits_on_for_the_same_reason_is_logged_once,
     timers_fire_in_rounds_of_a_limit,
 );
 
@@ -300,6 +301,31 @@ async fn a_retry_waits_for_its_timer(bench: Bench) {
     assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (1, None));
     let step = bench.claim(&worker, 9).await.remove(0);
     assert_eq!((step.key.as_str(), step.tries, step.epoch, step.not_before), ("a", 2, 2, None));
+    bench.assert_sound().await;
+}
+
+async fn a_step_that_waits_on_for_the_same_reason_is_logged_once(bench: Bench) {
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let worker = bench.worker().await;
+    let wait =
+        |code: &str, message: &str| TryEnd::Wait { failure: StepFailure::retriable(code, message), at: bench.now() };
+    for (end, logged) in [
+        (wait("budget.wait", "9 of 10"), 1),
+        (wait("budget.wait", "8 of 10"), 1),
+        (wait("request.open", "asked"), 2),
+        (wait("budget.wait", "7 of 10"), 3),
+        (retry_now(&bench), 4),
+        (retry_now(&bench), 5),
+        (wait("budget.wait", "6 of 10"), 6),
+    ] {
+        let step = bench.claim(&worker, 1).await.remove(0);
+        bench.report(&step, end.clone()).await;
+        let step = bench.step(&run, "a").await;
+        let (TryEnd::Wait { failure, .. } | TryEnd::Retry { failure, .. }) = end else { panic!("{end:?}") };
+        assert_eq!((step.status, step.failure), (StepStatus::Scheduled, Some(failure)), "the step names the last one");
+        assert_eq!(bench.log(&run).await[2..], vec!["step_retried a"; logged]);
+    }
     bench.assert_sound().await;
 }
 

@@ -232,10 +232,14 @@ async fn a_deleted_server_learns_it_from_its_heartbeat(bench: Bench) {
 }
 
 async fn only_a_database_that_machines_share_has_a_clock(bench: Bench) {
+    let server = bench.server().await;
     let first = bench.store.database_now().await.unwrap();
+    let pulse = bench.store.pulse(&server, bench.now(), bench.now().plus_ms(LIFE_MS)).await.unwrap();
     let second = bench.store.database_now().await.unwrap();
     assert_eq!(first.is_some(), bench.kind() == Kind::Postgres);
-    assert!(first <= second && first.is_none_or(|at| at > bench.now()), "the clock of a test stands in 1970");
+    assert_eq!(pulse.database_now.is_some(), first.is_some());
+    assert!(first <= pulse.database_now && pulse.database_now <= second);
+    assert!(first.is_none_or(|at| at > bench.now()), "the clock of a test stands in 1970");
 }
 
 /// Registers a server of a release with this state format.

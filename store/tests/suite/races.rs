@@ -133,7 +133,7 @@ async fn of_the_decisions_from_one_revision_one_is_committed() {
         assert_eq!(count(&answers, Advanced::is_committed), 1);
         assert_eq!(count(&answers, |answer| *answer == Advanced::Conflict), 2 * TASKS - 1);
     }
-    assert_eq!(bench.store.list_steps(&run).await.unwrap().len(), ROUNDS);
+    assert_eq!(bench.store.list_step_heads(&run).await.unwrap().len(), ROUNDS);
     bench.assert_sound().await;
 }
 
@@ -274,7 +274,7 @@ async fn leases_of_a_dead_server_are_freed_once() {
         assert_eq!(reaped.iter().sum::<u64>(), u64::try_from(round).unwrap() + 1);
         bench.assert_sound().await;
     }
-    assert!(bench.store.list_steps(&run).await.unwrap().iter().all(|step| step.tries == 0));
+    assert!(bench.store.list_step_heads(&run).await.unwrap().iter().all(|step| step.tries == 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -124,7 +124,7 @@ async fn read(store: &SqlStore, lines: Vec<Line>, book: Book) -> anyhow::Result<
             let budget = store.load_budget(&campaign.id).await?;
             for run in runs_of(store, &campaign.id).await? {
                 let record = store.load_run(&run).await?;
-                let (events, steps) = (events_of(store, &run).await?, store.list_steps(&run).await?);
+                let (events, steps) = (events_of(store, &run).await?, store.list_step_heads(&run).await?);
                 runs.insert(run.to_string(), Run { record, events, steps });
             }
             campaigns.push((campaign, budget));
