@@ -7,6 +7,7 @@ use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::verdict::Severity;
 
+use super::build::is_of_program;
 use super::look::{Against, Look};
 use super::material::{Material, Stored};
 use super::verdict::severity;
@@ -28,12 +29,12 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
     };
     let language = Language::of_program(source);
     let lines = highlighted(source, language);
-    let listed = listing(&lines, "L", &notes(attempt)).block("source");
-    let listed = view! { <div id="source-text">{listed}</div> }.into_any();
+    let (listed, is_whole) = listing(&lines, "L", &notes(attempt));
+    let listed = view! { <div id="source-text">{listed.block("source")}</div> }.into_any();
     let download = attempt.source.as_ref().map(|hash| {
         view! { <a class="button" href=artifact_href(hash)>"Download"</a> }
     });
-    let cut = attempt.source.as_ref().filter(|_| lines.is_cut()).map(|hash| {
+    let cut = attempt.source.as_ref().filter(|_| !is_whole).map(|hash| {
         let size = bytes(u64::try_from(source.len()).unwrap_or(u64::MAX));
         view! { <p class="notice">"The source is too long to be shown whole. "<a href=artifact_href(hash)>"All "{size}" of it"</a></p> }
     });
@@ -41,7 +42,7 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
     let program = if compared.is_some() { folded("The whole source", listed) } else { listed };
     view! {
         {navigation(detail, attempt, look)}
-        <p class="buttons">{download}<button type="button" data-copy="source-text">"Copy"</button></p>
+        <p class="buttons">{download}{copy("source-text", is_whole)}</p>
         {taken_away(detail, attempt, material, look)}
         {cut}
         {compared}
@@ -58,11 +59,16 @@ fn taken_away(detail: &RunDetail, attempt: &Attempt, material: &Material, look: 
         Stored::Gone(why) => Some(said(&format!("The program cannot be given as ModelNew: {why}"))),
         Stored::Here(text) => {
             let lines = highlighted(text, Language::Python);
-            let listed = listing(&lines, "M", &[]).block("source");
+            let (listed, is_whole) = listing(&lines, "M", &[]);
+            let listed = listed.block("source");
+            let cut = (!is_whole).then(|| {
+                view! { <p class="notice">"The program is too long to be shown whole: download it."</p> }
+            });
             Some(
                 view! {
                     <h3 id="model-new">"As ModelNew"</h3>
-                    <p class="buttons"><button type="button" data-copy="model-new-text">"Copy"</button></p>
+                    <p class="buttons">{copy("model-new-text", is_whole)}</p>
+                    {cut}
                     <div id="model-new-text">{listed}</div>
                 }
                 .into_any(),
@@ -80,6 +86,12 @@ fn taken_away(detail: &RunDetail, attempt: &Attempt, material: &Material, look: 
         {text}
     }
     .into_any()
+}
+
+/// Renders the button that copies a listing; a listing that is cut has none, because a part of a program is no program.
+fn copy(id: &'static str, is_whole: bool) -> Option<AnyView> {
+    let button = || view! { <button type="button" class="needs-script" data-copy=id>"Copy"</button> }.into_any();
+    is_whole.then(button)
 }
 
 /// Something that is said in place of what cannot be shown.
@@ -190,7 +202,7 @@ fn notes(attempt: &Attempt) -> Vec<LineNote> {
         add(finding.line, class, format!("{}: {}", finding.code, finding.message));
     }
     if let Some(build) = &attempt.build {
-        for message in &build.messages {
+        for message in build.messages.iter().filter(|message| is_of_program(message)) {
             let class = if message.severity == "error" { "problem" } else { "busy" };
             add(Some(message.line), class, format!("{}: {}", message.severity, message.message));
         }
