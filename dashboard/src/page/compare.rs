@@ -182,9 +182,7 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let mut out = Markup::new();
     let (mut equal, mut has_best) = (0_u64, false);
-    // Times of different tasks cannot be compared.
-    let tasks = || compared.iter().map(|one| one.detail.summary.digest.task.as_str());
-    let is_one_task = tasks().all(|task| Some(task) == tasks().next());
+    let is_comparable = is_comparable(compared);
     out.tag("div").with("class", "scroll").with("tabindex", "0").around(|out| {
         out.tag("table").with("class", "compare").around(|out| {
             out.tag("thead").around(|out| {
@@ -215,7 +213,7 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
                     }
                     out.tag("tr").with("class", if differs { "differs" } else { "equal" }).around(|out| {
                         out.tag("th").with("scope", "row").text(first.name);
-                        let top = if is_one_task { best(&cells) } else { None };
+                        let top = if is_comparable { best(&cells) } else { None };
                         has_best |= top.is_some();
                         for cell in &cells {
                             let words: String = cell.value.chars().take(600).collect();
@@ -233,10 +231,12 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
     let other = Look { differences_only: !look.differences_only, ..look.clone() };
     let words = if look.differences_only { "Show equal facts too" } else { "Show differences only" };
     let shown = out.block("table");
-    let marks = if has_best {
-        "rows that differ are marked, their best value is bold."
-    } else {
-        "rows that differ are marked."
+    let marks = match (is_comparable, has_best) {
+        (true, true) => "rows that differ are marked, their best value is bold.",
+        (true, false) => "rows that differ are marked.",
+        (false, _) => {
+            "rows that differ are marked. No value is the best one: tasks, devices or precision policies differ."
+        }
     };
     view! {
         <p class="look"><a class="button" href=format!("{}#facts", other.href())>{words}</a></p>
@@ -246,6 +246,20 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
         {shown}
     }
     .into_any()
+}
+
+/// Returns whether the attempts are of one task, and the timed ones of one kind of device and one precision policy. Otherwise
+/// a better value does not make a better program.
+fn is_comparable(compared: &[Compared]) -> bool {
+    let tasks = compared.iter().map(|one| one.detail.summary.digest.task.as_str());
+    let timed = compared.iter().filter_map(|one| one.attempt()?.published());
+    let ways = timed.map(|published| (published.machine.device_name(), published.precision));
+    is_one(tasks) && is_one(ways)
+}
+
+fn is_one<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
+    let first = values.next();
+    values.all(|value| first.as_ref() == Some(&value))
 }
 
 /// The ways of a column: further to the left, and away.
@@ -319,6 +333,9 @@ fn source(look: &Look, compared: &[Compared], sources: &[Stored]) -> AnyView {
 
 #[cfg(test)]
 mod tests {
+    use nightshift_protocol::measurement::Measurement;
+    use nightshift_protocol::task::PrecisionPolicy;
+
     use super::*;
     use crate::page::sample::Sample;
 
@@ -348,6 +365,27 @@ mod tests {
         look.differences_only = true;
         let short = html(&look, compared(&[3, 4]), &sources);
         assert!(short.contains("class=\"differs\"") && !short.contains("class=\"equal\""));
+    }
+
+    #[test]
+    fn attempts_of_several_devices_or_precision_policies_have_no_best() {
+        let shown = |change: fn(&mut Measurement)| {
+            let mut other = Sample::read().detail;
+            let attempts = other.view.attempts.iter_mut();
+            attempts
+                .flat_map(|attempt| [&mut attempt.measurement, &mut attempt.confirmation])
+                .flatten()
+                .for_each(change);
+            let mut compared = compared(&[3, 4]);
+            compared[1].detail = Arc::new(other);
+            html(&Look::default(), compared, &[])
+        };
+        let device = shown(|measured| measured.machine.gpus.iter_mut().for_each(|gpu| gpu.name = "B200".to_owned()));
+        let policy = shown(|measured| measured.precision = PrecisionPolicy::Tf32);
+        for html in [device, policy] {
+            assert!(html.contains("No value is the best one") && !html.contains("class=\"top\""), "{html}");
+        }
+        assert!(shown(|_| ()).contains("class=\"top\""), "the same device and policy");
     }
 
     #[test]

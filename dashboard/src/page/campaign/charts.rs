@@ -252,11 +252,10 @@ fn attempts(address: &Address, results: &CampaignResults, baseline: TargetBaseli
             TargetBaseline::Fastest => mark.speedup_over_fastest,
             TargetBaseline::Reference => mark.speedup,
         };
-        let (kind, speedup) = match (speedup, mark.kept) {
-            (Some(speedup), true) => (0, speedup),
-            (Some(speedup), false) => (1, speedup),
-            // What has no speedup stands on a line of its own, well below the baseline.
-            (None, _) if is_over(mark) => (2, FAILED_AT),
+        let kind = match (speedup, mark.kept) {
+            (Some(_), true) => 0,
+            (Some(_), false) => 1,
+            (None, _) if is_over(mark) => 2,
             (None, _) => continue,
         };
         let times = |speedup: Option<f64>, over: &str| {
@@ -290,9 +289,6 @@ fn attempts(address: &Address, results: &CampaignResults, baseline: TargetBaseli
     let caption = Caption::new("Every attempt", about);
     scatter(&caption, &x, &speedup_axis(baseline), &kinds, Some((1.0, over))).view()
 }
-
-/// Where attempts without a speedup are drawn.
-const FAILED_AT: f64 = 0.1;
 
 fn is_over(mark: &ResultMark) -> bool {
     mark.outcome != AttemptOutcome::Pending && !mark.outcome.is_correct()
@@ -362,6 +358,12 @@ mod tests {
         let over_reference = html("/campaigns/x?baseline=reference", &known);
         assert!(over_reference.contains("new best of its run (2)"), "{over_reference}");
         assert!(!over_reference.contains("speedup over the fastest baseline"), "{over_reference}");
+        let mut failing = results(Vec::new());
+        for mark in &mut failing.marks {
+            (mark.outcome, mark.speedup, mark.kept) = (AttemptOutcome::CompileFailed, None, false);
+        }
+        let failing = html("/campaigns/x", &failing);
+        assert!(failing.contains("failed, at the lower edge (2)") && !failing.contains("0.10×"), "{failing}");
         let unknown = html("/campaigns/x", &results(Vec::new()));
         assert!(unknown.contains("speedup over the reference") && !unknown.contains("baseline=reference"));
     }
