@@ -130,7 +130,7 @@ async fn trace(client: &Client, id: &str, number: u32) -> Result<Vec<u8>, PageEr
 fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look, campaign_name: &str) -> Page {
     let task = visible(&detail.summary.digest.task).into_owned();
     let (campaign, run) = (&detail.summary.campaign, &detail.summary.id);
-    let live = if detail.summary.status.is_final() { Live::Still } else { Live::Run(run.to_string()) };
+    let live = Live::of_run(&detail.summary);
     let top = head(detail, attempt);
     let strip = strip::strip(detail, attempt);
     let body = if look.is_whole() {

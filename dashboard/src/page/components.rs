@@ -13,6 +13,10 @@ const MAX_ROWS: usize = 500;
 /// Longest text in a cell, in characters.
 const MAX_CELL_CHARS: usize = 2_000;
 
+/// What lists of results over all campaigns say about precision policies, which they do not tell apart.
+pub(crate) const ALL_POLICIES: &str =
+    "Results of all precision policies stand next to each other; the page of an attempt names its policy.";
+
 /// Shows a speedup, with its interval in a line of its own: for columns of lists.
 pub(crate) fn stacked(speedup: Interval) -> AnyView {
     let range = format!("{:.2} to {:.2}", speedup.low, speedup.high);

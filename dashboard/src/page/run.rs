@@ -8,13 +8,13 @@ mod steps;
 use axum::response::Response;
 use futures::future::{join3, try_join};
 use leptos::prelude::*;
-use nightshift_protocol::api::{RequestView, Retrieval, RunDetail, StepView};
+use nightshift_protocol::api::{Retrieval, RunDetail, StepView};
 use nightshift_protocol::id::RunId;
 
 pub(crate) use self::state::stopped;
 use super::campaign_name::campaign_name;
 use super::components::{Section as Part, on_page_only, sections};
-use super::requests;
+use super::requests::{self, Waiting};
 use super::short_id::{self, Kind};
 use crate::answer::Path;
 use crate::failure::PageError;
@@ -42,7 +42,7 @@ async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let campaign = campaign_name(&visitor.client, &detail.summary.campaign);
     let asked = async {
         if detail.summary.status.is_final() {
-            return Vec::new();
+            return Waiting::default();
         }
         requests::waiting(&visitor.client, None, Some(&detail.summary.id)).await
     };
@@ -87,12 +87,12 @@ fn page(
     detail: &RunDetail,
     steps: &[StepView],
     retrievals: &[Retrieval],
-    asked: &[RequestView],
+    asked: &Waiting,
     campaign: &str,
     who: &Who,
 ) -> Page {
     let summary = &detail.summary;
-    let live = if summary.status.is_final() { Live::Still } else { Live::Run(summary.id.to_string()) };
+    let live = Live::of_run(summary);
     let all = [
         ("state", "State", Some(state::section(detail))),
         ("attempts", "Attempts", Some(attempts::section(detail))),

@@ -16,7 +16,7 @@ use crate::failure::PageError;
 use crate::form;
 use crate::format::{count, counted, device, when};
 use crate::page::as_of::as_of;
-use crate::page::components::stacked;
+use crate::page::components::{ALL_POLICIES, stacked};
 use crate::page::files;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
@@ -28,10 +28,12 @@ const LINE_CLASSES: [&str; MAX_LINES] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 /// Maximum number of rows of the table.
 const MAX_ROWS: usize = 500;
+/// Maximum number of tasks whose histories are drawn; a list of more tasks leads to them one by one.
+const MAX_HISTORIES: usize = 20;
 const COLUMNS: [Column; 10] = [
     Column::text("task", "Task"),
     Column::text("device", "Device"),
-    Column::number("speedup", "Best speedup"),
+    Column::number("speedup", "Best over the reference"),
     Column::number("fastest", "Over the fastest"),
     Column::plain("Program"),
     Column::plain("Model and strategy"),
@@ -63,7 +65,7 @@ fn filter_of(address: &Address) -> impl Iterator<Item = (&str, &str)> {
 
 fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page {
     let sorting = Sorting::of(address, &COLUMNS, BY_NAME);
-    boards.sort_by(|a, b| sorting.directed(compare(sorting.key, a, b)));
+    boards.sort_by(|a, b| compare(sorting, a, b));
     let mut by_task: BTreeMap<&str, Vec<&TaskBoard>> = BTreeMap::new();
     for board in &boards {
         by_task.entry(&board.task).or_default().push(board);
@@ -83,7 +85,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {left_out}
-            {histories(&by_task)}
+            {histories(address, &by_task)}
         }
         .into_any()
     };
@@ -93,6 +95,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page
         "Tasks",
         view! {
             <div class="head"><h1>"Tasks"</h1><span class="quiet">{counted(number, "task", "tasks")}</span>{as_of(address, now)}</div>
+            <p class="quiet">{ALL_POLICIES}</p>
             <form class="filters" method="get" action="/tasks" role="search">
                 {sort}
                 <label>"Task"<input type="search" name="task" value=value data-search="" /></label>
@@ -116,23 +119,21 @@ fn nothing(is_filtered: bool) -> AnyView {
     view! { <p class="empty">"No task was worked on yet. Try "<code>"nightshift demo"</code>"."</p> }.into_any()
 }
 
-fn compare(key: &str, a: &TaskBoard, b: &TaskBoard) -> Ordering {
-    let best = |board: &TaskBoard| board.best.as_ref().and_then(|best| best.speedup).map_or(0.0, |best| best.estimate);
-    let over_fastest = |board: &TaskBoard| {
-        board.best.as_ref().and_then(|best| best.speedup_over_fastest).map_or(0.0, |speedup| speedup.estimate)
-    };
+fn compare(sorting: Sorting, a: &TaskBoard, b: &TaskBoard) -> Ordering {
+    let best = |board: &TaskBoard| Some(board.best.as_ref()?.speedup?.estimate);
+    let over_fastest = |board: &TaskBoard| Some(board.best.as_ref()?.speedup_over_fastest?.estimate);
     let found = |board: &TaskBoard| board.best.as_ref().and_then(|best| best.finished_at);
-    let order = match key {
-        "device" => a.device.cmp(&b.device),
-        "speedup" => best(a).total_cmp(&best(b)),
-        "fastest" => over_fastest(a).total_cmp(&over_fastest(b)),
-        "attempts" => a.attempts.cmp(&b.attempts),
-        "runs" => a.runs.cmp(&b.runs),
-        "campaigns" => a.campaigns.cmp(&b.campaigns),
-        "found" => found(a).cmp(&found(b)),
-        _ => a.task.cmp(&b.task),
+    let order = match sorting.key {
+        "device" => sorting.directed(a.device.cmp(&b.device)),
+        "speedup" => sorting.numbers(best(a), best(b)),
+        "fastest" => sorting.numbers(over_fastest(a), over_fastest(b)),
+        "attempts" => sorting.directed(a.attempts.cmp(&b.attempts)),
+        "runs" => sorting.directed(a.runs.cmp(&b.runs)),
+        "campaigns" => sorting.directed(a.campaigns.cmp(&b.campaigns)),
+        "found" => sorting.directed(found(a).cmp(&found(b))),
+        _ => sorting.directed(a.task.cmp(&b.task)),
     };
-    order.then_with(|| (&a.task, &a.device).cmp(&(&b.task, &b.device)))
+    order.then_with(|| sorting.directed((&a.task, &a.device).cmp(&(&b.task, &b.device))))
 }
 
 fn row(board: &TaskBoard) -> impl IntoView + use<> {
@@ -167,12 +168,27 @@ fn row(board: &TaskBoard) -> impl IntoView + use<> {
     }
 }
 
-/// How the best of each task grew, folded away under its name.
-fn histories(by_task: &BTreeMap<&str, Vec<&TaskBoard>>) -> Option<AnyView> {
+/// How the best of each task grew, folded away under its name. A long list has links to its tasks instead of charts.
+fn histories(address: &Address, by_task: &BTreeMap<&str, Vec<&TaskBoard>>) -> Option<AnyView> {
+    if by_task.len() > MAX_HISTORIES {
+        let entry = |task: &&str| {
+            let href = format!("{}#history", address.with("task", Some(task)).href());
+            view! { <li><a href=href>{(*task).to_owned()}</a></li> }
+        };
+        let links = by_task.keys().take(MAX_ROWS).map(entry).collect::<Vec<_>>();
+        return Some(
+            view! {
+                <section>
+                    <h2 id="history">"History"</h2>
+                    <details><summary>"Choose a task"</summary><ul class="chips">{links}</ul></details>
+                </section>
+            }
+            .into_any(),
+        );
+    }
     let charts = by_task
         .iter()
         .filter_map(|(task, boards)| Some((*task, history(boards)?)))
-        .take(MAX_ROWS)
         .map(|(task, chart)| {
             view! { <details id=format!("task-{task}")><summary>{task.to_owned()}</summary>{chart}</details> }
         })
@@ -271,6 +287,16 @@ mod tests {
         assert!(place("2.40 to 2.60") < place("1.15 to 1.35"), "{shown}");
         assert!(place("1.15 to 1.35") < place("data-key=\"softmax "), "what is not known comes last: {shown}");
         assert_eq!(shown.matches("2.90 to 3.10").count(), 3, "{shown}");
+    }
+
+    #[test]
+    fn a_long_list_leads_to_the_history_of_each_task() {
+        let boards = |count: usize| (0..count).map(|n| board(&format!("task {n}"), 1)).collect::<Vec<_>>();
+        let few = html("/tasks", boards(MAX_HISTORIES));
+        assert!(few.contains("id=\"task-task 0\"") && few.contains("<svg"), "{few}");
+        let many = html("/tasks?sort=speedup", boards(MAX_HISTORIES + 1));
+        assert!(many.contains("href=\"/tasks?sort=speedup&amp;task=task%200#history\""), "{many}");
+        assert!(!many.contains("<svg") && many.contains("precision policies"), "{many}");
     }
 
     #[test]
