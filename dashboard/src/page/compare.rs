@@ -17,14 +17,14 @@ use nightshift_protocol::id::RunId;
 use self::facts::{Fact, all, best};
 use self::look::{Look, Place};
 use super::attempt::{Pairs, Stored, text};
-use super::components::{Section as Part, sections};
+use super::components::{Section as Part, layouts, sections};
 use crate::chart::{Axis, Caption, IntervalMark, Unit, intervals};
 use crate::failure::PageError;
 use crate::format::{counted, speedup};
-use crate::markup::{Markup, visible};
+use crate::markup::Markup;
 use crate::picks::MAX_COMPARED;
 use crate::shell::{Page, Section};
-use crate::source::{Diff, DiffView, Language, diff_view, highlighted};
+use crate::source::{Diff, Language, diff_view, highlighted};
 use crate::visitor::Visitor;
 
 /// One of those that are compared.
@@ -147,8 +147,7 @@ fn page(look: &Look, found: &Found, sources: &[Stored]) -> Page {
         ];
         let left_out = (look.left_out > 0)
             .then(|| view! { <p class="notice">{format!("{} more were chosen: at most {MAX_COMPARED} are compared.", look.left_out)}</p> });
-        let missing =
-            found.missing.iter().map(|words| view! { <p class="notice bad">{visible(words).into_owned()}</p> });
+        let missing = found.missing.iter().map(|words| view! { <p class="notice bad">{words.clone()}</p> });
         let missing = missing.collect::<Vec<_>>();
         let many = counted(u64::try_from(compared.len()).unwrap_or(u64::MAX), "attempt", "attempts");
         let body = sections(parts);
@@ -282,7 +281,7 @@ fn choice(look: &Look, compared: &[Compared], (first, second): (&Compared, &Comp
     let options = |current: &Compared| {
         let current = current.place();
         let option = |one: &Compared| {
-            let (name, place) = (visible(&one.name()).into_owned(), one.place());
+            let (name, place) = (one.name(), one.place());
             let is_current = place == current;
             view! { <option value=place.to_string() selected=is_current>{name}</option> }
         };
@@ -314,25 +313,20 @@ fn source(look: &Look, compared: &[Compared], sources: &[Stored]) -> AnyView {
     };
     let lines = |text: &str| highlighted(text, Language::of_program(text));
     let diff = Diff::of(lines(old), lines(new));
-    let names = (visible(&first.name()).into_owned(), visible(&second.name()).into_owned());
+    let names = (first.name(), second.name());
     let words = if diff.is_same() {
         format!("The sources of {} and {} are the same.", names.0, names.1)
     } else {
         format!("From {} to {}: {} lines added, {} removed.", names.0, names.1, diff.added, diff.removed)
     };
-    let layouts = [(DiffView::Inline, "One below the other"), (DiffView::Split, "Side by side")]
-        .map(|(view, words)| {
-            let href = format!("{}#source", Look { view, ..look.clone() }.href());
-            view! { <li><a href=href aria-current=(look.view == view).then_some("true")>{words}</a></li> }
-        })
-        .into_iter()
-        .collect::<Vec<_>>();
+    let layouts = layouts(look.view, |view| format!("{}#source", Look { view, ..look.clone() }.href()));
     let shown = diff_view(&diff, look.view).block("differences");
-    view! { {choice}<ul class="chips look">{layouts}</ul><p>{words}</p>{shown} }.into_any()
+    view! { {choice}{layouts}<p>{words}</p>{shown} }.into_any()
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::source::DiffView;
     use nightshift_protocol::measurement::Measurement;
     use nightshift_protocol::task::PrecisionPolicy;
 

@@ -46,14 +46,9 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
 async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let filter =
-        AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
+        AttemptFilter::from_pairs(address.filter()).map_err(|error| PageError::bad_query(&error.to_string()))?;
     let (boards, health) = try_join(visitor.client.model_boards(&filter), visitor.client.health()).await?;
     Ok(page(&address, boards, health.now))
-}
-
-/// The pairs that say whose attempts count.
-fn filter_of(address: &Address) -> impl Iterator<Item = (&str, &str)> {
-    address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"))
 }
 
 fn page(address: &Address, mut boards: Vec<ModelBoard>, now: TimestampMs) -> Page {
@@ -86,7 +81,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>, now: TimestampMs) -> Pag
             </div>
             {none}
             {glossary()}
-            {files::links("Models", TableName::Models, filter_of(address))}
+            {files::links("Models", TableName::Models, address.filter())}
         },
     )
     .section(Section::Models)

@@ -5,9 +5,8 @@ use nightshift_client::Client;
 use nightshift_protocol::api::{RequestState, RequestView};
 use nightshift_protocol::id::{CampaignId, RunId};
 
-use crate::format::moment;
-use crate::markup::visible;
-use crate::page::components::{Cell, table, words};
+use crate::format::{moment, words};
+use crate::page::components::{Cell, table};
 
 /// Maximum number of requests that a page shows.
 const MAX_SHOWN: u32 = 50;
@@ -69,7 +68,7 @@ fn row(request: &RequestView) -> Vec<Cell> {
         Cell::Code(request.step_key.clone()),
         Cell::Text(request.role.as_str().to_owned()),
         Cell::Tag(state.to_owned(), words(state)),
-        Cell::Text(holder.map_or_else(|| "no agent".to_owned(), |holder| visible(holder).into_owned())),
+        Cell::Text(holder.unwrap_or("no agent").to_owned()),
         Cell::Text(moment(request.created_at)),
         Cell::Text(moment(request.deadline)),
     ]

@@ -18,7 +18,6 @@ use super::requests::{self, Waiting};
 use super::short_id::{self, Kind};
 use crate::answer::Path;
 use crate::failure::PageError;
-use crate::markup::visible;
 use crate::shell::{Live, Page, Section};
 use crate::trace::of_steps;
 use crate::visitor::Visitor;
@@ -106,11 +105,11 @@ fn page(
     let (top, body) = (state::head(detail, who), sections(parts));
     let asked = requests::section(asked).map(on_page_only);
     // The title distinguishes runs of the same task in browser tabs.
-    let title = format!("{}, run {}", visible(&summary.digest.task), summary.id.short());
+    let title = format!("{}, run {}", summary.digest.task, summary.id.short());
     Page::new(title, view! { {top}{asked}{body} })
         .section(Section::Campaigns)
         .crumb("Campaigns", "/")
-        .crumb(visible(campaign), format!("/campaigns/{}", summary.campaign))
+        .crumb(campaign, format!("/campaigns/{}", summary.campaign))
         .live(live)
 }
 

@@ -11,7 +11,7 @@ use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
-use crate::chart::{Axis, Caption, Series, Unit, float_u64, lines, since_beginning};
+use crate::chart::{Axis, Caption, SERIES_CLASSES, Series, Unit, float_u64, lines, since_beginning};
 use crate::failure::PageError;
 use crate::form;
 use crate::format::{count, counted, device, when};
@@ -22,10 +22,6 @@ use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
-/// Maximum number of lines of a chart.
-const MAX_LINES: usize = 8;
-const LINE_CLASSES: [&str; MAX_LINES] =
-    ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 /// Maximum number of rows of the table.
 const MAX_ROWS: usize = 500;
 /// Maximum number of tasks whose histories are drawn; a list of more tasks leads to them one by one.
@@ -53,14 +49,9 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
 async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let filter =
-        AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
+        AttemptFilter::from_pairs(address.filter()).map_err(|error| PageError::bad_query(&error.to_string()))?;
     let (boards, health) = try_join(visitor.client.task_boards(&filter), visitor.client.health()).await?;
     Ok(page(&address, boards, health.now))
-}
-
-/// The pairs that say whose attempts count.
-fn filter_of(address: &Address) -> impl Iterator<Item = (&str, &str)> {
-    address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"))
 }
 
 fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page {
@@ -71,7 +62,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page
         by_task.entry(&board.task).or_default().push(board);
     }
     let number = u64::try_from(by_task.len()).unwrap_or(u64::MAX);
-    let is_filtered = filter_of(address).any(|(_, value)| !value.is_empty());
+    let is_filtered = address.filter().any(|(_, value)| !value.is_empty());
     let content = if boards.is_empty() {
         nothing(is_filtered)
     } else {
@@ -103,7 +94,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page
                 {is_filtered.then(|| view! { <a href="/tasks">"Show all"</a> })}
             </form>
             {content}
-            {files::links("Tasks", TableName::Tasks, filter_of(address))}
+            {files::links("Tasks", TableName::Tasks, address.filter())}
         },
     )
     .section(Section::Tasks)
@@ -215,7 +206,7 @@ fn history(boards: &[&TaskBoard]) -> Option<AnyView> {
             ]
         })
         .filter(|(_, points)| !points.is_empty())
-        .zip(LINE_CLASSES)
+        .zip(SERIES_CLASSES)
         .map(|((name, points), class)| Series { name, class, points, steps: true })
         .collect();
     let caption = Caption::new("Best so far", "The fastest right program on each device, over all campaigns.");

@@ -7,10 +7,8 @@ use nightshift_protocol::measurement::{CompilerMessage, CompilerReport, LoopNote
 
 use super::material::{Material, Stored};
 use crate::chart::{Unit, float_u64, show};
-use crate::format::count;
-use crate::page::components::{
-    Cell, artifact, bytes, facts, folded, isolation, milliseconds, sentences, table, verbatim,
-};
+use crate::format::{bytes, count};
+use crate::page::components::{Cell, artifact, facts, folded, isolation, milliseconds, sentences, table, verbatim};
 
 /// Longest output of a compiler that is shown, in bytes.
 const MAX_LOG_BYTES: usize = 128 << 10;

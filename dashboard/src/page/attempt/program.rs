@@ -11,9 +11,9 @@ use super::build::is_of_program;
 use super::look::{Against, Look};
 use super::material::{Material, Stored};
 use super::verdict::severity;
-use crate::markup::visible;
-use crate::page::components::{artifact_href, bytes, folded};
-use crate::source::{Diff, DiffView, Language, LineNote, diff_view, highlighted, listing};
+use crate::format::bytes;
+use crate::page::components::{artifact_href, chip, folded, layouts};
+use crate::source::{Diff, Language, LineNote, diff_view, highlighted, listing};
 
 /// Maximum number of attempts that can be chosen from a list.
 const MAX_CHOICES: usize = 500;
@@ -96,7 +96,7 @@ fn copy(id: &'static str, is_whole: bool) -> Option<AnyView> {
 
 /// Something that is said in place of what cannot be shown.
 fn said(words: &str) -> AnyView {
-    let words = visible(words).into_owned();
+    let words = words.to_owned();
     view! { <p class="empty">{words}</p> }.into_any()
 }
 
@@ -117,12 +117,7 @@ fn navigation(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
         .filter_map(|(against, words)| Some((against?, words)))
         .map(|(against, words)| chip(look.compared(against).href("source"), words, look.against == against))
         .collect::<Vec<_>>();
-    let layouts = look.against.is_some().then(|| {
-        [(DiffView::Inline, "One below the other"), (DiffView::Split, "Side by side")]
-            .map(|(view, words)| chip(look.laid_out(view).href("source"), words.to_owned(), look.view == view))
-            .into_iter()
-            .collect::<Vec<_>>()
-    });
+    let layouts = look.against.is_some().then(|| layouts(look.view, |view| look.laid_out(view).href("source")));
     let others = detail.view.attempts.iter().filter(|other| other.number != attempt.number && other.source.is_some());
     let choices = others
         .take(MAX_CHOICES)
@@ -153,13 +148,7 @@ fn navigation(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
             </form>
         }
     });
-    view! { <div class="look"><ul class="chips">{links}</ul>{layouts.map(|layouts| view! { <ul class="chips">{layouts}</ul> })}{any}</div> }
-        .into_any()
-}
-
-/// A link to another look; the present one is marked.
-pub(super) fn chip(href: String, words: String, is_current: bool) -> AnyView {
-    view! { <li><a href=href aria-current=is_current.then_some("true")>{words}</a></li> }.into_any()
+    view! { <div class="look"><ul class="chips">{links}</ul>{layouts}{any}</div> }.into_any()
 }
 
 fn compared(material: &Material, lines: &Arc<crate::source::Source>, against: Against, look: &Look) -> AnyView {
@@ -180,7 +169,7 @@ fn compared(material: &Material, lines: &Arc<crate::source::Source>, against: Ag
         format!("From {name} to this one: {} lines added, {} removed.", diff.added, diff.removed)
     };
     let shown = diff_view(&diff, look.view).block("differences");
-    view! { <p>{visible(&words).into_owned()}</p>{shown} }.into_any()
+    view! { <p>{words}</p>{shown} }.into_any()
 }
 
 /// What was said, with what it is about before it unless it says so itself.

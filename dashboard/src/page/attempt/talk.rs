@@ -6,10 +6,9 @@ use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 
 use super::look::{Look, Talk};
 use super::material::{Material, Stored};
-use super::program::chip;
 use crate::chart::float_u64;
 use crate::format::{money, tokens};
-use crate::page::components::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim};
+use crate::page::components::{Cell, artifact, chip, facts, folded, milliseconds, sentences, table, verbatim};
 use crate::page::retrieved;
 use crate::shell::model_label;
 

@@ -231,7 +231,7 @@ fn no_text_of_an_attempt_is_left_out() {
     let missing: Vec<_> = found
         .into_iter()
         .filter(|(path, text)| {
-            let shown = crate::page::components::words(text);
+            let shown = crate::format::words(text);
             let is_shown = words.contains(text.as_str()) || words.contains(&shown);
             let is_of_the_compilers = path.contains("machine.cpp_toolchain") || path.contains("machine.cuda_toolchain");
             !is_shown && !said_otherwise.contains(&text.as_str()) && !is_of_the_compilers
@@ -344,7 +344,10 @@ fn messages_about_headers_do_not_lead_to_lines_of_the_program() {
     }
     let source = Look::of(&[("tab".to_owned(), "source".to_owned())]);
     let html = html(&sample, &attempt, &material(&sample, &attempt, None), &source);
-    assert!(html.contains("href=\"#L7\">candidate.cu:7:3") && html.contains("<td class=\"\">vector.hpp:9:3</td>"), "{html}");
+    assert!(
+        html.contains("href=\"#L7\">candidate.cu:7:3") && html.contains("<td class=\"\">vector.hpp:9:3</td>"),
+        "{html}"
+    );
     let note = |file: &str| html.contains(&format!("data-words=\"warning: said about {file}\""));
     assert!(note("candidate.cu") && !note("vector.hpp"));
 }

@@ -12,16 +12,13 @@ use super::outcome::Outcome;
 use super::results::{curves, has_tall_plot};
 use crate::address::Address;
 use crate::chart::{
-    Axis, Caption, Dots, Group, Series, Unit, float_u64, histogram, lines, scatter, show, since_beginning,
+    Axis, Caption, Dots, Group, SERIES_CLASSES, Series, Unit, float_u64, histogram, lines, scatter, show,
+    since_beginning,
 };
 use crate::failure::PageError;
 use crate::format::{count, counted, words};
 use crate::page::components::on_page_only;
 use crate::table;
-
-/// Classes of lines, in their order.
-const LINE_CLASSES: [&str; 8] =
-    ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 
 /// The part of the address that names the baseline of the charts; without it they are over the fastest one.
 const BASELINE: &str = "baseline";
@@ -194,7 +191,8 @@ fn best_so_far(
         let name = if is_some { "the best of these" } else { "the best of the campaign" };
         series.push(line(name.to_owned(), "series-all", &best_of_all(&results.lines, baseline)));
     }
-    series.extend(results.lines.iter().zip(LINE_CLASSES).map(|(one, class)| line(one.task.clone(), class, &one.bests)));
+    series
+        .extend(results.lines.iter().zip(SERIES_CLASSES).map(|(one, class)| line(one.task.clone(), class, &one.bests)));
     let name = name_of(baseline);
     let mut about =
         format!("Speedup of the fastest right program of each run over the {name}, by the time since the beginning.");

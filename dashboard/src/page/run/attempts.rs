@@ -7,9 +7,8 @@ use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::measurement::Interval;
 
 use crate::chart::{Axis, Caption, IntervalMark, Node, Series, Unit, intervals, lineage, lines, show};
-use crate::format::speedup;
+use crate::format::{speedup, words};
 use crate::page::attempt::{fastest_baseline, speedup_over_fastest};
-use crate::page::components::words;
 use crate::page::files;
 use crate::picks::{MAX_COMPARED, Picks};
 
@@ -205,10 +204,8 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
     let over_fastest = speedup_over_fastest(detail, attempt).map_or_else(|| "–".to_owned(), speedup);
     let gain = attempt.gain.map_or_else(|| "–".to_owned(), |gain| show(gain.measured, Unit::Times));
     let reward = attempt.reward.as_ref().map_or_else(|| "–".to_owned(), |reward| crate::format::reward(reward.reward));
-    let plain = |text: &str| crate::markup::visible(text).into_owned();
-    let change = attempt.modification.as_ref().map(|modification| plain(&modification.text));
-    let route =
-        attempt.route.as_ref().map(|route| plain(&format!("{}: {}", words(route.route.as_str()), route.reason)));
+    let change = attempt.modification.as_ref().map(|modification| modification.text.clone());
+    let route = attempt.route.as_ref().map(|route| format!("{}: {}", words(route.route.as_str()), route.reason));
     let chosen = name(detail, number);
     let (key, picked) = (chosen.clone(), chosen.clone());
     view! {
