@@ -35,6 +35,11 @@ impl Address {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// The pairs that choose what a list shows, without those of its order.
+    pub(crate) fn filter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"))
+    }
+
     /// Returns the address with another value; `None` removes the parameter.
     pub(crate) fn with(&self, name: &str, value: Option<&str>) -> Self {
         let mut pairs: Vec<(String, String)> = self.pairs.iter().filter(|(known, _)| known != name).cloned().collect();

@@ -36,3 +36,6 @@ pub(crate) use self::waterfall::{Task, waterfall};
 
 /// Maximum number of marks of one chart.
 const MAX_MARKS: usize = 2_000;
+/// Classes of lines, in their order; a chart has no more lines than these.
+pub(crate) const SERIES_CLASSES: [&str; 8] =
+    ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];

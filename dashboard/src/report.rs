@@ -62,7 +62,7 @@ fn document(page: Page, made: Option<String>) -> String {
                 <body class="report">
                     <main>
                         {content}
-                        <p class="quiet">{made.map(|made| format!("Report of {made}."))}</p>
+                        <p class="quiet">{made.map(|made| format!("Report of {made}. "))}"Times are UTC."</p>
                     </main>
                 </body>
             </html>

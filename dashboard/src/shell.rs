@@ -5,6 +5,8 @@ mod help;
 mod navigation;
 
 use leptos::prelude::*;
+use nightshift_protocol::api::RunSummary;
+use nightshift_protocol::run::RunStatus;
 
 use crate::address::Address;
 use crate::assets::ASSETS;
@@ -14,8 +16,10 @@ use crate::visitor::Visitor;
 
 pub(crate) use navigation::Section;
 
-/// How often a page over all attempts is read again, at most.
+/// Minimum interval between two reads of a page over all attempts.
 const SUMMED_PAUSE_MS: u64 = 3_000;
+/// Minimum interval between two reads of a campaign's page, which is over all of its attempts.
+const CAMPAIGN_PAUSE_MS: u64 = 1_000;
 
 /// The live data of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,13 +38,23 @@ pub(crate) enum Live {
 }
 
 impl Live {
+    /// Returns the live data of a page about this run. A failed run may be tried again.
+    pub(crate) fn of_run(run: &RunSummary) -> Self {
+        match run.status {
+            RunStatus::Completed | RunStatus::Cancelled => Self::Still,
+            RunStatus::Running | RunStatus::Paused | RunStatus::Cancelling | RunStatus::Failed => {
+                Self::Run(run.id.to_string())
+            }
+        }
+    }
+
     /// The question to `/api/v1/live`, for the program of the pages.
     fn query(&self) -> Option<String> {
         match self {
             Self::Still => None,
             Self::Everything => Some(String::new()),
             Self::Summed => Some(format!("pause_ms={SUMMED_PAUSE_MS}")),
-            Self::Campaign(id) => Some(format!("campaign={id}")),
+            Self::Campaign(id) => Some(format!("campaign={id}&pause_ms={CAMPAIGN_PAUSE_MS}")),
             Self::Run(id) => Some(format!("run={id}")),
         }
     }

@@ -79,6 +79,14 @@ impl Sorting {
     pub(crate) fn directed(self, order: Ordering) -> Ordering {
         if self.descending { order.reverse() } else { order }
     }
+
+    /// Orders numbers in this direction. Missing numbers come last in both directions.
+    pub(crate) fn numbers(self, a: Option<f64>, b: Option<f64>) -> Ordering {
+        match (a, b) {
+            (Some(a), Some(b)) => self.directed(a.total_cmp(&b)),
+            _ => a.is_none().cmp(&b.is_none()),
+        }
+    }
 }
 
 /// Renders the head of a table: a link for each column, which reverses the order of the current one.
@@ -144,6 +152,17 @@ mod tests {
         assert_eq!(read("/x?sort=size"), Sorting { key: "size", descending: true });
         assert_eq!(read("/x?sort=size&order=asc"), Sorting { key: "size", descending: false });
         assert_eq!(read("/x?sort=colour"), BY_NAME);
+    }
+
+    #[test]
+    fn missing_numbers_come_last_in_both_directions() {
+        let sorted = |descending| {
+            let mut values = [None, Some(2.0), Some(-1.0), None, Some(0.0)];
+            values.sort_by(|a, b| Sorting { key: "size", descending }.numbers(*a, *b));
+            values
+        };
+        assert_eq!(sorted(false), [Some(-1.0), Some(0.0), Some(2.0), None, None]);
+        assert_eq!(sorted(true), [Some(2.0), Some(0.0), Some(-1.0), None, None]);
     }
 
     #[test]

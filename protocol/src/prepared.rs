@@ -81,12 +81,17 @@ impl PreparedTask {
         measured.collect()
     }
 
+    /// Returns whether a program was measured on the kind of device that the baselines were measured on. Otherwise it is unknown
+    /// which of them is fastest there, and by how much. Without other baselines there is nothing to compare with.
+    #[must_use]
+    pub fn is_comparable(&self, measured: &Measurement) -> bool {
+        self.baselines.is_empty() || self.machine.device_name() == measured.machine.device_name()
+    }
+
     /// Returns the speedup of a measured program over the fastest baseline, from its speedup over the reference. Nothing where that
-    /// baseline is not known, or where baselines were measured on another kind of device than the program: which one is fastest
-    /// there, and by how much, is then unknown.
+    /// baseline is not known or not comparable.
     #[must_use]
     pub fn over_fastest(&self, measured: &Measurement) -> Option<Interval> {
-        let is_comparable = self.baselines.is_empty() || self.machine.device_name() == measured.machine.device_name();
-        Some(self.fastest_baseline().filter(|_| is_comparable)?.speedup_of(measured.speedup))
+        Some(self.fastest_baseline().filter(|_| self.is_comparable(measured))?.speedup_of(measured.speedup))
     }
 }

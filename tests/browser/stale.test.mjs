@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
 import { createInterface } from "node:readline";
-import { facts, LIMIT_MS, start, stop, viewing, WIDTHS } from "./page.mjs";
+import { facts, LIMIT_MS, start, stop, until, viewing, WIDTHS } from "./page.mjs";
 
 let server;
 
@@ -74,6 +74,46 @@ test("where there is nothing yet, every page says so and how to begin", async ()
             await view.reshape({ scheme: "dark", width: WIDTHS.phone });
             await view.fits();
         }
+    });
+});
+
+test("a page without any event is read again at each heartbeat", async () => {
+    await viewing({ base: server.base }, async (view, page) => {
+        let readings = 0;
+        page.on("request", (request) => {
+            const isReading = new URL(request.url()).pathname === "/workers" && request.resourceType() !== "document";
+            readings += isReading ? 1 : 0;
+        });
+        await view.go("/workers");
+        // The first reading follows the opened stream.
+        await until("the reading of a heartbeat", async () => readings >= 2);
+    });
+});
+
+test("a reading that is refused is repeated until it succeeds", async () => {
+    await viewing({ base: server.base }, async (view, page) => {
+        view.allow(/^502 |status of 502/);
+        await view.go("/");
+        const link = page.locator(".link[data-link]");
+        await link.filter({ hasText: /^live$/ }).waitFor();
+        // The reading that follows the opened stream is over.
+        await page.waitForTimeout(1_000);
+        await page.route((url) => url.pathname === "/", (route) => route.fulfill({ status: 502, body: "" }), { times: 1 });
+        await page.keyboard.press("r");
+        await link.filter({ hasText: "not updated: the server answers 502" }).waitFor();
+        await link.filter({ hasText: /^live$/ }).waitFor();
+    });
+});
+
+test("a page whose session ended keeps what was written and asks to sign in", async () => {
+    await viewing({ base: server.base }, async (view, page) => {
+        await view.go("/");
+        await page.locator(".link[data-link]").filter({ hasText: /^live$/ }).waitFor();
+        await page.route((url) => url.pathname === "/", (route) =>
+            route.fulfill({ status: 303, headers: { location: "/sign-in" } }));
+        await page.keyboard.press("r");
+        await page.locator(".link[data-link]").filter({ hasText: "not updated: sign in again" }).waitFor();
+        assert.match(await page.locator("main").innerText(), /No campaign yet/);
     });
 });
 

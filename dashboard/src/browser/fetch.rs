@@ -8,6 +8,8 @@ use web_sys::{AbortSignal, Headers, RequestInit, Response};
 
 /// Header with the idempotency key.
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+/// Status of an answer to a visitor without a session.
+const UNAUTHORIZED: u16 = 401;
 /// Time limit for reading a page, for connections that died silently.
 const ANSWERS_WITHIN_MS: u32 = 30_000;
 
@@ -103,6 +105,10 @@ pub(super) async fn page(address: &str) -> Answer {
     init.set_signal(Some(&AbortSignal::timeout_with_u32(ANSWERS_WITHIN_MS)));
     let answer = JsFuture::from(window().fetch_with_str_and_init(address, &init)).await;
     let Ok(response) = answer.and_then(JsCast::dyn_into::<Response>) else { return Answer::Unreachable };
+    // The session ended: the server redirects to the page that signs in.
+    if response.redirected() {
+        return Answer::Refused(UNAUTHORIZED);
+    }
     if !response.ok() {
         return Answer::Refused(response.status());
     }

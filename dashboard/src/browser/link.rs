@@ -41,6 +41,7 @@ impl Link {
             Self::Live => "live".to_owned(),
             Self::Polling => "polls".to_owned(),
             Self::Offline(since) => format!("offline, as of {since}"),
+            Self::Refused(401) => "not updated: sign in again".to_owned(),
             Self::Refused(status) => format!("not updated: the server answers {status}"),
         }
     }

@@ -1,4 +1,5 @@
-//! Live updates: an event stream reports changes, then the page is read again.
+//! Live updates: an event stream reports changes, then the page is read again. Heartbeats of an idle stream count as
+//! events, because readings of workers and claims of steps make no event.
 //!
 //! Each visible tab has one stream. Hidden tabs have none, because a browser opens at most six connections to a server.
 //! Without a stream, the page is read every few seconds. A stream that misses two heartbeats is closed, and the page shows
@@ -20,13 +21,11 @@ use super::{morph, page, picks, times};
 
 /// Kinds of events after which the page is read again. `opened` is one of them, for changes between reading the page and
 /// opening the stream.
-const KINDS: [&str; 5] = ["opened", "resync", "run_changed", "campaign_changed", "worker_changed"];
+const KINDS: [&str; 6] = ["opened", "resync", "run_changed", "campaign_changed", "worker_changed", "heartbeat"];
 /// Interval of reading the page without a stream.
 const POLL: Duration = Duration::from_secs(3);
 /// Minimum interval between two reads, because events come in bursts.
 const PAUSE: Duration = Duration::from_millis(80);
-/// Name of the heartbeat event.
-const HEARTBEAT: &str = "heartbeat";
 /// Heartbeat interval until the server states it.
 const HEARTBEAT_MS: f64 = 15_000.0;
 /// Tolerance for late heartbeats.
@@ -39,6 +38,7 @@ thread_local! {
     static READING: Cell<bool> = const { Cell::new(false) };
     /// Whether something changed while the page was being read.
     static AGAIN: Cell<bool> = const { Cell::new(false) };
+    /// Whether the page is read every few seconds: there is no stream, or the last read failed.
     static POLLS: Cell<bool> = const { Cell::new(false) };
     /// Heartbeat interval of the stream.
     static EVERY_MS: Cell<f64> = const { Cell::new(HEARTBEAT_MS) };
@@ -91,12 +91,7 @@ fn give_up_when_silent() {
 
 /// Records that the stream is alive.
 fn hear(event: &Event) {
-    let now_ms = js_sys::Date::now();
-    HEARD_MS.set(now_ms);
-    if event.type_() == HEARTBEAT {
-        // The page was read after the last event, so it is current.
-        CURRENT_MS.set(now_ms);
-    }
+    HEARD_MS.set(js_sys::Date::now());
     if event.type_() == "opened" {
         let data = Reflect::get(event, &JsValue::from_str("data")).ok().and_then(|data| data.as_string());
         let told = data.and_then(|text| JSON::parse(&text).ok());
@@ -142,11 +137,9 @@ fn connect() {
     HEARD_MS.set(js_sys::Date::now());
     let on_event = Closure::<dyn Fn(Event)>::new(|event: Event| {
         hear(&event);
-        if event.type_() != HEARTBEAT {
-            read_again();
-        }
+        read_again();
     });
-    for kind in KINDS.into_iter().chain([HEARTBEAT]) {
+    for kind in KINDS {
         let _ = source.add_event_listener_with_callback(kind, on_event.as_ref().unchecked_ref());
     }
     on_event.forget();
@@ -188,11 +181,17 @@ fn read_again() {
                 CURRENT_MS.set(js_sys::Date::now());
                 show(&text);
                 let is_live = SOURCE.with_borrow(|s| s.as_ref().is_some_and(|s| s.ready_state() == EventSource::OPEN));
+                if is_live {
+                    POLLS.set(false);
+                }
                 if question().is_some() {
                     link::tell(if is_live { &Link::Live } else { &Link::Polling });
                 }
             }
-            Answer::Refused(status) => link::tell(&Link::Refused(status)),
+            Answer::Refused(status) => {
+                POLLS.set(true);
+                link::tell(&Link::Refused(status));
+            }
             Answer::Unreachable => {
                 POLLS.set(true);
                 link::tell(&Link::Offline(clock()));

@@ -9,7 +9,9 @@ use web_sys::{CustomEvent, CustomEventInit, Element, Node};
 /// Event that makes `boot.js` start the islands below an element.
 const SWAPPED: &str = "nightshift:swapped";
 /// Attributes that the visitor or the program changes. The server's values count only for a new page.
-const KEPT: [&str; 5] = ["open", "data-awake", "data-busy", "value", "checked"];
+const KEPT: [&str; 4] = ["open", "data-awake", "data-busy", "checked"];
+/// Fields whose value the visitor types.
+const TYPED: &str = "input:not([type=hidden], [type=checkbox])";
 /// Elements whose content the program writes.
 const WRITTEN: &str = ".ago, form > .said";
 
@@ -107,14 +109,16 @@ fn update(old: &Node, new: &Node) {
 }
 
 fn attributes(old: &Element, new: &Element) {
+    let is_typed = old.matches(TYPED).unwrap_or(false);
+    let is_kept = |name: &str| KEPT.contains(&name) || (is_typed && name == "value");
     for name in old.get_attribute_names().iter().filter_map(|name: JsValue| name.as_string()) {
-        if !KEPT.contains(&name.as_str()) && !new.has_attribute(&name) {
+        if !is_kept(&name) && !new.has_attribute(&name) {
             let _ = old.remove_attribute(&name);
         }
     }
     for name in new.get_attribute_names().iter().filter_map(|name: JsValue| name.as_string()) {
         let value = new.get_attribute(&name);
-        if !KEPT.contains(&name.as_str())
+        if !is_kept(&name)
             && old.get_attribute(&name) != value
             && let Some(value) = value
         {

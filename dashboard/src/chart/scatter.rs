@@ -22,8 +22,8 @@ pub(crate) struct Dots {
     pub(crate) name: String,
     /// Their class.
     pub(crate) class: &'static str,
-    /// Coordinates and label of each point.
-    pub(crate) points: Vec<(f64, f64, String)>,
+    /// Coordinates and label of each point. A point without a value stands at the lower edge.
+    pub(crate) points: Vec<(f64, Option<f64>, String)>,
     /// Address that each point links to, in the same order; empty without links. The points are not tab stops: keyboard
     /// users have the list of the same attempts on the page.
     pub(crate) hrefs: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) fn scatter(
     let points = || kinds.iter().flat_map(|kind| kind.points.iter());
     let area = Area::of(HEIGHT);
     let x_scale = Scale::over(x.spread, points().map(|(x, ..)| *x), area.left, area.right);
-    let y_values = points().map(|(_, y, _)| *y).chain(reference.map(|(at, _)| at));
+    let y_values = points().filter_map(|(_, y, _)| *y).chain(reference.map(|(at, _)| at));
     let y_scale = Scale::over(y.spread, y_values, area.bottom, area.top);
     let (Some(x_scale), Some(y_scale)) = (x_scale, y_scale) else {
         return nothing(caption, "There is nothing to draw yet.");
@@ -54,7 +54,7 @@ pub(crate) fn scatter(
         line(&mut out, "reference", (area.left, at), (area.right, at));
         out.tag("text").at("x", area.right).at("y", at - 4.0).with("class", "tick end").text(name);
     }
-    let total = points().filter(|(x, y, _)| x_scale.share(*x).is_some() && y_scale.share(*y).is_some()).count();
+    let total = points().filter(|(x, y, _)| x_scale.share(*x).is_some() && share_of(&y_scale, *y).is_some()).count();
     let mut caption = caption.clone();
     brush(&mut out, area, x, (&x_scale, points().map(|(x, ..)| *x)), |out| {
         if total <= MAX_LINKS {
@@ -75,13 +75,19 @@ pub(crate) fn scatter(
     let legend: Vec<Entry> =
         kinds.iter().map(|kind| (kind.class, format!("{} ({})", kind.name, kind.points.len()))).collect();
     let rows = kinds.iter().flat_map(|kind| {
-        let row = |(at_x, at_y, words): &(f64, f64, String)| {
-            vec![kind.name.clone(), show(*at_x, x.unit), show(*at_y, y.unit), words.clone()]
+        let row = |(at_x, at_y, words): &(f64, Option<f64>, String)| {
+            let at_y = at_y.map_or_else(|| "–".to_owned(), |at_y| show(at_y, y.unit));
+            vec![kind.name.clone(), show(*at_x, x.unit), at_y, words.clone()]
         };
         kind.points.iter().map(row)
     });
     let table = Table::of(&["Kind", x.label, y.label, "What"], points().count(), rows);
     figure(&caption, (WIDTH, HEIGHT), &out, &legend, Some(&table))
+}
+
+/// Returns how far up a value is, from 0 to 1; a missing one is at the lower edge.
+fn share_of(scale: &Scale, value: Option<f64>) -> Option<f64> {
+    value.map_or(Some(0.0), |value| scale.share(value))
 }
 
 /// What is drawn here can be looked at closer (`pointing.js`), where places are counted. The panel takes what hits no dot.
@@ -109,7 +115,8 @@ fn brush(
 fn linked(out: &mut Markup, kind: &Dots, (x, y): (&Scale, &Scale)) {
     let class = format!("dot {}", kind.class);
     for (place, (at_x, at_y, words)) in kind.points.iter().enumerate() {
-        let (Some(at_x), Some(at_y)) = (x.place(*at_x), y.place(*at_y)) else { continue };
+        let (Some(at_x), Some(share_y)) = (x.place(*at_x), share_of(y, *at_y)) else { continue };
+        let at_y = y.from() + share_y * (y.to() - y.from());
         let draw = |out: &mut Markup| {
             let dot = out.tag("circle").with("class", &class).at("cx", at_x).at("cy", at_y).at("r", RADIUS);
             dot.around(|out| out.tag("title").text(words));
@@ -131,7 +138,7 @@ fn painted(out: &mut Markup, kinds: &[Dots], (x, y): (&Scale, &Scale), total: us
     for (number, kind) in kinds.iter().enumerate() {
         let mut path = String::new();
         for (at_x, at_y, _) in &kind.points {
-            let (Some(share_x), Some(share_y)) = (x.share(*at_x), y.share(*at_y)) else { continue };
+            let (Some(share_x), Some(share_y)) = (x.share(*at_x), share_of(y, *at_y)) else { continue };
             if total > MAX_MARKS {
                 // One dot for each box of a raster: rather few kinds, so that their number stays bounded.
                 let raster = (number, box_of(share_x, 120), box_of(share_y, 40));
@@ -162,6 +169,10 @@ mod tests {
     use super::*;
 
     fn drawn(points: Vec<(f64, f64, String)>) -> Chart {
+        drawn_with_gaps(points.into_iter().map(|(x, y, words)| (x, Some(y), words)).collect())
+    }
+
+    fn drawn_with_gaps(points: Vec<(f64, Option<f64>, String)>) -> Chart {
         let kinds = [Dots { name: "kept".to_owned(), class: "kept", points, hrefs: vec!["/runs/1".to_owned()] }];
         let x = Axis::linear("attempt", Unit::Count);
         scatter(&Caption::new("Attempts", ""), &x, &Axis::log("speedup", Unit::Times), &kinds, Some((1.0, "baseline")))
@@ -172,6 +183,20 @@ mod tests {
         let chart = drawn(vec![(1.0, 2.0, "attempt <1>".to_owned())]);
         assert!(chart.as_str().contains("<title>attempt &lt;1&gt;</title>"), "{}", chart.as_str());
         assert!(chart.as_str().contains("href=\"/runs/1\" tabindex=\"-1\""), "and leads to it");
+    }
+
+    #[test]
+    fn a_point_without_a_value_stands_at_the_lower_edge_and_is_a_dash() {
+        let few = vec![(1.0, Some(2.0), "right".to_owned()), (2.0, None, "wrong".to_owned())];
+        let many = (0..=MAX_LINKS).map(|_| (2.0, None, String::new())).collect();
+        let (few, many) = (drawn_with_gaps(few), drawn_with_gaps(many));
+        let edge = coordinate(Area::of(HEIGHT).bottom);
+        assert!(few.as_str().contains(&format!("cy=\"{edge}\"")), "{edge} in {}", few.as_str());
+        assert!(few.as_str().contains("<td>–</td><td>wrong</td>"), "{}", few.as_str());
+        assert!(many.as_str().contains(&format!(" {edge}h0")), "{edge} in {}", many.as_str());
+        // It takes no part in the scale: both reach down to the reference alone.
+        assert_eq!(few.as_str().contains(">0.1"), many.as_str().contains(">0.1"));
+        assert_drawable(&few);
     }
 
     #[test]

@@ -40,11 +40,11 @@ pub(crate) use self::profile::bound;
 use self::tab::Tab;
 pub(crate) use self::verdict::{findings, worst_error};
 use super::campaign_name::campaign_name;
-use super::components::{Section as Part, below_each_other, on_page_only, sections, words};
+use super::components::{Section as Part, below_each_other, on_page_only, sections};
 use super::short_id::{self, Kind};
 use crate::answer::Path;
 use crate::failure::PageError;
-use crate::markup::visible;
+use crate::format::words;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::trace::{of_steps, well_formed};
 use crate::visitor::Visitor;
@@ -128,9 +128,9 @@ async fn trace(client: &Client, id: &str, number: u32) -> Result<Vec<u8>, PageEr
 
 /// The page.
 fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look, campaign_name: &str) -> Page {
-    let task = visible(&detail.summary.digest.task).into_owned();
+    let task = detail.summary.digest.task.clone();
     let (campaign, run) = (&detail.summary.campaign, &detail.summary.id);
-    let live = if detail.summary.status.is_final() { Live::Still } else { Live::Run(run.to_string()) };
+    let live = Live::of_run(&detail.summary);
     let top = head(detail, attempt);
     let strip = strip::strip(detail, attempt);
     let body = if look.is_whole() {
@@ -144,7 +144,7 @@ fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look,
     Page::new(title, view! { {top}{strip}{body} })
         .section(Section::Campaigns)
         .crumb("Campaigns", "/")
-        .crumb(visible(campaign_name), format!("/campaigns/{campaign}"))
+        .crumb(campaign_name, format!("/campaigns/{campaign}"))
         .crumb(task, format!("/runs/{run}"))
         .live(live)
 }
@@ -228,7 +228,7 @@ fn offers(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
 fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
     let number = attempt.number;
     let is_best = detail.view.best_attempt == Some(number);
-    let task = visible(&detail.summary.digest.task).into_owned();
+    let task = detail.summary.digest.task.clone();
     let reward = attempt.reward.as_ref().map(|reward| format!(" · reward {}", crate::format::reward(reward.reward)));
     let replies = model_label(&detail.summary.digest.model, detail.summary.digest.scripted);
     view! {

@@ -12,7 +12,7 @@ use crate::failure::PageError;
 use crate::format::{count, counted, device, dollars, tokens, when, words};
 use crate::island::PointCloud;
 use crate::page::as_of::as_of;
-use crate::page::components::stacked;
+use crate::page::components::{ALL_POLICIES, stacked};
 use crate::page::files;
 use crate::picks::{self, MAX_COMPARED, Picks};
 use crate::shell::{Live, Page, Section, model_label};
@@ -23,7 +23,7 @@ const COLUMNS: [Column; 11] = [
     Column::plain("Compare"),
     Column::plain("Attempt"),
     Column::plain("Outcome"),
-    Column::number("speedup", "Speedup"),
+    Column::number("speedup", "Over the reference"),
     Column::number("speedup_over_fastest", "Over the fastest"),
     Column::number("reward", "Reward"),
     Column::plain("Model"),
@@ -131,6 +131,7 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage, now: Times
             {filters(address, &picks)}
             {in_force(address, query, found.facets.as_ref())}
             {found.facets.as_ref().map(|facets| facet_chips(address, facets))}
+            <p class="quiet">{ALL_POLICIES}</p>
             {content}
         },
     )

@@ -10,9 +10,7 @@ mod usage;
 use axum::response::Response;
 use futures::future::{join, try_join3};
 use leptos::prelude::*;
-use nightshift_protocol::api::{
-    CampaignDetail, CampaignResults, HandoverDetail, RequestView, RunSummary, precision_policies,
-};
+use nightshift_protocol::api::{CampaignDetail, CampaignResults, HandoverDetail, RunSummary, precision_policies};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::time::TimestampMs;
@@ -26,7 +24,7 @@ use crate::failure::PageError;
 use crate::format::{count, counted, milliseconds, speedup, when, words};
 use crate::meter;
 use crate::page::components::on_page_only;
-use crate::page::requests;
+use crate::page::requests::{self, Waiting};
 use crate::page::short_id::{self, Kind};
 use crate::report;
 use crate::shell::{Live, Page, Section, model_label};
@@ -60,7 +58,7 @@ async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
         try_join3(client.campaign(&id), client.campaign_results(&id, places), client.health()).await?;
     let asked = async {
         if detail.summary.runs.unfinished() == 0 {
-            return Vec::new();
+            return Waiting::default();
         }
         requests::waiting(client, Some(&id), None).await
     };
@@ -73,12 +71,14 @@ fn page(
     address: &Address,
     detail: &CampaignDetail,
     results: &CampaignResults,
-    (outcomes, asked): (&[Outcome], &[RequestView]),
+    (outcomes, asked): (&[Outcome], &Waiting),
     now: TimestampMs,
     who: &Who,
 ) -> Page {
     let summary = &detail.summary;
-    let live = if summary.runs.unfinished() > 0 { Live::Campaign(summary.id.to_string()) } else { Live::Still };
+    // A failed run may be tried again.
+    let may_change = summary.runs.unfinished() > 0 || summary.runs.failed > 0;
+    let live = if may_change { Live::Campaign(summary.id.to_string()) } else { Live::Still };
     let offers = view! {
         <button type="button" class="plain needs-script" data-copy="campaign-id">"Copy"</button>
         " · "<a href=format!("/campaigns/{}/report.html", summary.id)>"Report as one file"</a>
@@ -205,7 +205,7 @@ fn cards(detail: &CampaignDetail, outcomes: &[Outcome], now: TimestampMs) -> imp
         <div class="cards">
             {card("Geometric mean speedup", times(reference.geometric_mean()), over_fastest)}
             {card("Runs finished", format!("{} of {}", count(over), count(counts.total())), progress)}
-            {card("Best speedup", best_figure, best_beside)}
+            {card("Best over the reference", best_figure, best_beside)}
             {card("Attempts", count(attempts), format!("{solved} of {} with a right program", counted(counts.total(), "task", "tasks")))}
             {card(time_label, time, time_beside)}
         </div>

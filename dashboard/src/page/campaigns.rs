@@ -27,9 +27,9 @@ const COLUMNS: [Column; 11] = [
     Column::plain("Target"),
     Column::text("model", "Replies"),
     Column::number("progress", "Progress"),
-    Column::number("running", "Running"),
+    Column::number("running", "Unfinished"),
     Column::number("failed", "Failed"),
-    Column::number("speedup", "Best speedup"),
+    Column::number("speedup", "Best over the reference"),
     Column::number("speedup_over_fastest", "Over the fastest"),
     Column::number("cost", "Cost"),
     Column::number("duration", "Duration"),
@@ -237,7 +237,15 @@ mod tests {
         let page = page(&Address::parse("/"), NEWEST_FIRST, &found, &Kept::default(), TimestampMs(2));
         assert!(format!("{page:?}").contains("live: Everything"), "{page:?}");
         let html = crate::report::with_links(page);
-        for said in ["Over the fastest", ">3.00×", "mean 2.00×", ">1.25×", "mean 1.12×"] {
+        for said in [
+            "Best over the reference",
+            "Unfinished",
+            "Over the fastest",
+            ">3.00×",
+            "mean 2.00×",
+            ">1.25×",
+            "mean 1.12×",
+        ] {
             assert!(html.contains(said), "{said}: {html}");
         }
     }

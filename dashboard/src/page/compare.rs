@@ -17,14 +17,14 @@ use nightshift_protocol::id::RunId;
 use self::facts::{Fact, all, best};
 use self::look::{Look, Place};
 use super::attempt::{Pairs, Stored, text};
-use super::components::{Section as Part, sections};
+use super::components::{Section as Part, layouts, sections};
 use crate::chart::{Axis, Caption, IntervalMark, Unit, intervals};
 use crate::failure::PageError;
 use crate::format::{counted, speedup};
-use crate::markup::{Markup, visible};
+use crate::markup::Markup;
 use crate::picks::MAX_COMPARED;
 use crate::shell::{Page, Section};
-use crate::source::{Diff, DiffView, Language, diff_view, highlighted};
+use crate::source::{Diff, Language, diff_view, highlighted};
 use crate::visitor::Visitor;
 
 /// One of those that are compared.
@@ -147,8 +147,7 @@ fn page(look: &Look, found: &Found, sources: &[Stored]) -> Page {
         ];
         let left_out = (look.left_out > 0)
             .then(|| view! { <p class="notice">{format!("{} more were chosen: at most {MAX_COMPARED} are compared.", look.left_out)}</p> });
-        let missing =
-            found.missing.iter().map(|words| view! { <p class="notice bad">{visible(words).into_owned()}</p> });
+        let missing = found.missing.iter().map(|words| view! { <p class="notice bad">{words.clone()}</p> });
         let missing = missing.collect::<Vec<_>>();
         let many = counted(u64::try_from(compared.len()).unwrap_or(u64::MAX), "attempt", "attempts");
         let body = sections(parts);
@@ -182,9 +181,7 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let mut out = Markup::new();
     let (mut equal, mut has_best) = (0_u64, false);
-    // Times of different tasks cannot be compared.
-    let tasks = || compared.iter().map(|one| one.detail.summary.digest.task.as_str());
-    let is_one_task = tasks().all(|task| Some(task) == tasks().next());
+    let is_comparable = is_comparable(compared);
     out.tag("div").with("class", "scroll").with("tabindex", "0").around(|out| {
         out.tag("table").with("class", "compare").around(|out| {
             out.tag("thead").around(|out| {
@@ -215,7 +212,7 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
                     }
                     out.tag("tr").with("class", if differs { "differs" } else { "equal" }).around(|out| {
                         out.tag("th").with("scope", "row").text(first.name);
-                        let top = if is_one_task { best(&cells) } else { None };
+                        let top = if is_comparable { best(&cells) } else { None };
                         has_best |= top.is_some();
                         for cell in &cells {
                             let words: String = cell.value.chars().take(600).collect();
@@ -233,10 +230,12 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
     let other = Look { differences_only: !look.differences_only, ..look.clone() };
     let words = if look.differences_only { "Show equal facts too" } else { "Show differences only" };
     let shown = out.block("table");
-    let marks = if has_best {
-        "rows that differ are marked, their best value is bold."
-    } else {
-        "rows that differ are marked."
+    let marks = match (is_comparable, has_best) {
+        (true, true) => "rows that differ are marked, their best value is bold.",
+        (true, false) => "rows that differ are marked.",
+        (false, _) => {
+            "rows that differ are marked. No value is the best one: tasks, devices or precision policies differ."
+        }
     };
     view! {
         <p class="look"><a class="button" href=format!("{}#facts", other.href())>{words}</a></p>
@@ -246,6 +245,20 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
         {shown}
     }
     .into_any()
+}
+
+/// Returns whether the attempts are of one task, and the timed ones of one kind of device and one precision policy. Otherwise
+/// a better value does not make a better program.
+fn is_comparable(compared: &[Compared]) -> bool {
+    let tasks = compared.iter().map(|one| one.detail.summary.digest.task.as_str());
+    let timed = compared.iter().filter_map(|one| one.attempt()?.published());
+    let ways = timed.map(|published| (published.machine.device_name(), published.precision));
+    is_one(tasks) && is_one(ways)
+}
+
+fn is_one<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
+    let first = values.next();
+    values.all(|value| first.as_ref() == Some(&value))
 }
 
 /// The ways of a column: further to the left, and away.
@@ -268,7 +281,7 @@ fn choice(look: &Look, compared: &[Compared], (first, second): (&Compared, &Comp
     let options = |current: &Compared| {
         let current = current.place();
         let option = |one: &Compared| {
-            let (name, place) = (visible(&one.name()).into_owned(), one.place());
+            let (name, place) = (one.name(), one.place());
             let is_current = place == current;
             view! { <option value=place.to_string() selected=is_current>{name}</option> }
         };
@@ -300,25 +313,23 @@ fn source(look: &Look, compared: &[Compared], sources: &[Stored]) -> AnyView {
     };
     let lines = |text: &str| highlighted(text, Language::of_program(text));
     let diff = Diff::of(lines(old), lines(new));
-    let names = (visible(&first.name()).into_owned(), visible(&second.name()).into_owned());
+    let names = (first.name(), second.name());
     let words = if diff.is_same() {
         format!("The sources of {} and {} are the same.", names.0, names.1)
     } else {
         format!("From {} to {}: {} lines added, {} removed.", names.0, names.1, diff.added, diff.removed)
     };
-    let layouts = [(DiffView::Inline, "One below the other"), (DiffView::Split, "Side by side")]
-        .map(|(view, words)| {
-            let href = format!("{}#source", Look { view, ..look.clone() }.href());
-            view! { <li><a href=href aria-current=(look.view == view).then_some("true")>{words}</a></li> }
-        })
-        .into_iter()
-        .collect::<Vec<_>>();
+    let layouts = layouts(look.view, |view| format!("{}#source", Look { view, ..look.clone() }.href()));
     let shown = diff_view(&diff, look.view).block("differences");
-    view! { {choice}<ul class="chips look">{layouts}</ul><p>{words}</p>{shown} }.into_any()
+    view! { {choice}{layouts}<p>{words}</p>{shown} }.into_any()
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::source::DiffView;
+    use nightshift_protocol::measurement::Measurement;
+    use nightshift_protocol::task::PrecisionPolicy;
+
     use super::*;
     use crate::page::sample::Sample;
 
@@ -348,6 +359,27 @@ mod tests {
         look.differences_only = true;
         let short = html(&look, compared(&[3, 4]), &sources);
         assert!(short.contains("class=\"differs\"") && !short.contains("class=\"equal\""));
+    }
+
+    #[test]
+    fn attempts_of_several_devices_or_precision_policies_have_no_best() {
+        let shown = |change: fn(&mut Measurement)| {
+            let mut other = Sample::read().detail;
+            let attempts = other.view.attempts.iter_mut();
+            attempts
+                .flat_map(|attempt| [&mut attempt.measurement, &mut attempt.confirmation])
+                .flatten()
+                .for_each(change);
+            let mut compared = compared(&[3, 4]);
+            compared[1].detail = Arc::new(other);
+            html(&Look::default(), compared, &[])
+        };
+        let device = shown(|measured| measured.machine.gpus.iter_mut().for_each(|gpu| gpu.name = "B200".to_owned()));
+        let policy = shown(|measured| measured.precision = PrecisionPolicy::Tf32);
+        for html in [device, policy] {
+            assert!(html.contains("No value is the best one") && !html.contains("class=\"top\""), "{html}");
+        }
+        assert!(shown(|_| ()).contains("class=\"top\""), "the same device and policy");
     }
 
     #[test]

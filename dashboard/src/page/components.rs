@@ -6,12 +6,18 @@ use nightshift_protocol::machine::{ComputeMode, CoreFacts, MachineFacts, Sandbox
 use nightshift_protocol::measurement::Interval;
 
 use crate::chart::{Unit, float_u64, show};
-use crate::markup::{Markup, visible};
+use crate::format::{bytes, words};
+use crate::markup::Markup;
+use crate::source::DiffView;
 
 /// Maximum number of rows of a table.
 const MAX_ROWS: usize = 500;
 /// Longest text in a cell, in characters.
 const MAX_CELL_CHARS: usize = 2_000;
+
+/// What lists of results over all campaigns say about precision policies, which they do not tell apart.
+pub(crate) const ALL_POLICIES: &str =
+    "Results of all precision policies stand next to each other; the page of an attempt names its policy.";
 
 /// Shows a speedup, with its interval in a line of its own: for columns of lists.
 pub(crate) fn stacked(speedup: Interval) -> AnyView {
@@ -170,8 +176,20 @@ pub(crate) fn on_page_only(content: AnyView) -> AnyView {
 
 /// Renders a section that is collapsed until the visitor opens it.
 pub(crate) fn folded(summary: impl Into<String>, content: AnyView) -> AnyView {
-    let summary = visible(&summary.into()).into_owned();
+    let summary = summary.into();
     view! { <details class="part"><summary>{summary}</summary>{content}</details> }.into_any()
+}
+
+/// Renders a link to another look of a page; the current one is marked.
+pub(crate) fn chip(href: String, words: String, is_current: bool) -> AnyView {
+    view! { <li><a href=href aria-current=is_current.then_some("true")>{words}</a></li> }.into_any()
+}
+
+/// Renders the layouts of a comparison of sources, each with its address.
+pub(crate) fn layouts(current: DiffView, href: impl Fn(DiffView) -> String) -> AnyView {
+    let links = [(DiffView::Inline, "One below the other"), (DiffView::Split, "Side by side")]
+        .map(|(view, words)| chip(href(view), words.to_owned(), current == view));
+    view! { <ul class="chips look">{links.into_iter().collect::<Vec<_>>()}</ul> }.into_any()
 }
 
 /// A section of a long page.
@@ -227,11 +245,6 @@ pub(crate) fn artifact(hash: &ArtifactHash) -> Cell {
     Cell::Link(artifact_href(hash), hash.short().to_owned())
 }
 
-/// Bytes with their unit.
-pub(crate) fn bytes(count: u64) -> String {
-    crate::format::bytes(count)
-}
-
 /// Nanoseconds with their unit.
 pub(crate) fn nanoseconds(ns: u64) -> String {
     show(float_u64(ns), Unit::Nanoseconds)
@@ -240,11 +253,6 @@ pub(crate) fn nanoseconds(ns: u64) -> String {
 /// Milliseconds with their unit.
 pub(crate) fn milliseconds(ms: f64) -> String {
     show(ms * 1e6, Unit::Nanoseconds)
-}
-
-/// A stored name as words: `correct_not_faster` becomes `correct not faster`.
-pub(crate) fn words(name: &str) -> String {
-    name.replace('_', " ")
 }
 
 /// Renders the isolation of a process, one line for each mechanism.

@@ -13,7 +13,7 @@ use crate::failure::PageError;
 use crate::form;
 use crate::format::{count, dollars, percent, tokens};
 use crate::page::as_of::as_of;
-use crate::page::components::times;
+use crate::page::components::{ALL_POLICIES, times};
 use crate::page::files;
 use crate::page::glossary::glossary;
 use crate::shell::{Live, Page, Section, model_label};
@@ -46,19 +46,14 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
 async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let filter =
-        AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
+        AttemptFilter::from_pairs(address.filter()).map_err(|error| PageError::bad_query(&error.to_string()))?;
     let (boards, health) = try_join(visitor.client.model_boards(&filter), visitor.client.health()).await?;
     Ok(page(&address, boards, health.now))
 }
 
-/// The pairs that say whose attempts count.
-fn filter_of(address: &Address) -> impl Iterator<Item = (&str, &str)> {
-    address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"))
-}
-
 fn page(address: &Address, mut boards: Vec<ModelBoard>, now: TimestampMs) -> Page {
     let sorting = Sorting::of(address, &COLUMNS, FASTEST_FIRST);
-    boards.sort_by(|a, b| sorting.directed(compare(sorting.key, a, b)));
+    boards.sort_by(|a, b| compare(sorting, a, b));
     let rows = boards.iter().map(row).collect::<Vec<_>>();
     let none = boards.is_empty().then(|| {
         view! { <p class="empty">"No model has written a program yet, or none fits the filter. "<a href="/models">"Show all"</a></p> }
@@ -75,7 +70,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>, now: TimestampMs) -> Pag
         "Models and cost",
         view! {
             <div class="head"><h1>"Models and cost"</h1>{as_of(address, now)}</div>
-            <p class="quiet">{words}</p>
+            <p class="quiet">{words}" "{ALL_POLICIES}</p>
             <form class="filters" method="get" action="/models" role="search">
                 {sort}
                 <label>"Only the task"<input type="search" name="task" value=value data-search="" /></label>
@@ -86,7 +81,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>, now: TimestampMs) -> Pag
             </div>
             {none}
             {glossary()}
-            {files::links("Models", TableName::Models, filter_of(address))}
+            {files::links("Models", TableName::Models, address.filter())}
         },
     )
     .section(Section::Models)
@@ -128,25 +123,24 @@ pub(crate) fn shares(board: &ModelBoard, threshold: usize) -> impl IntoView + us
     }
 }
 
-fn compare(key: &str, a: &ModelBoard, b: &ModelBoard) -> Ordering {
-    let number = |value: Option<f64>| value.unwrap_or(-1.0);
-    let fast = |index: usize| number(a.fast_p.get(index).copied()).total_cmp(&number(b.fast_p.get(index).copied()));
-    let order = match key {
-        "model" => a.model.cmp(&b.model),
-        "strategy" => a.strategy.cmp(&b.strategy),
-        "runs" => a.runs.cmp(&b.runs),
-        "attempts" => a.attempts.cmp(&b.attempts),
-        "correct" => number(a.correct_share).total_cmp(&number(b.correct_share)),
-        "fastest" => number(a.median_best_speedup_over_fastest).total_cmp(&number(b.median_best_speedup_over_fastest)),
+fn compare(sorting: Sorting, a: &ModelBoard, b: &ModelBoard) -> Ordering {
+    let fast = |index: usize| sorting.numbers(a.fast_p.get(index).copied(), b.fast_p.get(index).copied());
+    let order = match sorting.key {
+        "model" => sorting.directed(a.model.cmp(&b.model)),
+        "strategy" => sorting.directed(a.strategy.cmp(&b.strategy)),
+        "runs" => sorting.directed(a.runs.cmp(&b.runs)),
+        "attempts" => sorting.directed(a.attempts.cmp(&b.attempts)),
+        "correct" => sorting.numbers(a.correct_share, b.correct_share),
+        "fastest" => sorting.numbers(a.median_best_speedup_over_fastest, b.median_best_speedup_over_fastest),
         "fast1" => fast(0),
         "fast15" => fast(1),
         "fast2" => fast(2),
         "fast3" => fast(3),
-        "tokens" => a.tokens.cmp(&b.tokens),
-        "cost" => a.cost_usd.total_cmp(&b.cost_usd),
-        _ => number(a.median_best_speedup).total_cmp(&number(b.median_best_speedup)),
+        "tokens" => sorting.directed(a.tokens.cmp(&b.tokens)),
+        "cost" => sorting.directed(a.cost_usd.total_cmp(&b.cost_usd)),
+        _ => sorting.numbers(a.median_best_speedup, b.median_best_speedup),
     };
-    order.then_with(|| (&a.model, &a.strategy).cmp(&(&b.model, &b.strategy)))
+    order.then_with(|| sorting.directed((&a.model, &a.strategy).cmp(&(&b.model, &b.strategy))))
 }
 
 #[cfg(test)]

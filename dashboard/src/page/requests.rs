@@ -5,25 +5,46 @@ use nightshift_client::Client;
 use nightshift_protocol::api::{RequestState, RequestView};
 use nightshift_protocol::id::{CampaignId, RunId};
 
-use crate::format::moment;
-use crate::markup::visible;
-use crate::page::components::{Cell, table, words};
+use crate::format::{moment, words};
+use crate::page::components::{Cell, table};
 
 /// Maximum number of requests that a page shows.
 const MAX_SHOWN: u32 = 50;
 
-/// The requests that wait for an answer; none where they cannot be read.
-pub(crate) async fn waiting(client: &Client, campaign: Option<&CampaignId>, run: Option<&RunId>) -> Vec<RequestView> {
-    let found = client.requests(campaign, run, false, Some(MAX_SHOWN), None).await;
-    found.map(|page| page.items).unwrap_or_default()
+/// The requests that wait for an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// The first ones.
+    shown: Vec<RequestView>,
+    /// Whether there are more.
+    is_cut: bool,
+    /// Why they cannot be read.
+    failure: Option<String>,
+}
+
+/// Reads the requests that wait for an answer; none where the visitor may not read them.
+pub(crate) async fn waiting(client: &Client, campaign: Option<&CampaignId>, run: Option<&RunId>) -> Waiting {
+    match client.requests(campaign, run, false, Some(MAX_SHOWN), None).await {
+        Ok(page) => Waiting { shown: page.items, is_cut: page.next.is_some(), failure: None },
+        Err(error) if error.status() == Some(403) => Waiting::default(),
+        Err(error) => Waiting { failure: Some(format!("{error} ({})", error.code())), ..Waiting::default() },
+    }
 }
 
 /// The table of requests; nothing without any.
-pub(crate) fn section(requests: &[RequestView]) -> Option<AnyView> {
-    if requests.is_empty() {
+pub(crate) fn section(waiting: &Waiting) -> Option<AnyView> {
+    if let Some(why) = &waiting.failure {
+        let words = format!("Open requests cannot be shown: {why}");
+        return Some(view! { <p class="notice bad">{words}</p> }.into_any());
+    }
+    if waiting.shown.is_empty() {
         return None;
     }
-    let rows: Vec<Vec<Cell>> = requests.iter().map(row).collect();
+    let rows: Vec<Vec<Cell>> = waiting.shown.iter().map(row).collect();
+    let more = waiting.is_cut.then(|| {
+        let words = format!("There are more than these {MAX_SHOWN}: ");
+        view! { <p class="quiet">{words}<code>"nightshift requests list"</code>" shows all."</p> }
+    });
     let head = ["Request", "Run", "Step", "Role", "State", "Held by", "Since", "Deadline"];
     Some(
         view! {
@@ -31,6 +52,7 @@ pub(crate) fn section(requests: &[RequestView]) -> Option<AnyView> {
                 <h2>"Open requests"</h2>
                 <p class="quiet">"These model calls wait for an agent outside of Nightshift: "<code>"nightshift requests next"</code>" takes one."</p>
                 {table(&head, &rows)}
+                {more}
             </section>
         }
         .into_any(),
@@ -46,7 +68,7 @@ fn row(request: &RequestView) -> Vec<Cell> {
         Cell::Code(request.step_key.clone()),
         Cell::Text(request.role.as_str().to_owned()),
         Cell::Tag(state.to_owned(), words(state)),
-        Cell::Text(holder.map_or_else(|| "no agent".to_owned(), |holder| visible(holder).into_owned())),
+        Cell::Text(holder.unwrap_or("no agent").to_owned()),
         Cell::Text(moment(request.created_at)),
         Cell::Text(moment(request.deadline)),
     ]
@@ -86,12 +108,19 @@ mod tests {
             answered_at: None,
             answered_with: None,
         };
-        let html = report::with_links(Page::new("x", view! { {section(&[request])} }));
+        let html = |waiting: &Waiting| report::with_links(Page::new("x", view! { {section(waiting)} }));
+        let mut waiting = Waiting { shown: vec![request], ..Waiting::default() };
+        let shown = html(&waiting);
         for part in
             ["Open requests", "subtask1/attempt2/write_code", "coder", "1970-01-02 00:00:00 UTC", "&lt;b&gt;one"]
         {
-            assert!(html.contains(part), "{part}");
+            assert!(shown.contains(part), "{part}");
         }
-        assert!(section(&[]).is_none());
+        assert!(!shown.contains("There are more"), "{shown}");
+        waiting.is_cut = true;
+        assert!(html(&waiting).contains("There are more than these 50"));
+        assert!(section(&Waiting::default()).is_none());
+        let failed = Waiting { failure: Some("the server cannot be reached".to_owned()), ..Waiting::default() };
+        assert!(html(&failed).contains("Open requests cannot be shown: the server cannot be reached"));
     }
 }

@@ -8,17 +8,16 @@ mod steps;
 use axum::response::Response;
 use futures::future::{join3, try_join};
 use leptos::prelude::*;
-use nightshift_protocol::api::{RequestView, Retrieval, RunDetail, StepView};
+use nightshift_protocol::api::{Retrieval, RunDetail, StepView};
 use nightshift_protocol::id::RunId;
 
 pub(crate) use self::state::stopped;
 use super::campaign_name::campaign_name;
 use super::components::{Section as Part, on_page_only, sections};
-use super::requests;
+use super::requests::{self, Waiting};
 use super::short_id::{self, Kind};
 use crate::answer::Path;
 use crate::failure::PageError;
-use crate::markup::visible;
 use crate::shell::{Live, Page, Section};
 use crate::trace::of_steps;
 use crate::visitor::Visitor;
@@ -42,7 +41,7 @@ async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let campaign = campaign_name(&visitor.client, &detail.summary.campaign);
     let asked = async {
         if detail.summary.status.is_final() {
-            return Vec::new();
+            return Waiting::default();
         }
         requests::waiting(&visitor.client, None, Some(&detail.summary.id)).await
     };
@@ -87,12 +86,12 @@ fn page(
     detail: &RunDetail,
     steps: &[StepView],
     retrievals: &[Retrieval],
-    asked: &[RequestView],
+    asked: &Waiting,
     campaign: &str,
     who: &Who,
 ) -> Page {
     let summary = &detail.summary;
-    let live = if summary.status.is_final() { Live::Still } else { Live::Run(summary.id.to_string()) };
+    let live = Live::of_run(summary);
     let all = [
         ("state", "State", Some(state::section(detail))),
         ("attempts", "Attempts", Some(attempts::section(detail))),
@@ -106,11 +105,11 @@ fn page(
     let (top, body) = (state::head(detail, who), sections(parts));
     let asked = requests::section(asked).map(on_page_only);
     // The title distinguishes runs of the same task in browser tabs.
-    let title = format!("{}, run {}", visible(&summary.digest.task), summary.id.short());
+    let title = format!("{}, run {}", summary.digest.task, summary.id.short());
     Page::new(title, view! { {top}{asked}{body} })
         .section(Section::Campaigns)
         .crumb("Campaigns", "/")
-        .crumb(visible(campaign), format!("/campaigns/{}", summary.campaign))
+        .crumb(campaign, format!("/campaigns/{}", summary.campaign))
         .live(live)
 }
 

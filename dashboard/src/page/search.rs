@@ -7,7 +7,6 @@ use nightshift_protocol::api::{MAX_COUNTED_HITS, SearchHit, SearchKind, SearchPa
 use crate::address::Address;
 use crate::failure::PageError;
 use crate::format::{count, counted, when, words};
-use crate::markup::visible;
 use crate::shell::{Page, Section};
 use crate::table;
 use crate::visitor::Visitor;
@@ -136,12 +135,12 @@ fn marked(text: &str, matches: &[(u32, u32)]) -> Vec<AnyView> {
     for (begin, end) in matches {
         let (Ok(begin), Ok(end)) = (usize::try_from(*begin), usize::try_from(*end)) else { continue };
         let (Some(before), Some(found)) = (text.get(at..begin), text.get(begin..end)) else { continue };
-        parts.push(visible(before).into_owned().into_any());
-        let found = visible(found).into_owned();
+        parts.push(before.to_owned().into_any());
+        let found = found.to_owned();
         parts.push(view! { <mark>{found}</mark> }.into_any());
         at = end;
     }
-    parts.push(visible(text.get(at..).unwrap_or_default()).into_owned().into_any());
+    parts.push(text.get(at..).unwrap_or_default().to_owned().into_any());
     parts
 }
 

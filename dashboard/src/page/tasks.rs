@@ -11,27 +11,25 @@ use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
-use crate::chart::{Axis, Caption, Series, Unit, float_u64, lines, since_beginning};
+use crate::chart::{Axis, Caption, SERIES_CLASSES, Series, Unit, float_u64, lines, since_beginning};
 use crate::failure::PageError;
 use crate::form;
 use crate::format::{count, counted, device, when};
 use crate::page::as_of::as_of;
-use crate::page::components::stacked;
+use crate::page::components::{ALL_POLICIES, stacked};
 use crate::page::files;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
-/// Maximum number of lines of a chart.
-const MAX_LINES: usize = 8;
-const LINE_CLASSES: [&str; MAX_LINES] =
-    ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 /// Maximum number of rows of the table.
 const MAX_ROWS: usize = 500;
+/// Maximum number of tasks whose histories are drawn; a list of more tasks leads to them one by one.
+const MAX_HISTORIES: usize = 20;
 const COLUMNS: [Column; 10] = [
     Column::text("task", "Task"),
     Column::text("device", "Device"),
-    Column::number("speedup", "Best speedup"),
+    Column::number("speedup", "Best over the reference"),
     Column::number("fastest", "Over the fastest"),
     Column::plain("Program"),
     Column::plain("Model and strategy"),
@@ -51,25 +49,20 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
 async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let filter =
-        AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
+        AttemptFilter::from_pairs(address.filter()).map_err(|error| PageError::bad_query(&error.to_string()))?;
     let (boards, health) = try_join(visitor.client.task_boards(&filter), visitor.client.health()).await?;
     Ok(page(&address, boards, health.now))
 }
 
-/// The pairs that say whose attempts count.
-fn filter_of(address: &Address) -> impl Iterator<Item = (&str, &str)> {
-    address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"))
-}
-
 fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page {
     let sorting = Sorting::of(address, &COLUMNS, BY_NAME);
-    boards.sort_by(|a, b| sorting.directed(compare(sorting.key, a, b)));
+    boards.sort_by(|a, b| compare(sorting, a, b));
     let mut by_task: BTreeMap<&str, Vec<&TaskBoard>> = BTreeMap::new();
     for board in &boards {
         by_task.entry(&board.task).or_default().push(board);
     }
     let number = u64::try_from(by_task.len()).unwrap_or(u64::MAX);
-    let is_filtered = filter_of(address).any(|(_, value)| !value.is_empty());
+    let is_filtered = address.filter().any(|(_, value)| !value.is_empty());
     let content = if boards.is_empty() {
         nothing(is_filtered)
     } else {
@@ -83,7 +76,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {left_out}
-            {histories(&by_task)}
+            {histories(address, &by_task)}
         }
         .into_any()
     };
@@ -93,6 +86,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page
         "Tasks",
         view! {
             <div class="head"><h1>"Tasks"</h1><span class="quiet">{counted(number, "task", "tasks")}</span>{as_of(address, now)}</div>
+            <p class="quiet">{ALL_POLICIES}</p>
             <form class="filters" method="get" action="/tasks" role="search">
                 {sort}
                 <label>"Task"<input type="search" name="task" value=value data-search="" /></label>
@@ -100,7 +94,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page
                 {is_filtered.then(|| view! { <a href="/tasks">"Show all"</a> })}
             </form>
             {content}
-            {files::links("Tasks", TableName::Tasks, filter_of(address))}
+            {files::links("Tasks", TableName::Tasks, address.filter())}
         },
     )
     .section(Section::Tasks)
@@ -116,23 +110,21 @@ fn nothing(is_filtered: bool) -> AnyView {
     view! { <p class="empty">"No task was worked on yet. Try "<code>"nightshift demo"</code>"."</p> }.into_any()
 }
 
-fn compare(key: &str, a: &TaskBoard, b: &TaskBoard) -> Ordering {
-    let best = |board: &TaskBoard| board.best.as_ref().and_then(|best| best.speedup).map_or(0.0, |best| best.estimate);
-    let over_fastest = |board: &TaskBoard| {
-        board.best.as_ref().and_then(|best| best.speedup_over_fastest).map_or(0.0, |speedup| speedup.estimate)
-    };
+fn compare(sorting: Sorting, a: &TaskBoard, b: &TaskBoard) -> Ordering {
+    let best = |board: &TaskBoard| Some(board.best.as_ref()?.speedup?.estimate);
+    let over_fastest = |board: &TaskBoard| Some(board.best.as_ref()?.speedup_over_fastest?.estimate);
     let found = |board: &TaskBoard| board.best.as_ref().and_then(|best| best.finished_at);
-    let order = match key {
-        "device" => a.device.cmp(&b.device),
-        "speedup" => best(a).total_cmp(&best(b)),
-        "fastest" => over_fastest(a).total_cmp(&over_fastest(b)),
-        "attempts" => a.attempts.cmp(&b.attempts),
-        "runs" => a.runs.cmp(&b.runs),
-        "campaigns" => a.campaigns.cmp(&b.campaigns),
-        "found" => found(a).cmp(&found(b)),
-        _ => a.task.cmp(&b.task),
+    let order = match sorting.key {
+        "device" => sorting.directed(a.device.cmp(&b.device)),
+        "speedup" => sorting.numbers(best(a), best(b)),
+        "fastest" => sorting.numbers(over_fastest(a), over_fastest(b)),
+        "attempts" => sorting.directed(a.attempts.cmp(&b.attempts)),
+        "runs" => sorting.directed(a.runs.cmp(&b.runs)),
+        "campaigns" => sorting.directed(a.campaigns.cmp(&b.campaigns)),
+        "found" => sorting.directed(found(a).cmp(&found(b))),
+        _ => sorting.directed(a.task.cmp(&b.task)),
     };
-    order.then_with(|| (&a.task, &a.device).cmp(&(&b.task, &b.device)))
+    order.then_with(|| sorting.directed((&a.task, &a.device).cmp(&(&b.task, &b.device))))
 }
 
 fn row(board: &TaskBoard) -> impl IntoView + use<> {
@@ -167,12 +159,27 @@ fn row(board: &TaskBoard) -> impl IntoView + use<> {
     }
 }
 
-/// How the best of each task grew, folded away under its name.
-fn histories(by_task: &BTreeMap<&str, Vec<&TaskBoard>>) -> Option<AnyView> {
+/// How the best of each task grew, folded away under its name. A long list has links to its tasks instead of charts.
+fn histories(address: &Address, by_task: &BTreeMap<&str, Vec<&TaskBoard>>) -> Option<AnyView> {
+    if by_task.len() > MAX_HISTORIES {
+        let entry = |task: &&str| {
+            let href = format!("{}#history", address.with("task", Some(task)).href());
+            view! { <li><a href=href>{(*task).to_owned()}</a></li> }
+        };
+        let links = by_task.keys().take(MAX_ROWS).map(entry).collect::<Vec<_>>();
+        return Some(
+            view! {
+                <section>
+                    <h2 id="history">"History"</h2>
+                    <details><summary>"Choose a task"</summary><ul class="chips">{links}</ul></details>
+                </section>
+            }
+            .into_any(),
+        );
+    }
     let charts = by_task
         .iter()
         .filter_map(|(task, boards)| Some((*task, history(boards)?)))
-        .take(MAX_ROWS)
         .map(|(task, chart)| {
             view! { <details id=format!("task-{task}")><summary>{task.to_owned()}</summary>{chart}</details> }
         })
@@ -199,7 +206,7 @@ fn history(boards: &[&TaskBoard]) -> Option<AnyView> {
             ]
         })
         .filter(|(_, points)| !points.is_empty())
-        .zip(LINE_CLASSES)
+        .zip(SERIES_CLASSES)
         .map(|((name, points), class)| Series { name, class, points, steps: true })
         .collect();
     let caption = Caption::new("Best so far", "The fastest right program on each device, over all campaigns.");
@@ -271,6 +278,16 @@ mod tests {
         assert!(place("2.40 to 2.60") < place("1.15 to 1.35"), "{shown}");
         assert!(place("1.15 to 1.35") < place("data-key=\"softmax "), "what is not known comes last: {shown}");
         assert_eq!(shown.matches("2.90 to 3.10").count(), 3, "{shown}");
+    }
+
+    #[test]
+    fn a_long_list_leads_to_the_history_of_each_task() {
+        let boards = |count: usize| (0..count).map(|n| board(&format!("task {n}"), 1)).collect::<Vec<_>>();
+        let few = html("/tasks", boards(MAX_HISTORIES));
+        assert!(few.contains("id=\"task-task 0\"") && few.contains("<svg"), "{few}");
+        let many = html("/tasks?sort=speedup", boards(MAX_HISTORIES + 1));
+        assert!(many.contains("href=\"/tasks?sort=speedup&amp;task=task%200#history\""), "{many}");
+        assert!(!many.contains("<svg") && many.contains("precision policies"), "{many}");
     }
 
     #[test]

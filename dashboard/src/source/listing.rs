@@ -23,8 +23,8 @@ pub(crate) struct LineNote {
     pub(crate) words: String,
 }
 
-/// The listing. Its lines have the anchors `{anchor}1`, `{anchor}2`, ...
-pub(crate) fn listing(source: &Source, anchor: &str, notes: &[LineNote]) -> Markup {
+/// Returns the listing, and whether it shows the source whole. Its lines have the anchors `{anchor}1`, `{anchor}2`, ...
+pub(crate) fn listing(source: &Source, anchor: &str, notes: &[LineNote]) -> (Markup, bool) {
     let mut by_line: BTreeMap<usize, Vec<&LineNote>> = BTreeMap::new();
     for note in notes {
         by_line.entry(usize::try_from(note.line).unwrap_or(0)).or_default().push(note);
@@ -67,7 +67,7 @@ pub(crate) fn listing(source: &Source, anchor: &str, notes: &[LineNote]) -> Mark
             .with("class", "quiet")
             .text(&format!("{left_out} more lines are not shown: download the source to read them."));
     }
-    out
+    (out, left_out == 0 && !source.is_cut())
 }
 
 #[cfg(test)]
@@ -79,7 +79,8 @@ mod tests {
     fn lines_have_anchors_and_what_was_said_about_them() {
         let source = highlight("int x;\nint y;\n", Language::Cuda);
         let note = LineNote { line: 2, class: "bad", words: "forbidden_call: <b>".to_owned() };
-        let markup = listing(&source, "L", &[note]);
+        let (markup, is_whole) = listing(&source, "L", &[note]);
+        assert!(is_whole);
         assert!(
             markup
                 .as_str()
@@ -94,8 +95,9 @@ mod tests {
     fn whatever_is_listed_is_bounded() {
         let dense = "a+b*c-d/e%f;".repeat(160);
         let source = highlight(&format!("{dense}\n").repeat(19_000), Language::Cuda);
-        let markup = listing(&source, "L", &[]);
+        let (markup, is_whole) = listing(&source, "L", &[]);
         assert!(markup.as_str().len() < 450_000, "{}", markup.as_str().len());
-        assert!(markup.as_str().contains("more lines are not shown"));
+        assert!(!source.is_cut() && !is_whole && markup.as_str().contains("more lines are not shown"));
+        assert!(!listing(&Source::plain(&"x".repeat(3_000)), "L", &[]).1, "the end of a long line is missing");
     }
 }

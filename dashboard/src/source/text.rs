@@ -50,7 +50,7 @@ impl Source {
     }
 
     /// Returns whether lines, or ends of lines, are not among what is shown.
-    pub(crate) fn is_cut(&self) -> bool {
+    pub(super) fn is_cut(&self) -> bool {
         self.lines_left_out > 0 || self.lines.iter().any(|line| line.rest.is_some())
     }
 

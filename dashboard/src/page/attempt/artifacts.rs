@@ -8,8 +8,8 @@ use nightshift_protocol::machine::Executor;
 
 use super::material::Material;
 use crate::chart::float_u64;
-use crate::format::moment;
-use crate::page::components::{Cell, artifact_href, milliseconds, table, words};
+use crate::format::{moment, words};
+use crate::page::components::{Cell, artifact_href, milliseconds, table};
 
 /// The section.
 pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material) -> AnyView {

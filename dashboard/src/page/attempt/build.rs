@@ -3,14 +3,12 @@
 use leptos::prelude::*;
 use nightshift_protocol::attempt::{Attempt, BuildReport};
 use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild, OccupancyLimiter, SassCounts};
-use nightshift_protocol::measurement::{CompilerReport, LoopNote};
+use nightshift_protocol::measurement::{CompilerMessage, CompilerReport, LoopNote};
 
 use super::material::{Material, Stored};
 use crate::chart::{Unit, float_u64, show};
-use crate::format::count;
-use crate::page::components::{
-    Cell, artifact, bytes, facts, folded, isolation, milliseconds, sentences, table, verbatim,
-};
+use crate::format::{bytes, count};
+use crate::page::components::{Cell, artifact, facts, folded, isolation, milliseconds, sentences, table, verbatim};
 
 /// Longest output of a compiler that is shown, in bytes.
 const MAX_LOG_BYTES: usize = 128 << 10;
@@ -51,16 +49,21 @@ fn messages(build: &BuildReport) -> AnyView {
             let place = format!("{}:{}:{}", message.file, message.line, message.column);
             vec![
                 Cell::Tag(class.to_owned(), message.severity.clone()),
-                if message.line > 0 {
-                    Cell::Link(format!("#L{}", message.line), place)
-                } else {
-                    message.file.clone().into()
+                match message.line {
+                    0 => message.file.clone().into(),
+                    line if is_of_program(message) => Cell::Link(format!("#L{line}"), place),
+                    _ => place.into(),
                 },
                 message.message.clone().into(),
             ]
         })
         .collect();
     table(&["Severity", "Where", "Message"], &rows)
+}
+
+/// Returns whether a message is about the attempt's own source, and not about a header. Python programs have the same names.
+pub(super) fn is_of_program(message: &CompilerMessage) -> bool {
+    matches!(message.file.as_str(), "candidate.cu" | "candidate.cpp")
 }
 
 /// What the compiler and the disassembly tell of a library for processors.

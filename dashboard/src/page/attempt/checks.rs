@@ -10,7 +10,8 @@ use super::material::{Material, Stored};
 use super::timing::cost;
 use super::verdict::findings;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, precise, significant};
-use crate::page::components::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim, words};
+use crate::format::words;
+use crate::page::components::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim};
 
 /// Longest output of a program that is shown, in bytes.
 const MAX_PRINTED_BYTES: usize = 64 << 10;

@@ -10,7 +10,8 @@ use nightshift_protocol::profile::{KernelProfile, Profile};
 use super::look::Look;
 use super::profile::bound;
 use crate::chart::{Bar, Caption, Operating, Roof, Unit, bars, roofline, shares, show, significant};
-use crate::page::components::{Cell, facts, folded, table, words};
+use crate::format::words;
+use crate::page::components::{Cell, chip, facts, folded, table};
 
 /// Maximum number of kernels that are shown.
 const MAX_KERNELS: usize = 40;
@@ -34,7 +35,7 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, look: &Look) -> Opt
             };
             let is_pinned = look.pin == Some(other.number);
             let href = look.pinned((!is_pinned).then_some(other.number)).href("counters");
-            super::program::chip(href, words, is_pinned)
+            chip(href, words, is_pinned)
         })
         .collect::<Vec<_>>();
     let said = pinned.map(|other| {
@@ -124,7 +125,7 @@ fn one(kernel: &KernelProfile, pinned: Option<&KernelProfile>) -> AnyView {
     let counters = table(head, &rows);
     // A comparison is read row by row; without one the charts say most of it.
     let counters = if pinned.is_some() { counters } else { folded(format!("All counters ({})", rows.len()), counters) };
-    let name = crate::markup::visible(&kernel.name).into_owned();
+    let name = kernel.name.clone();
     view! {
         <section class="kernel">
             <h3><code>{name}</code></h3>

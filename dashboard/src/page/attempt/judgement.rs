@@ -6,8 +6,8 @@ use nightshift_protocol::rubric::{JudgeOpinion, RewardBreakdown, Rubric, RubricS
 use nightshift_protocol::score::AttemptScore;
 
 use crate::chart::{Caption, Ratings, Unit, radar, show, significant};
-use crate::format::{moment, reward as shown_reward};
-use crate::page::components::{Cell, facts, folded, sentences, table, words};
+use crate::format::{moment, reward as shown_reward, words};
+use crate::page::components::{Cell, facts, folded, sentences, table};
 
 /// The names of the rubric's four directions, as the paper has them.
 const DIRECTIONS: [&str; 4] = ["Anti-Hacking", "CUDA Engineering", "Operator Coverage", "Skill Compliance"];
@@ -92,8 +92,7 @@ fn rated(rubric: &Rubric) -> AnyView {
             view! { <h4>"The judge's reasons"</h4><p>"Grave cheat seen by the judge: "{cheat}</p>{said} }.into_any()
         }
         JudgeOpinion::JudgeUnavailable { reason } => {
-            view! { <p class="notice">"The judge was not available: "{crate::markup::visible(reason).into_owned()}</p> }
-                .into_any()
+            view! { <p class="notice">"The judge was not available: "{reason.clone()}</p> }.into_any()
         }
     };
     let rows: Vec<Vec<Cell>> = DIRECTIONS

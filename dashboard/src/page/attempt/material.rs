@@ -1,6 +1,8 @@
 //! What the page of an attempt needs beside the run's own record: texts, the trace, scores. What is gone is said to be
 //! gone; the rest of the page is shown all the same.
 
+use std::collections::HashMap;
+
 use futures::future::{join, join_all};
 use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::{Retrieval, RunDetail, StepView};
@@ -74,8 +76,8 @@ pub(crate) struct Material {
     pub(crate) build_log: Stored,
     /// The sanitizers' output.
     pub(crate) sanitizer_log: Stored,
-    /// The texts of each call that is shown, in the order of the calls.
-    pub(crate) calls: Vec<Option<CallTexts>>,
+    /// The texts of each call that is shown, by its place among the calls.
+    pub(crate) calls: HashMap<usize, CallTexts>,
     /// What its model calls were given of notes and lessons.
     pub(crate) retrievals: Vec<Retrieval>,
     /// What ran when.
@@ -94,7 +96,7 @@ impl Default for Material {
             other: None,
             build_log: Stored::Never,
             sanitizer_log: Stored::Never,
-            calls: Vec::new(),
+            calls: HashMap::new(),
             retrievals: Vec::new(),
             trace: Err(NoTrace::Never),
             scores: Vec::new(),
@@ -113,10 +115,8 @@ impl Material {
             of(Tab::Checks, attempt.sanitize.as_ref().and_then(|report| report.log.as_ref())),
         ];
         let texts = join_all(wanted.iter().map(|hash| text(client, hash.as_ref())));
-        let calls = join_all(attempt.calls.iter().take(MAX_CALLS).enumerate().map(|(place, call)| async move {
-            let is_shown = look.shows(Tab::Conversation) && look.talk.shows(place);
-            if is_shown { Some(talk(client, call).await) } else { None }
-        }));
+        let calls = shown_calls(attempt, look).map(|(place, call)| async move { (place, talk(client, call).await) });
+        let calls = join_all(calls);
         let (texts, calls, retrievals, trace, (scores, steps), (other, model_new)) = futures::join!(
             texts,
             calls,
@@ -126,8 +126,18 @@ impl Material {
             forms(client, detail, attempt, look),
         );
         let [source, build_log, sanitizer_log] = <[Stored; 3]>::try_from(texts).unwrap_or_default();
+        let calls = calls.into_iter().collect();
         Self { source, model_new, other, build_log, sanitizer_log, calls, retrievals, trace, scores, steps }
     }
+}
+
+/// Returns the calls whose texts are read, with their places.
+pub(super) fn shown_calls<'a>(
+    attempt: &'a Attempt,
+    look: &Look,
+) -> impl Iterator<Item = (usize, &'a ModelCallSummary)> {
+    let calls = attempt.calls.iter().enumerate();
+    calls.filter(|(place, _)| look.shows(Tab::Conversation) && look.talk.shows(*place)).take(MAX_CALLS)
 }
 
 /// Reads the notes and lessons that the model calls were given; nothing where they cannot be read.

@@ -7,7 +7,8 @@ use nightshift_protocol::plan::Subtask;
 use nightshift_protocol::tune::{TuneReport, VariantOutcome};
 
 use crate::chart::{Axis, Caption, IntervalMark, Unit, intervals, show};
-use crate::page::components::{Cell, artifact, facts, folded, milliseconds, sentences, table, words};
+use crate::format::words;
+use crate::page::components::{Cell, artifact, facts, folded, milliseconds, sentences, table};
 
 /// The section.
 pub(super) fn section(detail: &RunDetail, attempt: &Attempt) -> AnyView {

@@ -94,8 +94,9 @@ pub(crate) fn baseline_table(detail: &RunDetail, attempt: Option<&Attempt>, head
     let prepared = detail.view.prepared.as_ref()?;
     let fastest = fastest_baseline(detail)?.kind;
     let published = attempt.and_then(Attempt::published);
-    // The same time as in the strip: that of the published measurement.
-    let reference_ns = published.map_or(prepared.baseline_median_ns, |published| published.baseline_median_ns);
+    let comparable = published.filter(|published| prepared.is_comparable(published));
+    // The same time as in the strip, that of the published measurement, where the other times are of the same device.
+    let reference_ns = comparable.map_or(prepared.baseline_median_ns, |published| published.baseline_median_ns);
     let name = |kind: BaselineKind| {
         if kind == fastest {
             Cell::Tag("good".to_owned(), format!("{}, fastest", kind.label()))
@@ -111,7 +112,7 @@ pub(crate) fn baseline_table(detail: &RunDetail, attempt: Option<&Attempt>, head
     ]];
     let measured = prepared.baselines.iter().filter_map(|baseline| Some((baseline, baseline.measurement.as_deref()?)));
     rows.extend(measured.map(|(baseline, measured)| {
-        let over = published.map(|published| speedup(published.speedup.over(measured.speedup)));
+        let over = comparable.map(|published| speedup(published.speedup.over(measured.speedup)));
         vec![
             name(baseline.kind),
             Cell::Number(show(measured.candidate_median_ns, Unit::Nanoseconds)),
@@ -123,11 +124,18 @@ pub(crate) fn baseline_table(detail: &RunDetail, attempt: Option<&Attempt>, head
         .baselines
         .is_empty()
         .then(|| view! { <p class="quiet">"No other baseline was measured for this task."</p> });
-    let is_derived = published.is_some() && rows.len() > 1;
+    let is_derived = comparable.is_some() && rows.len() > 1;
     let derived = is_derived.then(|| view! { <p class="quiet">{DERIVED}</p> });
+    let elsewhere = published.filter(|_| comparable.is_none()).map(|published| {
+        let (ours, theirs) = (published.machine.device_name(), prepared.machine.device_name());
+        let words = format!(
+            "The baselines were measured on {theirs} and the attempt on {ours}: its speedup over the other baselines is not known."
+        );
+        view! { <p class="notice">{words}</p> }
+    });
     let unmeasured: Vec<String> = prepared.baselines.iter().filter_map(reason).collect();
     let head = ["Baseline", "Time", "Over the reference", heading];
-    Some(view! { {table(&head, &rows)}{derived}{alone}{sentences(&unmeasured)} }.into_any())
+    Some(view! { {table(&head, &rows)}{derived}{elsewhere}{alone}{sentences(&unmeasured)} }.into_any())
 }
 
 /// Why a baseline was not measured, or what is to be known about its measurement.

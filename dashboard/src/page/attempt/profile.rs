@@ -7,10 +7,9 @@ use nightshift_protocol::profile::{BoundBy, KernelTime, Profile, TierPurpose, Ti
 use super::headline::{bound_of, idle_share};
 use super::look::Look;
 use super::material::{Material, NoTrace};
-use super::program::chip;
 use crate::chart::{Bar, Caption, Unit, Zoom, bars, float_u64, show, timeline};
-use crate::markup::visible;
-use crate::page::components::{Cell, bytes, facts, milliseconds, nanoseconds, sentences, table, words};
+use crate::format::{bytes, words};
+use crate::page::components::{Cell, chip, facts, milliseconds, nanoseconds, sentences, table};
 use crate::trace::Trace;
 
 /// What limits the program, with the evidence; none when it is not known.
@@ -44,8 +43,7 @@ fn tiers(profile: &Profile) -> AnyView {
     let tools = table(&["For", "Tool", "Version", "Used", "Missing", "Remedy", "Took"], &rows);
     let missing = (rows.is_empty() && !profile.missing.is_empty()).then(|| sentences(&profile.missing));
     let from = words(&profile.tier.split('+').collect::<Vec<_>>().join(", "));
-    let from = visible(&from).into_owned();
-    view! { <p>"From: "<span title=visible(&profile.tier).into_owned()>{from}</span></p>{tools}{missing} }.into_any()
+    view! { <p>"From: "<span title=profile.tier.clone()>{from}</span></p>{tools}{missing} }.into_any()
 }
 
 fn tier(tier: &TierReport) -> Vec<Cell> {
@@ -76,7 +74,7 @@ pub(crate) fn bound(by: &BoundBy, begin: &'static str) -> AnyView {
 
 /// The timeline of the trace, with its ways to other parts of it.
 fn traced(profile: &Profile, material: &Material, look: &Look) -> Option<AnyView> {
-    let empty = |why: String| Some(view! { <p class="empty">{visible(&why).into_owned()}</p> }.into_any());
+    let empty = |why: String| Some(view! { <p class="empty">{why}</p> }.into_any());
     let trace = match &material.trace {
         Ok(trace) => trace,
         Err(NoTrace::Never) if profile.timeline.is_none() => return None,

@@ -7,12 +7,13 @@ use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::verdict::Severity;
 
+use super::build::is_of_program;
 use super::look::{Against, Look};
 use super::material::{Material, Stored};
 use super::verdict::severity;
-use crate::markup::visible;
-use crate::page::components::{artifact_href, bytes, folded};
-use crate::source::{Diff, DiffView, Language, LineNote, diff_view, highlighted, listing};
+use crate::format::bytes;
+use crate::page::components::{artifact_href, chip, folded, layouts};
+use crate::source::{Diff, Language, LineNote, diff_view, highlighted, listing};
 
 /// Maximum number of attempts that can be chosen from a list.
 const MAX_CHOICES: usize = 500;
@@ -28,12 +29,12 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
     };
     let language = Language::of_program(source);
     let lines = highlighted(source, language);
-    let listed = listing(&lines, "L", &notes(attempt)).block("source");
-    let listed = view! { <div id="source-text">{listed}</div> }.into_any();
+    let (listed, is_whole) = listing(&lines, "L", &notes(attempt));
+    let listed = view! { <div id="source-text">{listed.block("source")}</div> }.into_any();
     let download = attempt.source.as_ref().map(|hash| {
         view! { <a class="button" href=artifact_href(hash)>"Download"</a> }
     });
-    let cut = attempt.source.as_ref().filter(|_| lines.is_cut()).map(|hash| {
+    let cut = attempt.source.as_ref().filter(|_| !is_whole).map(|hash| {
         let size = bytes(u64::try_from(source.len()).unwrap_or(u64::MAX));
         view! { <p class="notice">"The source is too long to be shown whole. "<a href=artifact_href(hash)>"All "{size}" of it"</a></p> }
     });
@@ -41,7 +42,7 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
     let program = if compared.is_some() { folded("The whole source", listed) } else { listed };
     view! {
         {navigation(detail, attempt, look)}
-        <p class="buttons">{download}<button type="button" data-copy="source-text">"Copy"</button></p>
+        <p class="buttons">{download}{copy("source-text", is_whole)}</p>
         {taken_away(detail, attempt, material, look)}
         {cut}
         {compared}
@@ -58,11 +59,16 @@ fn taken_away(detail: &RunDetail, attempt: &Attempt, material: &Material, look: 
         Stored::Gone(why) => Some(said(&format!("The program cannot be given as ModelNew: {why}"))),
         Stored::Here(text) => {
             let lines = highlighted(text, Language::Python);
-            let listed = listing(&lines, "M", &[]).block("source");
+            let (listed, is_whole) = listing(&lines, "M", &[]);
+            let listed = listed.block("source");
+            let cut = (!is_whole).then(|| {
+                view! { <p class="notice">"The program is too long to be shown whole: download it."</p> }
+            });
             Some(
                 view! {
                     <h3 id="model-new">"As ModelNew"</h3>
-                    <p class="buttons"><button type="button" data-copy="model-new-text">"Copy"</button></p>
+                    <p class="buttons">{copy("model-new-text", is_whole)}</p>
+                    {cut}
                     <div id="model-new-text">{listed}</div>
                 }
                 .into_any(),
@@ -82,9 +88,15 @@ fn taken_away(detail: &RunDetail, attempt: &Attempt, material: &Material, look: 
     .into_any()
 }
 
+/// Renders the button that copies a listing; a listing that is cut has none, because a part of a program is no program.
+fn copy(id: &'static str, is_whole: bool) -> Option<AnyView> {
+    let button = || view! { <button type="button" class="needs-script" data-copy=id>"Copy"</button> }.into_any();
+    is_whole.then(button)
+}
+
 /// Something that is said in place of what cannot be shown.
 fn said(words: &str) -> AnyView {
-    let words = visible(words).into_owned();
+    let words = words.to_owned();
     view! { <p class="empty">{words}</p> }.into_any()
 }
 
@@ -105,12 +117,7 @@ fn navigation(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
         .filter_map(|(against, words)| Some((against?, words)))
         .map(|(against, words)| chip(look.compared(against).href("source"), words, look.against == against))
         .collect::<Vec<_>>();
-    let layouts = look.against.is_some().then(|| {
-        [(DiffView::Inline, "One below the other"), (DiffView::Split, "Side by side")]
-            .map(|(view, words)| chip(look.laid_out(view).href("source"), words.to_owned(), look.view == view))
-            .into_iter()
-            .collect::<Vec<_>>()
-    });
+    let layouts = look.against.is_some().then(|| layouts(look.view, |view| look.laid_out(view).href("source")));
     let others = detail.view.attempts.iter().filter(|other| other.number != attempt.number && other.source.is_some());
     let choices = others
         .take(MAX_CHOICES)
@@ -141,13 +148,7 @@ fn navigation(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
             </form>
         }
     });
-    view! { <div class="look"><ul class="chips">{links}</ul>{layouts.map(|layouts| view! { <ul class="chips">{layouts}</ul> })}{any}</div> }
-        .into_any()
-}
-
-/// A link to another look; the present one is marked.
-pub(super) fn chip(href: String, words: String, is_current: bool) -> AnyView {
-    view! { <li><a href=href aria-current=is_current.then_some("true")>{words}</a></li> }.into_any()
+    view! { <div class="look"><ul class="chips">{links}</ul>{layouts}{any}</div> }.into_any()
 }
 
 fn compared(material: &Material, lines: &Arc<crate::source::Source>, against: Against, look: &Look) -> AnyView {
@@ -168,7 +169,7 @@ fn compared(material: &Material, lines: &Arc<crate::source::Source>, against: Ag
         format!("From {name} to this one: {} lines added, {} removed.", diff.added, diff.removed)
     };
     let shown = diff_view(&diff, look.view).block("differences");
-    view! { <p>{visible(&words).into_owned()}</p>{shown} }.into_any()
+    view! { <p>{words}</p>{shown} }.into_any()
 }
 
 /// What was said, with what it is about before it unless it says so itself.
@@ -190,7 +191,7 @@ fn notes(attempt: &Attempt) -> Vec<LineNote> {
         add(finding.line, class, format!("{}: {}", finding.code, finding.message));
     }
     if let Some(build) = &attempt.build {
-        for message in &build.messages {
+        for message in build.messages.iter().filter(|message| is_of_program(message)) {
             let class = if message.severity == "error" { "problem" } else { "busy" };
             add(Some(message.line), class, format!("{}: {}", message.severity, message.message));
         }

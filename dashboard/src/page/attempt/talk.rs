@@ -6,10 +6,9 @@ use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 
 use super::look::{Look, Talk};
 use super::material::{Material, Stored};
-use super::program::chip;
 use crate::chart::float_u64;
 use crate::format::{money, tokens};
-use crate::page::components::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim};
+use crate::page::components::{Cell, artifact, chip, facts, folded, milliseconds, sentences, table, verbatim};
 use crate::page::retrieved;
 use crate::shell::model_label;
 
@@ -62,7 +61,7 @@ pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Op
 /// One call: its texts where they are asked for, else the way to them.
 fn shown(place: usize, call: &ModelCallSummary, material: &Material, look: &Look, room: &mut usize) -> AnyView {
     let anchor = format!("call-{place}");
-    let content = if let Some(texts) = material.calls.get(place).and_then(Option::as_ref) {
+    let content = if let Some(texts) = material.calls.get(&place) {
         let prompt = said("Prompt", &texts.prompt, room);
         let reasoning = said("Reasoning", &texts.reasoning, room);
         let reply = said("Reply", &texts.reply, room);

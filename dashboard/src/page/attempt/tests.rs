@@ -27,7 +27,7 @@ fn material(sample: &Sample, attempt: &Attempt, against: Option<&Attempt>) -> Ma
         other: against
             .map(|other| (format!("attempt {}", other.number), other.source.as_ref().map_or(Stored::Never, stored))),
         build_log: attempt.build.as_ref().map_or(Stored::Never, |build| stored(&build.log)),
-        calls: attempt.calls.iter().map(|call| Some(call_texts(call, stored))).collect(),
+        calls: attempt.calls.iter().map(|call| call_texts(call, stored)).enumerate().collect(),
         trace: Ok(Sample::trace()),
         steps: sample.steps.clone(),
         ..Material::default()
@@ -231,7 +231,7 @@ fn no_text_of_an_attempt_is_left_out() {
     let missing: Vec<_> = found
         .into_iter()
         .filter(|(path, text)| {
-            let shown = crate::page::components::words(text);
+            let shown = crate::format::words(text);
             let is_shown = words.contains(text.as_str()) || words.contains(&shown);
             let is_of_the_compilers = path.contains("machine.cpp_toolchain") || path.contains("machine.cuda_toolchain");
             !is_shown && !said_otherwise.contains(&text.as_str()) && !is_of_the_compilers
@@ -273,10 +273,8 @@ fn what_is_gone_is_said_to_be_gone() {
     let material = Material {
         source: gone(),
         build_log: gone(),
-        calls: attempt
-            .calls
-            .iter()
-            .map(|_| Some(CallTexts { prompt: gone(), reasoning: gone(), reply: gone() }))
+        calls: (0..attempt.calls.len())
+            .map(|place| (place, CallTexts { prompt: gone(), reasoning: gone(), reply: gone() }))
             .collect(),
         trace: Err(material::NoTrace::Gone("it was pruned".to_owned())),
         ..Material::default()
@@ -330,6 +328,65 @@ fn versions_that_were_fixed_are_listed_with_the_reason_and_the_output_of_the_com
     assert!(html.contains(earlier.as_str()) && html.contains(log.as_str()), "both can be downloaded");
 }
 
+#[test]
+fn messages_about_headers_do_not_lead_to_lines_of_the_program() {
+    let sample = Sample::read();
+    let mut attempt = fourth(&sample);
+    let message = |file: &str, line| CompilerMessage {
+        file: file.to_owned(),
+        line,
+        column: 3,
+        severity: "warning".to_owned(),
+        message: format!("said about {file}"),
+    };
+    if let Some(build) = &mut attempt.build {
+        build.messages = vec![message("candidate.cu", 7), message("vector.hpp", 9)];
+    }
+    let source = Look::of(&[("tab".to_owned(), "source".to_owned())]);
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &source);
+    assert!(
+        html.contains("href=\"#L7\">candidate.cu:7:3") && html.contains("<td class=\"\">vector.hpp:9:3</td>"),
+        "{html}"
+    );
+    let note = |file: &str| html.contains(&format!("data-words=\"warning: said about {file}\""));
+    assert!(note("candidate.cu") && !note("vector.hpp"));
+}
+
+#[test]
+fn a_source_that_is_cut_is_downloaded_and_not_copied() {
+    let sample = Sample::read();
+    let attempt = fourth(&sample);
+    let source = Look::of(&[("tab".to_owned(), "source".to_owned()), ("as".to_owned(), "model-new".to_owned())]);
+    let shown = |text: &str| {
+        let text = || Stored::Here(text.to_owned());
+        let material = Material { source: text(), model_new: text(), ..Material::default() };
+        html(&sample, &attempt, &material, &source)
+    };
+    let (whole, cut) =
+        (shown("int x;\n"), shown(&"a + b * c;".repeat(120).lines().cycle().take(400).collect::<Vec<_>>().join("\n")));
+    assert_eq!(whole.matches("-text\" class=\"needs-script\">Copy</button>").count(), 2, "{whole}");
+    assert!(!whole.contains("too long to be shown whole"));
+    assert_eq!((cut.matches("data-copy=").count(), cut.matches("too long to be shown whole").count()), (0, 2));
+    assert!(cut.contains(">Download<") && cut.contains("more lines are not shown"));
+}
+
+#[test]
+fn every_call_can_be_opened_however_many_there_are() {
+    let sample = Sample::read();
+    let mut attempt = fourth(&sample);
+    attempt.calls = attempt.calls.iter().cloned().cycle().take(60).collect();
+    let places = |talk: &str| {
+        let query = [("tab", "conversation"), ("talk", talk)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        material::shown_calls(&attempt, &Look::of(&query)).map(|(place, _)| place).collect::<Vec<_>>()
+    };
+    assert_eq!(places("55"), [55]);
+    assert_eq!((places("all").len(), places("all").last().copied()), (40, Some(39)));
+    let material = Material { calls: [(55, CallTexts::default())].into(), ..Material::default() };
+    let query = [("tab".to_owned(), "conversation".to_owned()), ("talk".to_owned(), "55".to_owned())];
+    let html = html(&sample, &attempt, &material, &Look::of(&query));
+    assert_eq!(html.matches("Show the prompt and the reply").count(), 59, "{html}");
+}
+
 /// A text that an attacker could store to run scripts in the page.
 const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\" onload=\"alert(1) \u{202e}evil\u{0}\u{1b}[31m&lt;";
 
@@ -369,10 +426,8 @@ fn hostile_texts_stay_texts_everywhere() {
         source: texts(),
         other: Some((HOSTILE.to_owned(), texts())),
         build_log: texts(),
-        calls: attempt
-            .calls
-            .iter()
-            .map(|_| Some(CallTexts { prompt: texts(), reasoning: texts(), reply: texts() }))
+        calls: (0..attempt.calls.len())
+            .map(|place| (place, CallTexts { prompt: texts(), reasoning: texts(), reply: texts() }))
             .collect(),
         trace: Trace::read(&hostile_trace()).map_err(material::NoTrace::Unreadable),
         ..Material::default()
@@ -419,10 +474,8 @@ fn ten_thousand_kernels_and_a_line_of_ten_megabytes_are_a_bounded_page() {
         source: texts(),
         other: Some(("the baseline".to_owned(), Stored::Here(format!("{long}y")))),
         build_log: texts(),
-        calls: attempt
-            .calls
-            .iter()
-            .map(|_| Some(CallTexts { prompt: texts(), reasoning: texts(), reply: texts() }))
+        calls: (0..attempt.calls.len())
+            .map(|place| (place, CallTexts { prompt: texts(), reasoning: texts(), reply: texts() }))
             .collect(),
         trace: Trace::read(&crate::trace::tests::sample(10_000)).map_err(material::NoTrace::Unreadable),
         ..Material::default()

@@ -3,7 +3,8 @@
 use leptos::prelude::*;
 use nightshift_protocol::attempt::{AgentTool, AgentTurn, Attempt, EarlierVersion};
 
-use crate::page::components::{Cell, artifact, table, words};
+use crate::format::words;
+use crate::page::components::{Cell, artifact, table};
 
 /// The section; none when the first version was the last one.
 pub(super) fn section(attempt: &Attempt) -> Option<AnyView> {

@@ -106,7 +106,7 @@ pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[Budge
                             <th scope="col">"Device"</th><th scope="col" class="number">"Runs"</th>
                             <th scope="col" class="number">"Attempts timed"</th>
                             <th scope="col" class="number">"Time of their steps"</th>
-                            <th scope="col" class="number">"Best speedup"</th>
+                            <th scope="col" class="number">"Best over the reference"</th>
                             <th scope="col" class="number">"Over the fastest"</th>
                             <th scope="col">"First used"</th><th scope="col">"Last used"</th>
                         </tr>

@@ -12,16 +12,13 @@ use super::outcome::Outcome;
 use super::results::{curves, has_tall_plot};
 use crate::address::Address;
 use crate::chart::{
-    Axis, Caption, Dots, Group, Series, Unit, float_u64, histogram, lines, scatter, show, since_beginning,
+    Axis, Caption, Dots, Group, SERIES_CLASSES, Series, Unit, float_u64, histogram, lines, scatter, show,
+    since_beginning,
 };
 use crate::failure::PageError;
 use crate::format::{count, counted, words};
 use crate::page::components::on_page_only;
 use crate::table;
-
-/// Classes of lines, in their order.
-const LINE_CLASSES: [&str; 8] =
-    ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 
 /// The part of the address that names the baseline of the charts; without it they are over the fastest one.
 const BASELINE: &str = "baseline";
@@ -194,7 +191,8 @@ fn best_so_far(
         let name = if is_some { "the best of these" } else { "the best of the campaign" };
         series.push(line(name.to_owned(), "series-all", &best_of_all(&results.lines, baseline)));
     }
-    series.extend(results.lines.iter().zip(LINE_CLASSES).map(|(one, class)| line(one.task.clone(), class, &one.bests)));
+    series
+        .extend(results.lines.iter().zip(SERIES_CLASSES).map(|(one, class)| line(one.task.clone(), class, &one.bests)));
     let name = name_of(baseline);
     let mut about =
         format!("Speedup of the fastest right program of each run over the {name}, by the time since the beginning.");
@@ -252,11 +250,10 @@ fn attempts(address: &Address, results: &CampaignResults, baseline: TargetBaseli
             TargetBaseline::Fastest => mark.speedup_over_fastest,
             TargetBaseline::Reference => mark.speedup,
         };
-        let (kind, speedup) = match (speedup, mark.kept) {
-            (Some(speedup), true) => (0, speedup),
-            (Some(speedup), false) => (1, speedup),
-            // What has no speedup stands on a line of its own, well below the baseline.
-            (None, _) if is_over(mark) => (2, FAILED_AT),
+        let kind = match (speedup, mark.kept) {
+            (Some(_), true) => 0,
+            (Some(_), false) => 1,
+            (None, _) if is_over(mark) => 2,
             (None, _) => continue,
         };
         let times = |speedup: Option<f64>, over: &str| {
@@ -290,9 +287,6 @@ fn attempts(address: &Address, results: &CampaignResults, baseline: TargetBaseli
     let caption = Caption::new("Every attempt", about);
     scatter(&caption, &x, &speedup_axis(baseline), &kinds, Some((1.0, over))).view()
 }
-
-/// Where attempts without a speedup are drawn.
-const FAILED_AT: f64 = 0.1;
 
 fn is_over(mark: &ResultMark) -> bool {
     mark.outcome != AttemptOutcome::Pending && !mark.outcome.is_correct()
@@ -362,6 +356,12 @@ mod tests {
         let over_reference = html("/campaigns/x?baseline=reference", &known);
         assert!(over_reference.contains("new best of its run (2)"), "{over_reference}");
         assert!(!over_reference.contains("speedup over the fastest baseline"), "{over_reference}");
+        let mut failing = results(Vec::new());
+        for mark in &mut failing.marks {
+            (mark.outcome, mark.speedup, mark.kept) = (AttemptOutcome::CompileFailed, None, false);
+        }
+        let failing = html("/campaigns/x", &failing);
+        assert!(failing.contains("failed, at the lower edge (2)") && !failing.contains("0.10×"), "{failing}");
         let unknown = html("/campaigns/x", &results(Vec::new()));
         assert!(unknown.contains("speedup over the reference") && !unknown.contains("baseline=reference"));
     }

@@ -45,7 +45,7 @@ pub(super) fn runs(
     let sorting = Sorting::of(address, &COLUMNS, AS_ASKED);
     let mut found: Vec<Row<'_>> =
         runs.iter().zip(outcomes).filter(|(run, _)| wanted.is_none_or(|status| run.status == status)).collect();
-    found.sort_by(|a, b| sorting.directed(compare(sorting.key, *a, *b)));
+    found.sort_by(|a, b| compare(sorting, *a, *b));
     let shown = found.len();
     let is_computed = outcomes.iter().any(|outcome| outcome.is_computed && outcome.best_ns.is_some());
     let computed = is_computed.then(|| {
@@ -114,22 +114,21 @@ fn activity(run: &RunSummary) -> String {
     }
 }
 
-fn compare(key: &str, (a, of_a): Row<'_>, (b, of_b): Row<'_>) -> Ordering {
-    // What was not measured is slower than everything that was.
-    let best = |run: &RunSummary| run.digest.best_speedup.map_or(0.0, |interval| interval.estimate);
-    let by = |value: fn(&Outcome) -> Option<f64>| value(of_a).unwrap_or(0.0).total_cmp(&value(of_b).unwrap_or(0.0));
-    let order = match key {
+fn compare(sorting: Sorting, (a, of_a): Row<'_>, (b, of_b): Row<'_>) -> Ordering {
+    let best = |run: &RunSummary| run.digest.best_speedup.map(|interval| interval.estimate);
+    let by = |value: fn(&Outcome) -> Option<f64>| sorting.numbers(value(of_a), value(of_b));
+    let order = match sorting.key {
         "reference" => by(|outcome| outcome.reference_ns),
         "best" => by(|outcome| outcome.best_ns),
         "baseline" => by(|outcome| Some(outcome.fastest?.median_ns)),
         "fastest" => by(|outcome| Some(outcome.over_fastest?.estimate)),
         "roofline" => by(|outcome| outcome.roofline_share),
-        "status" => a.status.as_str().cmp(b.status.as_str()),
-        "speedup" => best(a).total_cmp(&best(b)),
-        "attempts" => a.digest.attempts.cmp(&b.digest.attempts),
-        "activity" => activity(a).cmp(&activity(b)),
-        "finished" => a.finished_at.cmp(&b.finished_at),
+        "speedup" => sorting.numbers(best(a), best(b)),
+        "status" => sorting.directed(a.status.as_str().cmp(b.status.as_str())),
+        "attempts" => sorting.directed(a.digest.attempts.cmp(&b.digest.attempts)),
+        "activity" => sorting.directed(activity(a).cmp(&activity(b))),
+        "finished" => sorting.directed(a.finished_at.cmp(&b.finished_at)),
         _ => Ordering::Equal,
     };
-    order.then_with(|| a.digest.task.cmp(&b.digest.task))
+    order.then_with(|| sorting.directed(a.digest.task.cmp(&b.digest.task)))
 }

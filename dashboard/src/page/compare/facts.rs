@@ -6,9 +6,9 @@ use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
 use nightshift_protocol::verdict::Severity;
 
 use crate::chart::{Unit, show, significant};
-use crate::format::{answer, count, money, reward as shown_reward, speedup};
+use crate::format::{answer, bytes, count, money, reward as shown_reward, speedup, words};
 use crate::page::attempt::{bound_of, fastest_baseline, idle_share, speedup_over_fastest};
-use crate::page::components::{bytes, nanoseconds, words};
+use crate::page::components::nanoseconds;
 
 /// The one name of a fact that is ranked and too long to be written twice.
 const WORST_ERROR: &str = "Worst error, by what is tolerated";

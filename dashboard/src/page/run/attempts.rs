@@ -7,9 +7,8 @@ use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::measurement::Interval;
 
 use crate::chart::{Axis, Caption, IntervalMark, Node, Series, Unit, intervals, lineage, lines, show};
-use crate::format::speedup;
+use crate::format::{speedup, words};
 use crate::page::attempt::{fastest_baseline, speedup_over_fastest};
-use crate::page::components::words;
 use crate::page::files;
 use crate::picks::{MAX_COMPARED, Picks};
 
@@ -118,25 +117,25 @@ fn speedups(detail: &RunDetail, bests: &[u32]) -> AnyView {
         "Over the reference, with its interval; a cross is an attempt that was not timed. What is above the line of the fastest baseline is faster than it.",
     );
     let mut levels = vec![(1.0, "reference")];
-    let faster = fastest_baseline(detail).filter(|fastest| fastest.kind != BaselineKind::Reference);
+    let is_comparable = detail.view.prepared.as_ref().is_some_and(|prepared| {
+        detail.view.attempts.iter().filter_map(Attempt::published).all(|published| prepared.is_comparable(published))
+    });
+    let faster = fastest_baseline(detail).filter(|fastest| is_comparable && fastest.kind != BaselineKind::Reference);
     levels.extend(faster.map(|fastest| (fastest.speedup.estimate, "fastest baseline")));
     intervals(&caption, "attempt", &Axis::log("speedup over the reference", Unit::Times), &marks, &levels).view()
 }
 
 fn best_so_far(detail: &RunDetail, bests: &[u32]) -> AnyView {
     let over_fastest = highest_so_far(detail, bests, |attempt| speedup_over_fastest(detail, attempt));
-    let series = [
-        Series {
-            name: "over the reference".to_owned(),
-            class: "series-1",
-            points: highest_so_far(detail, bests, Attempt::speedup),
-            steps: true,
-        },
-        Series { name: "over the fastest baseline".to_owned(), class: "series-2", points: over_fastest, steps: true },
-    ];
-    if series[0].points.len() < 2 {
+    let over_reference = highest_so_far(detail, bests, Attempt::speedup);
+    if over_reference.len() < 2 {
         return ().into_any();
     }
+    let mut series = vec![
+        Series { name: "over the reference".to_owned(), class: "series-1", points: over_reference, steps: true },
+        Series { name: "over the fastest baseline".to_owned(), class: "series-2", points: over_fastest, steps: true },
+    ];
+    series.retain(|series| !series.points.is_empty());
     let caption = Caption::new("Best so far", "The published speedup of the best program after each attempt.");
     let x = Axis::linear("attempt", Unit::Count);
     lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "as fast as the baseline"))).view()
@@ -205,10 +204,8 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
     let over_fastest = speedup_over_fastest(detail, attempt).map_or_else(|| "–".to_owned(), speedup);
     let gain = attempt.gain.map_or_else(|| "–".to_owned(), |gain| show(gain.measured, Unit::Times));
     let reward = attempt.reward.as_ref().map_or_else(|| "–".to_owned(), |reward| crate::format::reward(reward.reward));
-    let plain = |text: &str| crate::markup::visible(text).into_owned();
-    let change = attempt.modification.as_ref().map(|modification| plain(&modification.text));
-    let route =
-        attempt.route.as_ref().map(|route| plain(&format!("{}: {}", words(route.route.as_str()), route.reason)));
+    let change = attempt.modification.as_ref().map(|modification| modification.text.clone());
+    let route = attempt.route.as_ref().map(|route| format!("{}: {}", words(route.route.as_str()), route.reason));
     let chosen = name(detail, number);
     let (key, picked) = (chosen.clone(), chosen.clone());
     view! {
@@ -275,6 +272,16 @@ mod tests {
         assert!(baselines.is_some_and(|html| html.contains("derived from both intervals")), "and how is said");
         let listed = Owner::new().with(|| list(&detail).to_html());
         assert!(listed.contains("Over the fastest") && listed.contains(&half), "{half} in {listed}");
+        for gpu in detail.view.prepared.iter_mut().flat_map(|prepared| &mut prepared.machine.gpus) {
+            gpu.name = "NVIDIA B200".to_owned();
+        }
+        let best = detail.view.attempts.iter().find(|attempt| attempt.published().is_some());
+        let elsewhere = crate::page::attempt::baseline_table(&detail, best, "This attempt over it");
+        let drawn = Owner::new()
+            .with(|| view! { {elsewhere}{speedups(&detail, &bests)}{best_so_far(&detail, &bests)} }.to_html());
+        assert!(drawn.contains("The baselines were measured on NVIDIA B200 and the attempt on NVIDIA H200"), "{drawn}");
+        let absent = [">fastest baseline</text>", ">over the fastest baseline<", &half, "derived from both intervals"];
+        assert_eq!(absent.map(|part| drawn.contains(part)), [false; 4], "{half} in {drawn}");
     }
 
     #[test]

@@ -5,9 +5,9 @@ use nightshift_protocol::api::{Retrieval, RunDetail};
 use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::plan_difference::{Change, PlanDifference, SubtaskChange};
 
-use crate::markup::visible;
+use crate::format::words;
 use crate::page::attempt::subtask_facts;
-use crate::page::components::{Cell, folded, sentences, table, words};
+use crate::page::components::{Cell, folded, sentences, table};
 use crate::page::retrieved;
 
 /// The section.
@@ -29,9 +29,7 @@ pub(super) fn section(detail: &RunDetail, retrievals: &[Retrieval]) -> AnyView {
 }
 
 fn plan(version: &PlanVersion) -> AnyView {
-    let plain = |text: &str| visible(text).into_owned();
-    let reason =
-        version.reason.as_ref().map(|reason| view! { <p class="quiet">{plain(&format!("Made anew: {reason}"))}</p> });
+    let reason = version.reason.as_ref().map(|reason| view! { <p class="quiet">{format!("Made anew: {reason}")}</p> });
     let subtasks = version
         .plan
         .subtasks
@@ -43,7 +41,7 @@ fn plan(version: &PlanVersion) -> AnyView {
         .collect::<Vec<_>>();
     let risks = (!version.plan.correctness_risks.is_empty())
         .then(|| view! { <p>"Correctness risks:"</p>{sentences(&version.plan.correctness_risks)} });
-    view! { <p>{plain(&version.plan.summary)}</p>{reason}{subtasks}{risks} }.into_any()
+    view! { <p>{version.plan.summary.clone()}</p>{reason}{subtasks}{risks} }.into_any()
 }
 
 fn difference(difference: &PlanDifference) -> AnyView {

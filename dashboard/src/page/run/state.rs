@@ -9,10 +9,9 @@ use nightshift_protocol::run::RunStatus;
 
 use crate::actions;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, significant};
-use crate::format::{money, sentence, speedup, tokens, when};
-use crate::markup::visible;
+use crate::format::{money, sentence, speedup, tokens, when, words};
 use crate::page::attempt::{baseline_table, fastest_baseline, findings, speedup_over_fastest};
-use crate::page::components::{Cell, artifact, facts, folded, machine, milliseconds, on_page_only, table, words};
+use crate::page::components::{Cell, artifact, facts, folded, machine, milliseconds, on_page_only, table};
 use crate::page::resource::resource_name;
 use crate::shell::model_label;
 use crate::who::Who;
@@ -53,7 +52,7 @@ pub(super) fn head(detail: &RunDetail, who: &Who) -> AnyView {
         </p>
     };
     view! {
-        <h1>{visible(&summary.digest.task).into_owned()}</h1>
+        <h1>{summary.digest.task.clone()}</h1>
         <p class="quiet">
             {summary.id.to_string()}" · "<span class=format!("tag {status}")>{words(status)}</span>
             {ending}" · replies: "{replies}" · begun "{when(summary.created_at)}
@@ -68,7 +67,7 @@ pub(super) fn head(detail: &RunDetail, who: &Who) -> AnyView {
 pub(super) fn section(detail: &RunDetail) -> AnyView {
     let summary = &detail.summary;
     let failure = summary.failure.as_ref().map(|failure| {
-        let message = sentence(visible(&failure.message).into_owned());
+        let message = sentence(failure.message.clone());
         view! { <p class="notice bad">{message}" "<code>{failure.code.clone()}</code></p> }
     });
     let gates = (!summary.awaits.is_empty()).then(|| {

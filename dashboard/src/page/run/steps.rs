@@ -7,8 +7,8 @@ use nightshift_protocol::step::StepKind;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::chart::{Caption, Task, float_u64, waterfall};
-use crate::format::moment;
-use crate::page::components::{Cell, folded, milliseconds as duration, table, words};
+use crate::format::{moment, words};
+use crate::page::components::{Cell, folded, milliseconds as duration, table};
 use crate::page::files;
 
 const KINDS: [(&str, &str); 5] = [

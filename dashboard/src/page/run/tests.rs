@@ -5,7 +5,23 @@ use crate::page::sample::Sample;
 use crate::report;
 
 fn html(detail: &RunDetail, steps: &[StepView]) -> String {
-    report::with_links(page(detail, steps, &[], &[], "Night", &Who::default()))
+    report::with_links(page(detail, steps, &[], &Waiting::default(), "Night", &Who::default()))
+}
+
+fn is_live(detail: &RunDetail) -> bool {
+    let page = page(detail, &[], &[], &Waiting::default(), "Night", &Who::default());
+    !format!("{page:?}").contains("live: Still")
+}
+
+#[test]
+fn a_failed_run_can_be_tried_again_so_its_page_follows() {
+    use nightshift_protocol::run::RunStatus::{Cancelled, Completed, Failed};
+    let mut detail = Sample::read().detail;
+    let live = [Failed, Completed, Cancelled].map(|status| {
+        detail.summary.status = status;
+        is_live(&detail)
+    });
+    assert_eq!(live, [true, false, false]);
 }
 
 #[test]
@@ -36,6 +52,7 @@ fn a_run_that_has_just_begun_says_what_it_waits_for() {
     detail.cost.clear();
     detail.summary.status = nightshift_protocol::run::RunStatus::Running;
     detail.summary.awaits = vec!["plan".to_owned()];
+    assert!(is_live(&detail));
     let html = html(&detail, &[]);
     for part in
         ["There is no attempt yet", "There is no plan yet", "No step was scheduled yet", "It waits for a person at: "]
