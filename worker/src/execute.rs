@@ -3,7 +3,6 @@
 mod baselines;
 mod devices;
 mod examine;
-mod golden;
 mod host;
 mod kernel_cache;
 mod known;
@@ -175,14 +174,9 @@ impl Workbench {
                 self.admit(*sandbox_required)?;
                 step.build(&step.task(task)?, source)
             }
-            StepInput::Check { task, library, reference_library, truth_library, sandbox_required, golden } => {
+            StepInput::Check { task, library, reference_library, truth_library, sandbox_required } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
-                if let Some(golden) = golden.as_ref().filter(|_| step.lacks_python(&task)) {
-                    let library = step.library(Role::Candidate, library, &task)?;
-                    let check = || step.check_by_golden_data(&task, &library, golden, *sandbox_required);
-                    return step.in_memory(&task, check, ran_out);
-                }
                 let libraries = Libraries {
                     candidate: step.library(Role::Candidate, library, &task)?,
                     reference: step.library(Role::Reference, reference_library, &task)?,

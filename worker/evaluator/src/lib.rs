@@ -7,7 +7,6 @@ pub mod cores;
 pub mod device;
 pub mod draw;
 pub mod element;
-pub mod golden;
 pub mod layout;
 pub mod lock;
 pub mod measure;

@@ -10,7 +10,7 @@ use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::program::context::{ExecutionContext, Place};
-use crate::program::{Given, ProgramError, ProgramFile, ProgramOptions};
+use crate::program::{ProgramError, ProgramFile, ProgramOptions};
 use crate::seeds::SecretSeeds;
 
 /// Calls a program once, at the default shape. Returns what it printed when the call failed, and nothing when it went well.
@@ -62,8 +62,8 @@ fn try_in<M: Memory>(
         let guard = context.lock(DeviceMode::Work)?;
         let weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
         let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
-        program.init(memory, Given::Drawn(&weights))?;
-        program.make_call_ready(memory, Given::Drawn(&inputs))?;
+        program.init(memory, &weights)?;
+        program.make_call_ready(memory, &inputs)?;
         drop(guard);
         program.call_in_turns(context)
     };
