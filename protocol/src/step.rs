@@ -318,6 +318,9 @@ pub enum StepOutput {
         end: ProcessEnd,
         /// Observations about compliance.
         findings: Vec<Finding>,
+        /// The last lines that the program printed.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        printed: String,
     },
     /// It was profiled.
     Profiled {

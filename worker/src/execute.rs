@@ -266,13 +266,13 @@ impl Workbench {
     }
 }
 
-/// Returns whether a program ran out of memory in this step. Measurements keep no output of programs: an entry point that
-/// fails after a passed check has most likely run out of memory.
+/// Returns whether a program ran out of memory in this step. A program may print nothing: an entry point that fails after a passed
+/// check has most likely run out of memory.
 fn ran_out(output: &StepOutput) -> bool {
     match output {
         StepOutput::Checked { report } => ran_out_of_memory(&report.end, &report.printed),
         StepOutput::MeasureFailed { end: ProcessEnd::CallFailed { .. }, .. } => true,
-        StepOutput::MeasureFailed { end, .. } => ran_out_of_memory(end, ""),
+        StepOutput::MeasureFailed { end, printed, .. } => ran_out_of_memory(end, printed),
         _ => false,
     }
 }

@@ -18,6 +18,5 @@ pub mod runner;
 pub mod seeds;
 pub mod statistics;
 pub mod tensor;
-pub mod trial;
 
 pub use self::program::context;
