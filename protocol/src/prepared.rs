@@ -11,20 +11,6 @@ use crate::reports::BuildReport;
 use crate::target_baseline::TargetBaseline;
 use crate::verdict::Finding;
 
-/// What reference and truth answered to hidden inputs, kept for checks on machines that cannot run them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct GoldenData {
-    /// The answers, as `safetensors`.
-    pub artifact: ArtifactHash,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Number of hidden seeds that the recording answers.
-    pub seeds: u32,
-    /// Whether the recording contains inputs and weights. Otherwise the evaluator draws them from the seeds.
-    pub given_stored: bool,
-}
-
 /// The reference, built and examined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -46,9 +32,6 @@ pub struct PreparedTask {
     /// The system profile of the reference, on the `cuda` target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Box<Profile>>,
-    /// Answers for machines that can run neither reference nor truth.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub golden: Option<GoldenData>,
     /// Other ways to run the reference, beside the one that programs are compared with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baselines: Vec<Baseline>,

@@ -17,7 +17,7 @@ pub use crate::code_request::CodeRequest;
 use crate::measurement::{Interval, Measurement};
 use crate::model_call::ModelCallSummary;
 use crate::plan::{Plan, PlanVersion};
-pub use crate::prepared::{GoldenData, PreparedTask};
+pub use crate::prepared::PreparedTask;
 use crate::profile::Profile;
 use crate::profile::{SanitizeReport, SanitizerTool};
 use crate::reports::{BuildReport, CheckReport};
@@ -99,9 +99,6 @@ pub enum StepInput {
         truth_library: ArtifactHash,
         /// Refuse to run without a file and network sandbox: the author is a live model.
         sandbox_required: bool,
-        /// Answers for a machine that can run neither.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        golden: Option<ArtifactHash>,
     },
     /// See [`StepKind::Sanitize`].
     Sanitize {
@@ -321,6 +318,9 @@ pub enum StepOutput {
         end: ProcessEnd,
         /// Observations about compliance.
         findings: Vec<Finding>,
+        /// The last lines that the program printed.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        printed: String,
     },
     /// It was profiled.
     Profiled {

@@ -77,3 +77,11 @@ fn a_judge_step_that_was_stored_before_it_knew_the_parents_speedup_is_read() {
     };
     assert_eq!((parent_speedup, parent_bound), (None, None));
 }
+
+#[test]
+fn a_check_step_that_was_stored_with_golden_data_is_read() {
+    let mut stored: Value = serde_json::from_str(include_str!("corpus/step_input/check.json")).unwrap();
+    let expected: StepInput = serde_json::from_value(stored.clone()).unwrap();
+    stored["golden"] = stored["library"].clone();
+    assert_eq!(serde_json::from_value::<StepInput>(stored).unwrap(), expected);
+}

@@ -3,7 +3,6 @@
 mod baselines;
 mod devices;
 mod examine;
-mod golden;
 mod host;
 mod kernel_cache;
 mod known;
@@ -175,14 +174,9 @@ impl Workbench {
                 self.admit(*sandbox_required)?;
                 step.build(&step.task(task)?, source)
             }
-            StepInput::Check { task, library, reference_library, truth_library, sandbox_required, golden } => {
+            StepInput::Check { task, library, reference_library, truth_library, sandbox_required } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
-                if let Some(golden) = golden.as_ref().filter(|_| step.lacks_python(&task)) {
-                    let library = step.library(Role::Candidate, library, &task)?;
-                    let check = || step.check_by_golden_data(&task, &library, golden, *sandbox_required);
-                    return step.in_memory(&task, check, ran_out);
-                }
                 let libraries = Libraries {
                     candidate: step.library(Role::Candidate, library, &task)?,
                     reference: step.library(Role::Reference, reference_library, &task)?,
@@ -272,8 +266,8 @@ impl Workbench {
     }
 }
 
-/// Returns whether a program ran out of memory in this step. Measurements keep no output of programs: an entry point that
-/// fails after a passed check has most likely run out of memory.
+/// Returns whether a program ran out of memory in this step. A program may print nothing: an entry point that fails after a passed
+/// check has most likely run out of memory.
 fn ran_out(output: &StepOutput) -> bool {
     match output {
         // What was found already is not taken back by another try.
@@ -282,7 +276,7 @@ fn ran_out(output: &StepOutput) -> bool {
         }
         StepOutput::MeasureFailed { findings, .. } if has_violation(findings) => false,
         StepOutput::MeasureFailed { end: ProcessEnd::CallFailed { .. }, .. } => true,
-        StepOutput::MeasureFailed { end, .. } => ran_out_of_memory(end, ""),
+        StepOutput::MeasureFailed { end, printed, .. } => ran_out_of_memory(end, printed),
         _ => false,
     }
 }

@@ -53,7 +53,6 @@ fn libraries_of_another_machine_are_built_again_for_this_one() {
         reference_library: foreign(&prepared.reference_library),
         truth_library: foreign(&prepared.truth_library),
         sandbox_required: false,
-        golden: None,
     };
     let Ok(StepOutput::Checked { report }) = bench.execute(&check) else { panic!("not checked") };
     assert_eq!(report.end, ProcessEnd::Finished);

@@ -79,7 +79,6 @@ fn main() -> ExitCode {
         ),
         ("the_steps_of_both_forms_go_well", the_steps_of_both_forms_go_well),
         ("an_extension_is_built_ahead_of_its_first_call", an_extension_is_built_ahead_of_its_first_call),
-        ("golden_data_are_made_with_the_task", golden_data_are_made_with_the_task),
         ("a_task_is_prepared_once", a_task_is_prepared_once),
         (
             "outputs_that_take_the_place_of_inputs_are_those_of_the_inputs",
@@ -111,7 +110,6 @@ fn judged(worker: &bench::Bench, task: &ArtifactHash, prepared: &PreparedTask, p
         reference_library: prepared.reference_library.clone(),
         truth_library: prepared.truth_library.clone(),
         sandbox_required: false,
-        golden: None,
     };
     let checked = worker.execute(&check).unwrap();
     let StepOutput::Checked { report } = checked else { panic!("{checked:?}") };
@@ -345,7 +343,6 @@ fn the_steps_of_both_forms_go_well(bench: &Bench) {
             reference_library: reference_library.clone(),
             truth_library,
             sandbox_required: false,
-            golden: prepared.golden.map(|golden| golden.artifact),
         };
         let checked = worker.execute(&check).unwrap();
         let StepOutput::Checked { report: checked } = checked else { panic!("{checked:?}") };
@@ -387,7 +384,6 @@ fn an_extension_is_built_ahead_of_its_first_call(bench: &Bench) {
             reference_library: prepared.reference_library.clone(),
             truth_library: prepared.truth_library.clone(),
             sandbox_required: false,
-            golden: None,
         });
         let Ok(StepOutput::Checked { report }) = checked else { panic!("{checked:?}") };
         assert!(passed(&report), "{report:?}");
@@ -428,26 +424,6 @@ fn an_extension_is_built_ahead_of_its_first_call(bench: &Bench) {
     assert!(marked.messages[0].message.contains("only the builder writes"), "{:?}", marked.messages);
 }
 
-#[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden data")]
-fn golden_data_are_made_with_the_task(bench: &Bench) {
-    let (worker, _, prepared) = workbench(bench, CandidateForm::Native);
-    let golden = prepared.golden.unwrap();
-    assert_eq!((golden.seeds, golden.given_stored), (3, true));
-    let bytes = worker.store.get(&golden.artifact).unwrap();
-    assert_eq!(u64::try_from(bytes.len()).unwrap(), golden.size_bytes);
-    let text = String::from_utf8_lossy(&bytes);
-    for part in ["state/linear.weight", "inputs/x", "answer0/truth/output", "answer3/reference/output"] {
-        assert!((0..3).all(|seed| text.contains(&format!("seed{seed}/{part}"))), "{part}");
-    }
-    if std::env::var("NIGHTSHIFT_UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/linear.safetensors");
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(file, &bytes).unwrap();
-    }
-    let (_, _, prepared) = workbench(bench, CandidateForm::Torch);
-    assert_eq!(prepared.golden, None, "a program of PyTorch needs it in any case");
-}
-
 fn a_task_is_prepared_once(bench: &Bench) {
     let (worker, _, first) = workbench(bench, CandidateForm::Native);
     let prepare = |spec: TaskSpec, source: &str| {
@@ -465,8 +441,6 @@ fn a_task_is_prepared_once(bench: &Bench) {
     assert!(again.reference.cached, "it is built once, too");
     let (cost, reference) = (first.cost.clone(), first.reference.clone());
     assert_eq!(PreparedTask { cost, reference, ..again }, first);
-    let golden = first.golden.unwrap().artifact;
-    assert!(worker.store.get(&golden).is_ok());
     let precise = TaskSpec { tolerance: Tolerance { rtol: 1e-3, ..native.tolerance }, ..native.clone() };
     assert!(!prepare(precise, LINEAR).1, "another tolerance is another task");
     assert!(!prepare(native, &format!("{LINEAR}\n# changed\n")).1, "another model is another task");

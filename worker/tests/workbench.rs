@@ -218,7 +218,6 @@ fn a_candidate_goes_all_the_way_from_the_task_to_its_profile() {
         reference_library: reference_library.clone(),
         truth_library: prepared.truth_library.clone(),
         sandbox_required: false,
-        golden: None,
     };
     let Ok(StepOutput::Checked { report }) = bench.execute(&check) else { panic!("not checked") };
     assert_eq!(report.end, ProcessEnd::Finished);

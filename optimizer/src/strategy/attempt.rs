@@ -110,7 +110,7 @@ impl RunState {
                     after
                 }
             }
-            (AttemptStep::Measure | AttemptStep::Confirm, StepOutput::MeasureFailed { end, findings }) => {
+            (AttemptStep::Measure | AttemptStep::Confirm, StepOutput::MeasureFailed { end, findings, .. }) => {
                 died_while_timed(attempt, &end, findings)
             }
             (AttemptStep::Profile, StepOutput::Profiled { profile }) => {

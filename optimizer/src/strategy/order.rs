@@ -157,10 +157,7 @@ fn order(run: &RunState, key: String, open: Open) -> Result<StepOrder, WorkflowE
         (Open::Run, _) => StepInput::PrepareTask { task },
     };
     let kind = input.kind();
-    let mut needs = needs(kind, &run.input);
-    if let StepInput::Check { golden: Some(_), .. } = &input {
-        needs.tools.remove(&Tool::Torch);
-    }
+    let needs = needs(kind, &run.input);
     Ok(StepOrder {
         key,
         kind: kind.as_str().to_owned(),
@@ -204,7 +201,6 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
             reference_library: run.prepared()?.reference_library.clone(),
             truth_library: run.prepared()?.truth_library.clone(),
             sandbox_required,
-            golden: run.prepared()?.golden.as_ref().map(|golden| golden.artifact.clone()),
         },
         AttemptStep::Sanitize | AttemptStep::SanitizeBest => StepInput::Sanitize {
             task,

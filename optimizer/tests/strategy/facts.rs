@@ -114,7 +114,6 @@ pub(crate) fn prepared() -> PreparedTask {
         warnings: Vec::new(),
         machine: machine(),
         profile: None,
-        golden: None,
         baselines: Vec::new(),
         cost: Vec::new(),
     }

@@ -155,7 +155,7 @@ impl Script {
             }
             StepInput::Measure { confirms, .. } => match (told()?, confirms) {
                 (Try::DiesInMeasurement(end), false) | (Try::DiesInConfirmation { end, .. }, true) => {
-                    StepOutput::MeasureFailed { end: end.clone(), findings: Vec::new() }
+                    StepOutput::MeasureFailed { end: end.clone(), findings: Vec::new(), printed: String::new() }
                 }
                 (Try::DiesInConfirmation { measured, .. } | Try::Right { measured, .. }, false)
                 | (Try::Racy { measured, .. }, _) => facts::measured(*measured),

@@ -24,9 +24,8 @@ const FORMAT: &str = "nightshift-archive";
 /// Version of the format.
 const VERSION: u32 = 1;
 /// Fields whose text is the hash of an artifact. Other hashes (of builds, toolchains, requests) name nothing stored.
-const ARTIFACT_FIELDS: [&str; 14] = [
+const ARTIFACT_FIELDS: [&str; 13] = [
     "bundle",
-    "golden",
     "library",
     "log",
     "parent_source",

@@ -11,18 +11,17 @@ mod judge;
 mod oracle;
 mod test_case;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ONE_CALL_BYTES, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
-use self::cases::{Answers, Check};
+use self::cases::Check;
 pub(crate) use self::judge::{Limits, ReferenceError, SMALLEST_REFERENCE_ERROR, all_finite, compare_output};
 pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError, REFERENCE_FAILED, rounding_error, with_reason};
-use self::test_case::{Mattered, Stop, TestCase};
-use crate::golden::Recording;
+use self::test_case::{Mattered, Stop};
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
 use crate::program::context::{ExecutionContext, Place};
@@ -49,58 +48,11 @@ pub fn check(
     require_sandbox: bool,
     seeds: &mut SecretSeeds,
 ) -> Result<CheckReport, StepFailure> {
-    let mut answers = Answers::Live { reference: &libraries.reference, truth: &libraries.truth, recorded: None };
-    check_in_place(context, spec, &libraries.candidate, &mut answers, require_sandbox, seeds)
-}
-
-/// Checks a program against recorded answers, without reference and truth.
-pub fn check_recorded(
-    context: &ExecutionContext<'_>,
-    spec: &TaskSpec,
-    candidate: &Path,
-    recording: Recording,
-    require_sandbox: bool,
-) -> Result<CheckReport, StepFailure> {
-    let mut seeds = SecretSeeds::fixed(recording.seed);
-    let mut answers = Answers::Recorded(Some(recording));
-    check_in_place(context, spec, candidate, &mut answers, require_sandbox, &mut seeds)
-}
-
-/// Returns how many answers a recording has for a task with these shapes.
-#[must_use]
-pub fn recorded_answers(shapes: &ConcreteShapes) -> usize {
-    TestCase::with_truth(shapes).len()
-}
-
-/// Checks the reference against itself, and records the answers. Returns nothing when the reference does not pass.
-pub fn record(
-    context: &ExecutionContext<'_>,
-    spec: &TaskSpec,
-    reference: &Path,
-    truth: &Path,
-    seed: u64,
-) -> Result<Option<Recording>, StepFailure> {
-    let mut answers = Answers::Live { reference, truth, recorded: Some(Vec::new()) };
-    let report = check_in_place(context, spec, reference, &mut answers, false, &mut SecretSeeds::fixed(seed))?;
-    let passed = report.end == ProcessEnd::Finished && report.cases.iter().all(|case| case.passed);
-    let Answers::Live { recorded: Some(answers), .. } = answers else { return Ok(None) };
-    Ok((passed && !answers.is_empty()).then_some(Recording { seed, answers }))
-}
-
-fn check_in_place(
-    context: &ExecutionContext<'_>,
-    spec: &TaskSpec,
-    candidate: &Path,
-    answers: &mut Answers<'_>,
-    require_sandbox: bool,
-    seeds: &mut SecretSeeds,
-) -> Result<CheckReport, StepFailure> {
-    let file = ProgramFile::candidate(candidate);
     match context.place {
-        Place::Host(memory) => check_with(context, memory, spec, &file, answers, require_sandbox, seeds),
+        Place::Host(memory) => check_with(context, memory, spec, libraries, require_sandbox, seeds),
         Place::Device(device) => {
             let memory = DeviceMemory::new(std::sync::Arc::clone(&device.gpu)).map_err(MemoryError::from)?;
-            check_with(context, &memory, spec, &file, answers, require_sandbox, seeds)
+            check_with(context, &memory, spec, libraries, require_sandbox, seeds)
         }
     }
 }
@@ -109,8 +61,7 @@ fn check_with<M: Memory>(
     context: &ExecutionContext<'_>,
     memory: &M,
     spec: &TaskSpec,
-    file: &ProgramFile<'_>,
-    answers: &mut Answers<'_>,
+    libraries: &Libraries,
     require_sandbox: bool,
     seeds: &mut SecretSeeds,
 ) -> Result<CheckReport, StepFailure> {
@@ -136,7 +87,7 @@ fn check_with<M: Memory>(
             context,
             memory,
             spec,
-            file,
+            libraries,
             options,
             calls: calls_of(together),
             is_first: group == 0,
@@ -145,7 +96,7 @@ fn check_with<M: Memory>(
             report: &mut report,
             timer: &mut timer,
         };
-        match check.run(answers) {
+        match check.run() {
             Ok(()) => {}
             Err(Stop::Wrong) => break,
             Err(Stop::Candidate(error)) => {

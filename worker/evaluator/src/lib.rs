@@ -7,7 +7,6 @@ pub mod cores;
 pub mod device;
 pub mod draw;
 pub mod element;
-pub mod golden;
 pub mod layout;
 pub mod lock;
 pub mod measure;
@@ -19,6 +18,5 @@ pub mod runner;
 pub mod seeds;
 pub mod statistics;
 pub mod tensor;
-pub mod trial;
 
 pub use self::program::context;

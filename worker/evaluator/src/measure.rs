@@ -223,9 +223,7 @@ fn measure_with<M: Memory>(
         let timed = round.time_one_pair(basis.take(), place, &mut findings, &mut timer);
         let timed = match timed {
             Ok(timed) => timed,
-            Err(Failed { side, printed }) => {
-                return failed(memory, side, findings).map_err(|failure| with_reason(failure, &printed));
-            }
+            Err(failed) => return reported(memory, failed, findings),
         };
         basis = Some(timed.basis);
         sandbox = Some(timed.sandbox);
@@ -280,7 +278,7 @@ struct TimedPair {
     sandbox: SandboxReport,
 }
 
-/// Which side failed, and what the baseline printed.
+/// Which side failed, and what the candidate printed, or the baseline where it or the machine failed.
 struct Failed {
     side: Side,
     printed: String,
@@ -332,7 +330,8 @@ impl<M: Memory> Round<'_, M> {
                 Ok(TimedPair { times, basis, sandbox })
             }
             Err(side) => {
-                let printed = setup.baseline.printed();
+                let program = if matches!(side, Side::Candidate(_)) { &setup.candidate } else { &setup.baseline };
+                let printed = program.printed();
                 setup.finish();
                 Err(Failed { side, printed })
             }
@@ -366,19 +365,24 @@ fn time_alone<M: Memory>(
     Ok(times)
 }
 
-fn failed<M: Memory>(memory: &M, side: Side, findings: Vec<Finding>) -> Result<StepOutput, StepFailure> {
+fn reported<M: Memory>(
+    memory: &M,
+    Failed { side, printed }: Failed,
+    findings: Vec<Finding>,
+) -> Result<StepOutput, StepFailure> {
     match side {
-        Side::Machine(failure) => Err(failure),
+        Side::Machine(failure) => Err(with_reason(failure, &printed)),
         Side::Candidate(error) => {
             let end = error.into_end()?;
             // A GPU that is lost ends every program: that is no verdict on this one.
             memory.null_operation()?;
-            Ok(StepOutput::MeasureFailed { end, findings })
+            Ok(StepOutput::MeasureFailed { end, findings, printed })
         }
         Side::Baseline(error) => {
             let end = error.into_end()?;
             memory.null_operation()?;
-            Err(StepFailure::retriable(REFERENCE_FAILED, format!("the baseline broke down: {}", end.describe())))
+            let message = format!("the baseline broke down: {}", end.describe());
+            Err(with_reason(StepFailure::retriable(REFERENCE_FAILED, message), &printed))
         }
     }
 }

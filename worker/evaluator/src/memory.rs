@@ -21,7 +21,6 @@ use crate::compare::TensorComparison;
 use crate::device::{DeviceError, Exported};
 use crate::draw::Draw;
 use crate::layout::{Layout, Placed, Region};
-use crate::tensor::HostTensor;
 
 /// The error of a use of memory.
 #[derive(Debug, thiserror::Error)]
@@ -101,9 +100,6 @@ pub trait Memory {
         draw: Draw,
     ) -> Result<bool, MemoryError>;
 
-    /// Writes a tensor of the host to its place.
-    fn write(&self, shared: &mut Self::Shared, place: &Placed, tensor: &HostTensor) -> Result<(), MemoryError>;
-
     /// Fills a region with a repeated pattern.
     fn fill(&self, shared: &mut Self::Shared, region: Region, pattern: u32) -> Result<(), MemoryError>;
 
@@ -118,12 +114,6 @@ pub trait Memory {
 
     /// Copies a tensor to private memory.
     fn keep(&self, shared: &Self::Shared, place: &Placed) -> Result<Self::Copied, MemoryError>;
-
-    /// Brings a tensor of the host to private memory.
-    fn import(&self, tensor: &HostTensor) -> Result<Self::Copied, MemoryError>;
-
-    /// Brings a tensor to the host.
-    fn read(&self, operand: Operand<'_, Self>) -> Result<HostTensor, MemoryError>;
 
     /// Compares an output with the expected values.
     fn compare(

@@ -17,8 +17,8 @@ use crate::lock::DeviceMode;
 use crate::measure::median_call_ns;
 use crate::memory::{DeviceMemory, Memory, MemoryError, Operand};
 use crate::phases::PhaseTimer;
+use crate::program::ProgramOptions;
 use crate::program::context::{ExecutionContext, Place};
-use crate::program::{Given, ProgramOptions};
 use crate::seeds::SecretSeeds;
 
 /// Timed calls of the reference.
@@ -182,7 +182,7 @@ fn time_reference<M: Memory>(
 ) -> Result<f64, Stop> {
     oracle.select(number)?;
     let weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
-    oracle.reference.init(memory, Given::Drawn(&weights))?;
+    oracle.reference.init(memory, &weights)?;
     let inputs = shapes.inputs.len();
     Ok(median_call_ns(memory, &mut oracle.reference, inputs, seeds, (on_device, TIMED_CALLS))?)
 }
@@ -241,7 +241,7 @@ impl<M: Memory> Examination<'_, M> {
         self.oracle.select(number)?;
         let mut draw = |count: usize| Draw::all(count, self.seeds.draw(), InputKind::Declared);
         let (weights, inputs) = (draw(self.shapes.params.len()), draw(self.shapes.inputs.len()));
-        self.oracle.init(self.memory, Given::Drawn(&weights))?;
+        self.oracle.init(self.memory, &weights)?;
         let (error, breaches) = self.ask(&inputs, true)?;
         if let Some(message) = breaches.first() {
             return Err(self.rejected("task.reference_breaks_contract", message));
@@ -269,8 +269,7 @@ impl<M: Memory> Examination<'_, M> {
 
     /// Calls both. Returns the reference's error and the rules that they broke.
     fn ask(&mut self, inputs: &[Draw], look_for_breaches: bool) -> Result<(ReferenceError, Vec<String>), Stop> {
-        let answer =
-            self.oracle.ask(self.memory, self.shapes, Given::Drawn(inputs), self.tolerance, look_for_breaches)?;
+        let answer = self.oracle.ask(self.memory, self.shapes, inputs, self.tolerance, look_for_breaches)?;
         let answer = answer.ok_or_else(|| {
             self.rejected(
                 "task.reference_not_finite",
@@ -355,7 +354,7 @@ impl<M: Memory> Examination<'_, M> {
         for (number, tensor) in self.shapes.params.iter().enumerate().take(MAX_CHANGED_TENSORS) {
             let mut changed = weights.to_vec();
             changed[number] = Draw::declared(self.seeds.draw());
-            self.oracle.init(self.memory, Given::Drawn(&changed))?;
+            self.oracle.init(self.memory, &changed)?;
             self.ask(inputs, false)?;
             if !self.is_noticed(first)? {
                 let message = format!("the result does not depend on the weights `{}`", tensor.name);

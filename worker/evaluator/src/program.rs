@@ -3,7 +3,6 @@
 pub mod context;
 mod error;
 mod file;
-mod given;
 mod pool;
 mod process;
 mod run;
@@ -11,7 +10,6 @@ mod watch;
 
 pub use self::error::ProgramError;
 pub(crate) use self::file::{Arithmetic, ProgramFile, ProgramOptions, shared_bytes};
-pub(crate) use self::given::Given;
 pub use self::pool::{PoolPause, ProcessDemand, ProcessPool, Slot};
 pub(crate) use self::process::Window;
 pub(crate) use self::run::{Launched, Program};

@@ -15,7 +15,7 @@ impl SecretSeeds {
         Ok(Self(ChaCha12Rng::from_seed(seed)))
     }
 
-    /// Starts from a number: repeatable, for recordings and tests.
+    /// Starts from a number: repeatable, for draws and tests.
     #[must_use]
     pub fn fixed(seed: u64) -> Self {
         Self(ChaCha12Rng::seed_from_u64(seed))

@@ -77,12 +77,6 @@ impl HostTensor {
         TensorView { element: self.element, bytes: &self.bytes }
     }
 
-    /// Its representation.
-    #[must_use]
-    pub fn element(&self) -> Element {
-        self.element
-    }
-
     /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

@@ -370,10 +370,13 @@ fn no_time_is_stolen_from_the_baseline() {
 fn a_program_that_dies_while_it_is_timed_is_reported_as_that() {
     let workshop = Workshop::new();
     let baseline = workshop.library("baseline", REFERENCE, &[]);
-    let mortal = program("#include <cstdlib>\nstatic int calls;", "if (calls++ == 4) abort(); HONEST");
+    let dies = "if (calls++ == 4) { std::fputs(\"the fifth call\\n\", stderr); abort(); } HONEST";
+    let mortal = program("#include <cstdio>\n#include <cstdlib>\nstatic int calls;", dies);
     let mortal = workshop.library("mortal", &mortal, &[]);
     match race(&mortal, &baseline).unwrap() {
-        StepOutput::MeasureFailed { end: ProcessEnd::Crashed { signal, .. }, .. } => assert_eq!(signal, libc::SIGABRT),
+        StepOutput::MeasureFailed { end: ProcessEnd::Crashed { signal, .. }, printed, .. } => {
+            assert_eq!((signal, printed.trim()), (libc::SIGABRT, "the fifth call"));
+        }
         other => panic!("{other:?}"),
     }
     let failure = race(&baseline, &mortal).unwrap_err();

@@ -1,11 +1,10 @@
 //! Measures the set of baselines: other ways to run a reference than as it is given.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nightshift_evaluator::context::ExecutionContext;
 use nightshift_evaluator::measure::{MeasureOptions, Programs, WORK_OUTSIDE_CALL, measure};
 use nightshift_evaluator::prepare::ReferenceLibraries;
-use nightshift_evaluator::trial::try_call;
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::measurement::Measurement;
@@ -15,7 +14,7 @@ use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity, has_violation}
 use nightshift_toolchain::build::{Role, disk_failure};
 
 use super::devices::StepDevice;
-use super::step::{Step, first_error, secret_seeds};
+use super::step::{Step, first_error};
 
 /// Appended to a reference: the same model, recorded as a CUDA graph.
 const CUDA_GRAPH: &str = include_str!("baselines/cuda_graph.py");
@@ -146,8 +145,8 @@ impl Step<'_> {
                 end: end @ (ProcessEnd::TimedOut { .. } | ProcessEnd::MemoryExceeded { .. }),
                 ..
             }) => Ok(Outcome::Fault(end.describe())),
-            Ok(StepOutput::MeasureFailed { end, .. }) => {
-                let said = said_by(context, spec, path).unwrap_or_default();
+            Ok(StepOutput::MeasureFailed { end, printed, .. }) => {
+                let said = what_went_wrong(&printed).map(|line| format!(": {line}")).unwrap_or_default();
                 let message = format!("{}{said}", end.describe());
                 let is_fault = message.to_lowercase().contains(OUT_OF_MEMORY);
                 Ok(if is_fault { Outcome::Fault(message) } else { Outcome::Unusable(message) })
@@ -214,12 +213,6 @@ fn spec_of_model(mut spec: TaskSpec) -> TaskSpec {
 /// Returns what is appended to a reference: the same model, compiled in this mode at its first call.
 fn compiled(mode: &str) -> String {
     COMPILED.replace("MODE", mode)
-}
-
-/// The error that a program prints when its first call fails: the measurement says that it did, and not why.
-fn said_by(context: &ExecutionContext<'_>, spec: &TaskSpec, program: &Path) -> Option<String> {
-    let printed = try_call(context, spec, program, &mut secret_seeds().ok()?).ok()??;
-    what_went_wrong(&printed).map(|line| format!(": {line}"))
 }
 
 /// Returns the most useful line of a Python process's output: an error of a compiler or linker, else the exception.

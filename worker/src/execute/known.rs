@@ -14,7 +14,6 @@ use serde_json::json;
 
 use super::baselines::{Outcome, baseline_kinds};
 use super::devices::StepDevice;
-use super::golden::is_recorded;
 use super::step::Step;
 use crate::reference_cache::{Findings, KnownBaselines, KnownProfile, ReferenceCache};
 
@@ -137,11 +136,10 @@ impl Step<'_> {
         let python = self.bench.host.python().ok()?;
         let cuda = self.bench.cuda.as_ref().ok();
         let nsys = cuda.and_then(|cuda| cuda.profilers().nsys.as_ref().ok().map(|tool| &tool.version));
-        // Of the form of programs nothing depends on but whether answers are recorded for them.
         let (title, description, goal, form) = Default::default();
         let spec = TaskSpec { title, description, goal, form, ..task.spec.clone() };
         Some(key(&json!({
-            "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "spec": spec, "recorded": is_recorded(&task.spec), "source": task.reference_source, "machine": machine,
+            "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "spec": spec, "source": task.reference_source, "machine": machine,
             "python": python.toolchain().fingerprint, "profiles": cuda.map(|cuda| cuda.profiles), "nsys": nsys,
         })))
     }

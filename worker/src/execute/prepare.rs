@@ -62,8 +62,6 @@ impl Step<'_> {
                 };
                 cost.end("other baselines");
                 let is_whole = faults == 0 && profile.as_ref().is_some_and(|profile| profile.timeline.is_some());
-                let golden = self.golden_data(task, &libraries, &context, &mut seeds)?;
-                cost.end("golden data");
                 let prepared = PreparedTask {
                     reference,
                     reference_library,
@@ -73,7 +71,6 @@ impl Step<'_> {
                     warnings: facts.warnings,
                     machine,
                     profile,
-                    golden,
                     baselines,
                     cost: cost.phases(),
                 };

@@ -159,7 +159,7 @@ impl Trials for Bench<'_> {
                 Some(why) => Timed::Wrong(why),
                 None => Timed::Speedup(measurement.speedup),
             },
-            StepOutput::MeasureFailed { end, findings } => {
+            StepOutput::MeasureFailed { end, findings, .. } => {
                 violation(&findings).map_or_else(|| Timed::Failed(end.describe()), Timed::Wrong)
             }
             _ => return Err(StepFailure::retriable("worker.internal", "a timing gave something else")),

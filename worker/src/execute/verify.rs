@@ -229,7 +229,7 @@ impl<'a> Verifier<'a> {
                 };
                 judgement.measurement = Some(*measurement);
             }
-            StepOutput::MeasureFailed { end, findings } => {
+            StepOutput::MeasureFailed { end, findings, .. } => {
                 judgement.findings.extend(findings);
                 judgement.outcome = if has_violation(&judgement.findings) {
                     AttemptOutcome::NotCompliant

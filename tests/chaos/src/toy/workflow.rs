@@ -248,7 +248,6 @@ fn prepared() -> PreparedTask {
         warnings: Vec::new(),
         machine: machine(),
         profile: None,
-        golden: None,
         baselines: Vec::new(),
         cost: Vec::new(),
     }

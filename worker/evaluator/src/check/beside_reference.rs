@@ -6,13 +6,13 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor};
 use super::cases::Check;
 use super::judge::{Limits, ReferenceError, all_finite, compare_outputs, fingerprint};
 use super::oracle::{Oracle, OracleError};
-use super::test_case::{Material, ShapeHistory, Stop, TestCase};
+use super::test_case::{ShapeHistory, Stop, TestCase};
 use crate::breach::{note, violation};
 use crate::compare::Comparison;
 use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, Operand};
-use crate::program::{Given, Program, ProgramError};
+use crate::program::{Program, ProgramError};
 
 /// Largest outputs of which a program's process holds a second copy, in bytes.
 const MAX_COPIED_BYTES: u64 = 1 << 30;
@@ -34,7 +34,7 @@ impl<M: Memory> Check<'_, M> {
         shapes: &ConcreteShapes,
         candidate: &mut Program<M>,
         oracle: &mut Oracle<M>,
-        weights: &Material,
+        weights: &[Draw],
         seen: &ShapeHistory,
     ) -> Result<(), Stop> {
         let output_bytes: u64 = shapes.outputs.iter().map(ConcreteTensor::size_bytes).sum();
@@ -68,10 +68,10 @@ impl<M: Memory> Check<'_, M> {
         &self,
         candidate: &mut Program<M>,
         oracle: &mut Oracle<M>,
-        weights: &Material,
+        weights: &[Draw],
     ) -> Result<(), Stop> {
-        oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
-        Ok(candidate.init(self.memory, weights.given())?)
+        oracle.reference.init(self.memory, weights).map_err(OracleError::from)?;
+        Ok(candidate.init(self.memory, weights)?)
     }
 
     /// Calls the candidate, and compares its outputs with those that the reference has for the same weights and inputs.
@@ -79,12 +79,12 @@ impl<M: Memory> Check<'_, M> {
         &mut self,
         shapes: &ConcreteShapes,
         (candidate, oracle): (&mut Program<M>, &mut Oracle<M>),
-        (weights, inputs): (&Material, &[Draw]),
+        (weights, inputs): (&[Draw], &[Draw]),
         error: ReferenceError,
         call: impl FnOnce(&mut Program<M>) -> Result<(), ProgramError>,
     ) -> Result<Judged, Stop> {
         candidate.renew_poison(self.memory)?;
-        candidate.prepare(self.memory, 0, Given::Drawn(inputs))?;
+        candidate.prepare(self.memory, 0, inputs)?;
         self.call_by(candidate, 1, call)?;
         let judged = self.beside_reference_or_truth(shapes, &candidate.outputs(0), oracle, (weights, inputs), error)?;
         candidate.process.thaw()?;
@@ -98,7 +98,7 @@ impl<M: Memory> Check<'_, M> {
         shapes: &ConcreteShapes,
         outputs: &[Operand<'_, M>],
         oracle: &mut Oracle<M>,
-        (weights, inputs): (&Material, &[Draw]),
+        (weights, inputs): (&[Draw], &[Draw]),
         error: ReferenceError,
     ) -> Result<Judged, Stop> {
         let (memory, tolerance) = (self.memory, self.spec.effective_tolerance());
@@ -113,9 +113,9 @@ impl<M: Memory> Check<'_, M> {
             return Ok(judged);
         }
         self.blame_reference(&mut oracle.reference, shapes, inputs)?;
-        oracle.init(memory, weights.given())?;
+        oracle.init(memory, weights)?;
         // Without a finite truth, only the reference is left.
-        let Some(answer) = oracle.ask(memory, shapes, Given::Drawn(inputs), &tolerance, false)? else {
+        let Some(answer) = oracle.ask(memory, shapes, inputs, &tolerance, false)? else {
             return Ok(judged);
         };
         let limits = Limits::against_truth(&tolerance, answer.reference_error);
@@ -138,7 +138,7 @@ impl<M: Memory> Check<'_, M> {
         shapes: &ConcreteShapes,
         candidate: &mut Program<M>,
         oracle: &mut Oracle<M>,
-        weights: &Material,
+        weights: &[Draw],
         seen: &ShapeHistory,
     ) -> Result<(), Stop> {
         if self.calls < 2 {
@@ -152,8 +152,8 @@ impl<M: Memory> Check<'_, M> {
             return Ok(());
         }
         candidate.renew_poison(self.memory)?;
-        candidate.prepare(self.memory, 0, Given::Drawn(&first))?;
-        candidate.prepare(self.memory, 1, Given::Drawn(&second))?;
+        candidate.prepare(self.memory, 0, &first)?;
+        candidate.prepare(self.memory, 1, &second)?;
         self.call_by(candidate, 2, |program| program.call(2).map(|_| ()))?;
         let given = (weights, &second[..]);
         let Judged { found, passed, reference_error } =
@@ -190,7 +190,7 @@ pub(super) fn call_reference<M: Memory>(
     reference: &mut Program<M>,
     inputs: &[Draw],
 ) -> Result<bool, OracleError> {
-    reference.call_on(memory, Given::Drawn(inputs))?;
+    reference.call_on(memory, inputs)?;
     reference.trim_where_large()?;
     Ok(all_finite(memory, &reference.outputs(0))?)
 }

@@ -10,13 +10,13 @@ use super::cases::Check;
 use super::judge::{Limits, PASSES_WHEN_SCALED, ReferenceError, compare_outputs, fingerprint, passes_when_scaled};
 use super::oracle::rounding_error;
 use super::oracle::{Oracle, OracleError};
-use super::test_case::{Change, Material, ShapeHistory, Stop, TestCase};
+use super::test_case::{Change, ShapeHistory, Stop, TestCase};
 use crate::breach::{note, violation};
 use crate::compare::Comparison;
 use crate::draw::{Draw, Few};
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, MemoryError, Operand};
-use crate::program::{Given, Program};
+use crate::program::Program;
 
 /// Maximum number of tensors of a kind that are changed one at a time; of more, these many are chosen at random.
 const MAX_CHANGED_TENSORS: usize = 16;
@@ -125,7 +125,7 @@ impl<M: Memory> Check<'_, M> {
         shapes: &ConcreteShapes,
         candidate: &mut Program<M>,
         oracle: &mut Oracle<M>,
-        (weights, inputs): (&Material, &Material),
+        (weights, inputs): (&[Draw], &[Draw]),
         seen: &ShapeHistory,
     ) -> Result<(), Stop> {
         let numbers = self.chosen_inputs(shapes.inputs.len());
@@ -135,22 +135,23 @@ impl<M: Memory> Check<'_, M> {
         let _guard = self.context.lock(DeviceMode::Work)?;
         let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
         self.init_both(candidate, oracle, weights)?;
-        let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
+        let Some(usual) = self.usual_outputs(&mut oracle.reference, inputs)? else { return Ok(()) };
         let began = oracle.reference.process.ran_for();
         for (position, number) in rounds(&numbers, MAX_ROUNDS) {
             if is_over(position, &oracle.reference, began) {
                 break;
             }
-            let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Input(number);
             for scale in what.scales(shapes) {
                 let (reference, limits_of) = (&mut oracle.reference, (&usual[..], &limits));
-                let Some(draws) = self.change_that_matters(shapes, reference, given, limits_of, (what, scale))? else {
+                let Some(draws) =
+                    self.change_that_matters(shapes, reference, (weights, inputs), limits_of, (what, scale))?
+                else {
                     continue;
                 };
-                self.call(candidate, inputs.given())?;
+                self.call(candidate, inputs)?;
                 candidate.process.thaw()?;
-                let (pair, given) = ((&mut *candidate, &mut *oracle), (&weights.draws[..], &draws[..]));
+                let (pair, given) = ((&mut *candidate, &mut *oracle), (weights, &draws[..]));
                 let outcome =
                     self.compare_changed(shapes, pair, given, &usual, (&limits, seen.reference_error), what)?;
                 if !outcome.passed {
@@ -170,7 +171,7 @@ impl<M: Memory> Check<'_, M> {
         shapes: &ConcreteShapes,
         candidate: &mut Program<M>,
         oracle: &mut Oracle<M>,
-        (weights, inputs): (&Material, &Material),
+        (weights, inputs): (&[Draw], &[Draw]),
         (numbers, change): (&[usize], Change),
         seen: &mut ShapeHistory,
     ) -> Result<(), Stop> {
@@ -179,12 +180,11 @@ impl<M: Memory> Check<'_, M> {
         }
         let _guard = self.context.lock(DeviceMode::Work)?;
         let tolerance = self.spec.effective_tolerance();
-        oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
-        let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
+        oracle.reference.init(self.memory, weights).map_err(OracleError::from)?;
+        let Some(usual) = self.usual_outputs(&mut oracle.reference, inputs)? else { return Ok(()) };
         if let Some(bits) = self.spec.precision.dropped_bits() {
             let expected: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
-            let draws = (&weights.draws[..], &inputs.draws[..]);
-            let reference = &mut oracle.reference;
+            let (reference, draws) = (&mut oracle.reference, (weights, inputs));
             let error = rounding_error(self.memory, reference, bits, shapes, draws, &expected, &tolerance)
                 .map_err(OracleError::from)?;
             seen.reference_error = seen.reference_error.max(error);
@@ -196,15 +196,16 @@ impl<M: Memory> Check<'_, M> {
             if is_over(position, &oracle.reference, began) {
                 break;
             }
-            let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Weight(number, change);
             for scale in what.scales(shapes) {
                 let (reference, limits_of) = (&mut oracle.reference, (&usual[..], &limits));
-                let Some(draws) = self.change_that_matters(shapes, reference, given, limits_of, (what, scale))? else {
+                let Some(draws) =
+                    self.change_that_matters(shapes, reference, (weights, inputs), limits_of, (what, scale))?
+                else {
                     continue;
                 };
-                candidate.init(self.memory, Given::Drawn(&draws))?;
-                let (pair, given) = ((&mut *candidate, &mut *oracle), (&draws[..], &inputs.draws[..]));
+                candidate.init(self.memory, &draws)?;
+                let (pair, given) = ((&mut *candidate, &mut *oracle), (&draws[..], inputs));
                 let outcome =
                     self.compare_changed(shapes, pair, given, &usual, (&limits, seen.reference_error), what)?;
                 seen.previous = Some(outcome.print);
@@ -224,12 +225,12 @@ impl<M: Memory> Check<'_, M> {
     pub(super) fn is_continuous(
         &mut self,
         oracle: &mut Oracle<M>,
-        weights: &Material,
+        weights: &[Draw],
         (zero, nearly): (&[Draw], &[Draw]),
     ) -> Result<bool, Stop> {
         let _guard = self.context.lock(DeviceMode::Work)?;
         let limits = Limits::against_reference(&self.spec.effective_tolerance(), ReferenceError::default());
-        oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
+        oracle.reference.init(self.memory, weights).map_err(OracleError::from)?;
         let Some(outputs) = self.usual_outputs(&mut oracle.reference, zero)? else { return Ok(false) };
         if !call_reference(self.memory, &mut oracle.reference, nearly)? {
             return Ok(false);
@@ -260,7 +261,7 @@ impl<M: Memory> Check<'_, M> {
     ) -> Result<Outcome, Stop> {
         let memory = self.memory;
         let usual: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
-        self.call(candidate, Given::Drawn(inputs))?;
+        self.call(candidate, inputs)?;
         let (outputs, expected) = (candidate.outputs(0), oracle.reference.outputs(0));
         let print = fingerprint(memory, &outputs)?;
         let mut found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, limits)?;
@@ -327,9 +328,9 @@ impl<M: Memory> Check<'_, M> {
         limits: &Limits,
     ) -> Result<Option<(Comparison, f64)>, Stop> {
         let memory = self.memory;
-        oracle.init(memory, Given::Drawn(weights))?;
+        oracle.init(memory, weights)?;
         let tolerance = self.spec.effective_tolerance();
-        let Some(answer) = oracle.ask(memory, shapes, Given::Drawn(inputs), &tolerance, false)? else {
+        let Some(answer) = oracle.ask(memory, shapes, inputs, &tolerance, false)? else {
             return Ok(None);
         };
         let (truth, limits) = (oracle.truth_outputs(), limits.with_integers_of(answer.reference_error));
@@ -360,7 +361,7 @@ impl<M: Memory> Check<'_, M> {
             Changed::Weight(number, change) => {
                 let mut draws = weights.to_vec();
                 draws[number] = changed(tensor, draws[number], change, seed, scale);
-                reference.init(memory, Given::Drawn(&draws)).map_err(OracleError::from)?;
+                reference.init(memory, &draws).map_err(OracleError::from)?;
                 draws
             }
         };

@@ -14,7 +14,7 @@ use crate::breach::Breach;
 use crate::draw::Draw;
 use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::context::ExecutionContext;
-use crate::program::{Arithmetic, Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
+use crate::program::{Arithmetic, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
 
 /// Error code of a failed reference.
 pub(crate) const REFERENCE_FAILED: &str = "reference.failed";
@@ -148,10 +148,8 @@ impl<M: Memory> Oracle<M> {
     }
 
     /// Hands both the weights.
-    pub(crate) fn init(&mut self, memory: &M, params: Given<'_>) -> Result<(), OracleError> {
-        if let Given::Drawn(draws) = params {
-            self.weights = draws.to_vec();
-        }
+    pub(crate) fn init(&mut self, memory: &M, params: &[Draw]) -> Result<(), OracleError> {
+        self.weights = params.to_vec();
         self.reference.init(memory, params)?;
         Ok(self.truth.init(memory, params)?)
     }
@@ -161,7 +159,7 @@ impl<M: Memory> Oracle<M> {
         &mut self,
         memory: &M,
         shapes: &ConcreteShapes,
-        inputs: Given<'_>,
+        inputs: &[Draw],
         tolerance: &Tolerance,
         look_for_breaches: bool,
     ) -> Result<Option<Answer>, OracleError> {
@@ -179,8 +177,8 @@ impl<M: Memory> Oracle<M> {
         let (reference, truth) = (self.reference.outputs(0), self.truth.outputs(0));
         let own_error = ReferenceError::find(memory, &reference, &truth, &shapes.outputs, tolerance)?;
         let mut reference_error = own_error;
-        if let (Some(bits), Given::Drawn(drawn)) = (self.dropped_bits, inputs) {
-            let (draws, expected) = ((&self.weights[..], drawn), self.truth.outputs(0));
+        if let Some(bits) = self.dropped_bits {
+            let (draws, expected) = ((&self.weights[..], inputs), self.truth.outputs(0));
             let error = rounding_error(memory, &mut self.reference, bits, shapes, draws, &expected, tolerance)?;
             reference_error = reference_error.max(error);
             self.reference.call_on(memory, inputs)?;
@@ -222,11 +220,11 @@ pub(crate) fn rounding_error<M: Memory>(
     tolerance: &Tolerance,
 ) -> Result<ReferenceError, ProgramError> {
     let rounded = |draws: &[Draw]| draws.iter().map(|draw| draw.rounded(bits)).collect::<Vec<_>>();
-    reference.init(memory, Given::Drawn(&rounded(weights)))?;
-    reference.call_on(memory, Given::Drawn(&rounded(inputs)))?;
+    reference.init(memory, &rounded(weights))?;
+    reference.call_on(memory, &rounded(inputs))?;
     let finite = all_finite(memory, &reference.outputs(0))? && all_finite(memory, expected)?;
     let found = ReferenceError::find(memory, &reference.outputs(0), expected, &shapes.outputs, tolerance)?;
-    reference.init(memory, Given::Drawn(weights))?;
+    reference.init(memory, weights)?;
     // Without a finite answer there is no error.
     Ok(if finite { found.of_rounding(&shapes.outputs) } else { ReferenceError::default() })
 }

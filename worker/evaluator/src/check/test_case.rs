@@ -1,16 +1,15 @@
-//! The cases of a check, and the tensors of each.
+//! The cases of a check.
 
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, Tolerance};
+use nightshift_protocol::task::{ConcreteShapes, Tolerance};
 use nightshift_sandbox::process::ProcessError;
 
 use super::judge::ReferenceError;
 use super::oracle::OracleError;
-use crate::draw::{Draw, Few, InputKind, draw_on_host};
+use crate::draw::{Draw, Few, InputKind};
 use crate::memory::MemoryError;
-use crate::program::{Given, ProgramError};
+use crate::program::ProgramError;
 use crate::seeds::SecretSeeds;
-use crate::tensor::HostTensor;
 
 /// The factor of values that are nearly zero.
 const NEARLY_ZERO: f32 = 1e-6;
@@ -140,24 +139,6 @@ impl TestCase {
 pub(super) enum Change {
     All,
     Few,
-}
-
-/// The tensors that the evaluator gives a call: draws, and values of the host where it records answers.
-pub(super) struct Material {
-    pub(super) draws: Vec<Draw>,
-    pub(super) values: Option<Vec<HostTensor>>,
-}
-
-impl Material {
-    pub(super) fn new(tensors: &[ConcreteTensor], draws: Vec<Draw>, on_host: bool) -> Self {
-        let values =
-            on_host.then(|| tensors.iter().zip(&draws).map(|(tensor, draw)| draw_on_host(tensor, *draw)).collect());
-        Self { draws, values }
-    }
-
-    pub(super) fn given(&self) -> Given<'_> {
-        self.values.as_ref().map_or(Given::Drawn(&self.draws), |values| Given::Written(values))
-    }
 }
 
 /// Draws of inputs that are zero but for a few elements, and of those that are nearly so.

@@ -20,7 +20,7 @@ use crate::lock::DeviceMode;
 use crate::memory::Memory;
 use crate::phases::PhaseTimer;
 use crate::program::context::ExecutionContext;
-use crate::program::{Given, Launched, Program, ProgramFile, ProgramOptions, shared_bytes};
+use crate::program::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes};
 use crate::runner::control::WindowKind;
 use crate::seeds::SecretSeeds;
 use crate::statistics::median;
@@ -200,7 +200,7 @@ impl<'a, M: Memory> Setup<'a, M> {
         let guard = context.lock(DeviceMode::Work)?;
         let basis = match (basis, &mut truth) {
             (Some(basis), _) => {
-                baseline.init(memory, Given::Drawn(&basis.weights)).map_err(Side::Baseline)?;
+                baseline.init(memory, &basis.weights).map_err(Side::Baseline)?;
                 basis
             }
             (None, None) => return Err(internal("a measurement has no truth")),
@@ -305,17 +305,17 @@ impl<'a, M: Memory> Setup<'a, M> {
         if options.calls > 1 {
             candidate.resize(memory, &self.candidate_file, &options).map_err(Side::Candidate)?;
         }
-        candidate.init(memory, Given::Drawn(&self.weights)).map_err(Side::Candidate)?;
+        candidate.init(memory, &self.weights).map_err(Side::Candidate)?;
         if self.compiles {
             let draws = draws_of(1, inputs, &mut self.seeds);
-            candidate.make_call_ready(memory, Given::Drawn(&draws[0])).map_err(Side::Candidate)?;
+            candidate.make_call_ready(memory, &draws[0]).map_err(Side::Candidate)?;
             drop(guard);
             candidate.call_in_turns(self.context).map_err(Side::Candidate)?;
             guard = self.context.lock(DeviceMode::Work)?;
         }
         for number in 0..FIRST_CALLS {
             let draws = draws_of(1, inputs, &mut self.seeds);
-            candidate.call_on(memory, Given::Drawn(&draws[0])).map_err(Side::Candidate)?;
+            candidate.call_on(memory, &draws[0]).map_err(Side::Candidate)?;
             if number == 0 {
                 candidate.process.freeze().map_err(Side::Candidate)?;
                 for breach in candidate.breaches(memory, 1).map_err(Side::Candidate)? {

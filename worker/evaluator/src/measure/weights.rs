@@ -6,7 +6,7 @@ use super::Side;
 use crate::check::{ReferenceError, all_finite, rounding_error};
 use crate::draw::{Draw, InputKind};
 use crate::memory::{Memory, Operand};
-use crate::program::{Given, Program, ProgramError};
+use crate::program::{Program, ProgramError};
 use crate::seeds::SecretSeeds;
 
 /// Sets of inputs by which the reference's own error is found.
@@ -33,8 +33,8 @@ pub(super) fn weights<M: Memory>(
     let mut weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
     let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
     let call = |baseline: &mut Program<M>, weights: &[Draw]| -> Result<bool, ProgramError> {
-        baseline.init(memory, Given::Drawn(weights))?;
-        baseline.call_on(memory, Given::Drawn(&inputs))?;
+        baseline.init(memory, weights)?;
+        baseline.call_on(memory, &inputs)?;
         for output in baseline.outputs(0) {
             if !memory.is_finite(output)? {
                 return Ok(false);
@@ -78,7 +78,7 @@ pub(super) fn weights<M: Memory>(
             weights[number] = declared;
         }
     }
-    baseline.init(memory, Given::Drawn(&weights))?;
+    baseline.init(memory, &weights)?;
     Ok(weights)
 }
 
@@ -93,11 +93,11 @@ pub(super) fn reference_error<M: Memory>(
 ) -> Result<ReferenceError, Side> {
     let (mut largest, tolerance) = (ReferenceError::default(), spec.effective_tolerance());
     let mut find = || -> Result<(), ProgramError> {
-        truth.init(memory, Given::Drawn(weights))?;
+        truth.init(memory, weights)?;
         for _ in 0..ERROR_SETS {
             let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
             for program in [&mut *baseline, &mut *truth] {
-                program.call_on(memory, Given::Drawn(&inputs))?;
+                program.call_on(memory, &inputs)?;
                 program.trim_where_large()?;
             }
             let expected = truth.outputs(0);

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::Side;
 use crate::draw::{Draw, InputKind};
 use crate::memory::Memory;
-use crate::program::{Given, Program, ProgramError, Window};
+use crate::program::{Program, ProgramError, Window};
 use crate::runner::control::WindowKind;
 use crate::seeds::SecretSeeds;
 use crate::statistics::{as_float, median, quantile};
@@ -176,7 +176,7 @@ pub(super) fn time_window<M: Memory>(
         for draws in leads {
             // Where no program is called, none sees inputs.
             if kind.calls_program() {
-                program.prepare(memory, 0, Given::Drawn(draws))?;
+                program.prepare(memory, 0, draws)?;
             }
             memory.null_operation()?;
             program.window(if kind.calls_program() { WindowKind::Calls } else { WindowKind::Empty }, 1)?;
@@ -186,7 +186,7 @@ pub(super) fn time_window<M: Memory>(
     }
     let started = Instant::now();
     for (call, draws) in draws.iter().enumerate() {
-        program.prepare(memory, call, Given::Drawn(draws))?;
+        program.prepare(memory, call, draws)?;
     }
     memory.flush_caches()?;
     memory.null_operation()?;
@@ -221,7 +221,7 @@ pub(super) fn untimed_window<M: Memory>(
     on_device: bool,
 ) -> Result<(), ProgramError> {
     for (call, draws) in draws.iter().enumerate() {
-        program.prepare(memory, call, Given::Drawn(draws))?;
+        program.prepare(memory, call, draws)?;
     }
     memory.null_operation()?;
     program.process.thaw()?;

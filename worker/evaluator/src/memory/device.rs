@@ -8,7 +8,7 @@ use nightshift_protocol::task::{ConcreteTensor, Distribution, Tolerance};
 
 use super::{Memory, MemoryError, Operand};
 use crate::compare::TensorComparison;
-use crate::device::driver::{DeviceBuffer, copy, download, fill, upload};
+use crate::device::driver::{DeviceBuffer, copy, download, fill};
 use crate::device::stream::Stream;
 use crate::device::{BytesArgs, CompareArgs, DeviceError, DrawArgs, Exported, FOUND_WORDS, Gpu, SharedMemory};
 use crate::draw::{Draw, InputKind};
@@ -82,6 +82,16 @@ impl DeviceMemory {
     #[must_use]
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
+    }
+
+    /// Copies a tensor to the host.
+    pub fn read(&self, shared: &SharedMemory, place: &Placed) -> Outcome<HostTensor> {
+        self.gpu.context.enter()?;
+        self.stream.synchronize("before reading a tensor")?;
+        let from = located(Operand::Shared(shared, place));
+        let mut bytes = vec![0; from.size];
+        download(&mut bytes, from.address)?;
+        Ok(HostTensor::new(from.element, bytes))
     }
 
     fn clear_found(&self) -> Outcome<()> {
@@ -195,14 +205,6 @@ impl Memory for DeviceMemory {
         Ok(self.read_found("looking for changed inputs")?[0] == 0)
     }
 
-    fn write(&self, shared: &mut SharedMemory, place: &Placed, tensor: &HostTensor) -> Result<(), MemoryError> {
-        self.gpu.context.enter()?;
-        self.stream.synchronize("before writing a tensor")?;
-        let mut bytes = vec![0; place.region.size];
-        tensor.write_as(place.element, &mut bytes);
-        Ok(upload(shared.address + wide(place.region.offset), &bytes)?)
-    }
-
     fn fill(&self, shared: &mut SharedMemory, region: Region, pattern: u32) -> Result<(), MemoryError> {
         self.gpu.context.enter()?;
         Ok(fill(shared.address + wide(region.offset), region.size, pattern, &self.stream)?)
@@ -262,22 +264,6 @@ impl Memory for DeviceMemory {
         copy(buffer.address, from.address, from.size, &self.stream)?;
         self.stream.synchronize("keeping a tensor")?;
         Ok(CopiedTensor { element: from.element, buffer })
-    }
-
-    fn import(&self, tensor: &HostTensor) -> Result<CopiedTensor, MemoryError> {
-        self.gpu.context.enter()?;
-        let buffer = DeviceBuffer::new(tensor.bytes().len())?;
-        upload(buffer.address, tensor.bytes())?;
-        Ok(CopiedTensor { element: tensor.element(), buffer })
-    }
-
-    fn read(&self, operand: Operand<'_, Self>) -> Result<HostTensor, MemoryError> {
-        self.gpu.context.enter()?;
-        self.stream.synchronize("before reading a tensor")?;
-        let from = located(operand);
-        let mut bytes = vec![0; from.size];
-        download(&mut bytes, from.address)?;
-        Ok(HostTensor::new(from.element, bytes))
     }
 
     fn compare(

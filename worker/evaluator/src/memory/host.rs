@@ -150,11 +150,6 @@ impl Memory for HostMemory {
         Ok(self.drawn(tensor, draw).equals_as(Self::view(Operand::Shared(shared, place))))
     }
 
-    fn write(&self, shared: &mut Mapping, place: &Placed, tensor: &HostTensor) -> Result<(), MemoryError> {
-        tensor.write_as(place.element, shared.bytes_mut(place.region));
-        Ok(())
-    }
-
     fn fill(&self, shared: &mut Mapping, region: Region, pattern: u32) -> Result<(), MemoryError> {
         let (words, rest) = shared.bytes_mut(region).as_chunks_mut::<4>();
         words.fill(pattern.to_le_bytes());
@@ -192,21 +187,7 @@ impl Memory for HostMemory {
     }
 
     fn keep(&self, shared: &Mapping, place: &Placed) -> Result<HostTensor, MemoryError> {
-        self.read(Operand::Shared(shared, place))
-    }
-
-    fn import(&self, tensor: &HostTensor) -> Result<HostTensor, MemoryError> {
-        Ok(tensor.clone())
-    }
-
-    fn read(&self, operand: Operand<'_, Self>) -> Result<HostTensor, MemoryError> {
-        Ok(match operand {
-            Operand::Copied(copied) => copied.clone(),
-            Operand::Shared(..) => {
-                let view = Self::view(operand);
-                HostTensor::new(view.element, view.bytes.to_vec())
-            }
-        })
+        Ok(HostTensor::new(place.element, shared.bytes(place.region).to_vec()))
     }
 
     fn compare(

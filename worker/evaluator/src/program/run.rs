@@ -4,19 +4,19 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
-use nightshift_protocol::task::{ConcreteShapes, TRIMMED_BYTES, TorchSpec};
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TRIMMED_BYTES, TorchSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::ProgramError;
 use super::context::ExecutionContext;
 use super::file::{Arithmetic, ProgramFile, ProgramOptions, layouts};
-use super::given::{Contents, Given, give};
 use super::pool::{Slot, TrustedProgram};
 use super::process::{Process, ProcessKind, ProcessLimits, Window};
 use crate::breach::Breach;
-use crate::layout::Layout;
+use crate::draw::Draw;
+use crate::layout::{Layout, Placed};
 use crate::lock::DeviceMode;
-use crate::memory::{Memory, Operand};
+use crate::memory::{Memory, MemoryError, Operand};
 use crate::runner::control::WindowKind;
 use crate::runner::message::{ProgramPlan, Request};
 use crate::seeds::SecretSeeds;
@@ -40,9 +40,9 @@ pub(crate) struct Program<M: Memory> {
     shapes: Vec<ConcreteShapes>,
     shape: usize,
     /// What the weights are.
-    params: Option<Contents>,
+    params: Option<Vec<Draw>>,
     /// What the inputs of each call are.
-    inputs: Vec<Option<Contents>>,
+    inputs: Vec<Option<Vec<Draw>>>,
     guard_seed: u64,
     poison: u32,
     nonces: SecretSeeds,
@@ -225,11 +225,12 @@ impl<M: Memory> Program<M> {
     }
 
     /// Hands the weights over. What the program prepared from earlier ones is freed.
-    pub(crate) fn init(&mut self, memory: &M, params: Given<'_>) -> Result<(), ProgramError> {
+    pub(crate) fn init(&mut self, memory: &M, params: &[Draw]) -> Result<(), ProgramError> {
         self.guard_seed = self.nonces.draw();
         memory.set_guards(&mut self.shared, &self.layouts[self.shape], self.guard_seed)?;
         let (layout, shapes) = (&self.layouts[self.shape], &self.shapes[self.shape]);
-        self.params = Some(give(memory, &mut self.shared, &layout.params, &shapes.params, params)?);
+        draw_all(memory, &mut self.shared, &layout.params, &shapes.params, params)?;
+        self.params = Some(params.to_vec());
         memory.null_operation()?;
         let extra_ms = if self.process.kind.python { BUILD_MODEL_EXTRA_MS } else { EXTRA_MS };
         let reply = self.process.ask(Request::Init {}, None, self.call_timeout_ms + extra_ms)?;
@@ -238,7 +239,7 @@ impl<M: Memory> Program<M> {
     }
 
     /// Puts the inputs of a call in place, and fills its outputs with a pattern that no number has.
-    pub(crate) fn prepare(&mut self, memory: &M, call: usize, inputs: Given<'_>) -> Result<(), ProgramError> {
+    pub(crate) fn prepare(&mut self, memory: &M, call: usize, inputs: &[Draw]) -> Result<(), ProgramError> {
         self.give_inputs(memory, call, inputs)?;
         let layout = &self.layouts[self.shape];
         // Where outputs take the place of inputs, the inputs lie there before the call.
@@ -250,12 +251,12 @@ impl<M: Memory> Program<M> {
     }
 
     /// Puts the inputs of a call in place, and leaves its outputs as they are.
-    pub(crate) fn give_inputs(&mut self, memory: &M, call: usize, inputs: Given<'_>) -> Result<(), ProgramError> {
+    pub(crate) fn give_inputs(&mut self, memory: &M, call: usize, inputs: &[Draw]) -> Result<(), ProgramError> {
         let (layout, shapes) = (&self.layouts[self.shape], &self.shapes[self.shape]);
         let (buffers, slot) = (layout.call(call), call % layout.calls.len());
-        let given = give(memory, &mut self.shared, &buffers.inputs, &shapes.inputs, inputs)?;
+        draw_all(memory, &mut self.shared, &buffers.inputs, &shapes.inputs, inputs)?;
         // Inputs in whose place outputs come are not there to be looked at after the call.
-        self.inputs[slot] = (!layout.reuses_inputs).then_some(given);
+        self.inputs[slot] = (!layout.reuses_inputs).then(|| inputs.to_vec());
         Ok(())
     }
 
@@ -354,23 +355,11 @@ impl<M: Memory> Program<M> {
         let of_calls = (0..calls.min(layout.calls.len()))
             .map(|call| (&layout.call(call).inputs, &shapes.inputs, self.inputs[call].as_ref()));
         let given = std::iter::once((&layout.params, &shapes.params, self.params.as_ref())).chain(of_calls);
-        for (places, tensors, contents) in given {
-            for (number, (place, tensor)) in places.iter().zip(tensors).enumerate() {
-                let holds = match contents {
-                    Some(Contents::Drawn(draws)) => memory.holds(&self.shared, place, tensor, draws[number])?,
-                    Some(Contents::Written(values)) => {
-                        let found = memory.read(Operand::Shared(&self.shared, place))?;
-                        values[number].equals_as(found.view())
-                    }
-                    None => true,
-                };
-                if !holds {
+        for (places, tensors, draws) in given {
+            for ((place, tensor), draw) in places.iter().zip(tensors).zip(draws.into_iter().flatten()) {
+                if !memory.holds(&self.shared, place, tensor, *draw)? {
                     breaches.push(Breach::InputModified { tensor: place.name.clone() });
-                    match contents {
-                        Some(Contents::Drawn(draws)) => memory.draw(&mut self.shared, place, tensor, draws[number])?,
-                        Some(Contents::Written(values)) => memory.write(&mut self.shared, place, &values[number])?,
-                        None => {}
-                    }
+                    memory.draw(&mut self.shared, place, tensor, *draw)?;
                 }
             }
         }
@@ -403,14 +392,14 @@ impl<M: Memory> Program<M> {
     }
 
     /// Puts inputs in place and calls the program once, untimed.
-    pub(crate) fn call_on(&mut self, memory: &M, inputs: Given<'_>) -> Result<(), ProgramError> {
+    pub(crate) fn call_on(&mut self, memory: &M, inputs: &[Draw]) -> Result<(), ProgramError> {
         self.make_call_ready(memory, inputs)?;
         self.call(1)?;
         Ok(())
     }
 
     /// Everything of a call before the call itself.
-    pub(crate) fn make_call_ready(&mut self, memory: &M, inputs: Given<'_>) -> Result<(), ProgramError> {
+    pub(crate) fn make_call_ready(&mut self, memory: &M, inputs: &[Draw]) -> Result<(), ProgramError> {
         self.renew_poison(memory)?;
         self.prepare(memory, 0, inputs)?;
         memory.null_operation()?;
@@ -446,4 +435,16 @@ impl<M: Memory> Program<M> {
     pub(crate) fn processor_time(&self) -> Option<Duration> {
         self.process.processor_time()
     }
+}
+
+/// Draws tensors at their places.
+fn draw_all<M: Memory>(
+    memory: &M,
+    shared: &mut M::Shared,
+    places: &[Placed],
+    tensors: &[ConcreteTensor],
+    draws: &[Draw],
+) -> Result<(), MemoryError> {
+    let mut each = places.iter().zip(tensors).zip(draws);
+    each.try_for_each(|((place, tensor), draw)| memory.draw(shared, place, tensor, *draw))
 }

@@ -13,7 +13,7 @@ use crate::measure::windows::{Inputs, Usual, draws_of, per_call, quietest_times,
 use crate::measure::{DISTURBED, Side};
 use crate::memory::Memory;
 use crate::phases::PhaseTimer;
-use crate::program::{Given, Program, ProgramOptions};
+use crate::program::{Program, ProgramOptions};
 use crate::runner::control::WindowKind;
 use crate::statistics::as_float;
 
@@ -30,14 +30,12 @@ impl<M: Memory> Setup<'_, M> {
             let _guard = self.context.lock(DeviceMode::Work)?;
             if self.calls.most > 1 {
                 self.baseline.resize(memory, &self.baseline_file, &options).map_err(Side::Baseline)?;
-                self.baseline.init(memory, Given::Drawn(&self.weights)).map_err(Side::Baseline)?;
+                self.baseline.init(memory, &self.weights).map_err(Side::Baseline)?;
                 if let Some(control) = &mut self.control {
                     control.resize(memory, &self.candidate_file, &options).map_err(Side::Baseline)?;
                 }
             }
-            self.baseline
-                .prepare(memory, 0, Given::Drawn(&draws_of(1, inputs, &mut self.seeds)[0]))
-                .map_err(Side::Baseline)?;
+            self.baseline.prepare(memory, 0, &draws_of(1, inputs, &mut self.seeds)[0]).map_err(Side::Baseline)?;
             memory.null_operation()?;
             self.baseline.call(1).map_err(Side::Baseline)?;
         }
