@@ -95,10 +95,10 @@ fn arithmetic_share(kernel: &KernelProfile) -> Option<(f64, &str)> {
     let pipe = kernel.busiest_pipe.as_ref().map(|(name, share)| (*share, name.as_str()));
     let tensor = kernel.tensor_share.map(|share| (share, "tensor cores"));
     let issue = kernel.issue_share.map(|share| (share, "issue slots"));
-    let parts = [tensor, pipe, issue];
-    // Without any of them, the tool's number for the whole multiprocessor, which counts loads and stores as well.
-    let whole = kernel.compute_share.map(|share| (share, "multiprocessors"));
-    parts.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0)).or(whole)
+    // Where no pipe was measured, the tool's number for the whole multiprocessor, which counts loads and stores as well.
+    let no_pipe = tensor.is_none() && pipe.is_none();
+    let whole = kernel.compute_share.filter(|_| no_pipe).map(|share| (share, "multiprocessors"));
+    [tensor, pipe, issue, whole].into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 fn kernel_details(kernel: &KernelProfile, bound: Bound) -> Vec<String> {

@@ -57,7 +57,8 @@ fn uses_tensor_cores(profile: &Profile, subject: &ProfiledProgram<'_>) -> Option
     let counted = |kernel: &KernelProfile| {
         !kernel.tensor_ops.is_empty() || kernel.tensor_share.is_some_and(|s| s >= TENSOR_SHARE)
     };
-    if !profile.kernels.is_empty() {
+    // Only Hopper's list of counters has those of the tensor cores.
+    if profile.kernels.iter().any(|kernel| kernel.tensor_share.is_some() || !kernel.tensor_ops.is_empty()) {
         return Some(profile.kernels.iter().any(counted));
     }
     let cuda = subject.cuda?;

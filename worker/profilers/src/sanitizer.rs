@@ -95,6 +95,10 @@ fn arguments(tool: SanitizerTool, folder: &Path, replay: &Replay<'_>) -> Vec<OsS
     args.extend(["--error-exitcode".into(), FOUND_STATUS.to_string().into()]);
     args.extend(["--print-limit".into(), PRINTED_ERRORS.to_string().into()]);
     args.extend(["--target-processes".into(), "all".into()]);
+    if tool == SanitizerTool::Memcheck {
+        // Failed API calls of libraries are no errors of the program, and would use up the printed errors.
+        args.extend(["--report-api-errors".into(), "no".into()]);
+    }
     args.extend(["--log-file".into(), folder.join(LOG).into()]);
     // One call without warm-up, because an error already occurs in the first call.
     args.extend(replay.command(0, 1));
@@ -124,14 +128,18 @@ fn check(
 /// Judges a check by the tool's output and exit status. A clean result needs both.
 fn judge(tool: SanitizerTool, said: &Said, result: &ProcessResult, printed: &str) -> SanitizerRun {
     let mut issues = said.issues.clone();
+    let described_errors = issues.iter().any(|issue| issue.is_error);
     for issue in &mut issues {
         issue.is_error = issue.is_error && counts_as_error(tool, issue);
     }
     let listed_errors: u64 = issues.iter().filter(|issue| issue.is_error).map(|issue| issue.records).sum();
     let listed: u64 = issues.iter().map(|issue| issue.records).sum();
-    let not_listed = said.errors.unwrap_or(0).saturating_sub(listed);
-    let warnings =
-        said.warnings.saturating_add(issues.iter().filter(|issue| !issue.is_error).map(|issue| issue.records).sum());
+    let not_described = said.errors.unwrap_or(0).saturating_sub(listed);
+    // Where no described error counts against the program, the others are taken to be of the same origin.
+    let excused = described_errors && listed_errors == 0;
+    let (not_listed, excused_errors) = if excused { (0, not_described) } else { (not_described, 0) };
+    let listed_warnings = issues.iter().filter(|issue| !issue.is_error).map(|issue| issue.records).sum();
+    let warnings = said.warnings.saturating_add(listed_warnings).saturating_add(excused_errors);
     let errors = listed_errors.saturating_add(not_listed);
     let looked_to_the_end = said.errors.is_some() && said.failure.is_none();
     let ended_well = matches!(result.end, ProcessEnd::Finished | ProcessEnd::Exited { status: FOUND_STATUS });

@@ -191,6 +191,12 @@ const KILLED: [&str; 4] = [
     "died due to signal 9",
 ];
 
+/// Returns the lines of a log that do not repeat text of the source, which could imitate a fault of the machine.
+fn lines_of_tools(log: &str) -> impl Iterator<Item = &str> {
+    const QUOTING: [&str; 6] = ["#error", "#warning", "#pragma", "static assertion", "static_assert", " | "];
+    log.lines().filter(|line| !QUOTING.iter().any(|quoting| line.contains(quoting)))
+}
+
 /// A cache of builds.
 struct Delivery<'a> {
     cache: &'a BuildCache,
@@ -212,14 +218,14 @@ impl Delivery<'_> {
         }
         let built = compile()?;
         let log = if built.library.is_none() { String::from_utf8_lossy(&built.log) } else { Cow::default() };
-        if log.contains(NO_SPACE) {
+        if lines_of_tools(&log).any(|line| line.trim_end().ends_with(NO_SPACE)) {
             let message =
                 format!("the compiler found no space left on the disk of {}: free some", self.scratch.display());
             return Err(StepFailure::retriable("worker.disk", message));
         }
         // Without a cgroup only the message tells. A process that reached its own limit has another end.
         let exited = matches!(built.report.end, ProcessEnd::Exited { .. });
-        if exited && KILLED.iter().any(|message| log.contains(message)) {
+        if exited && lines_of_tools(&log).any(|line| KILLED.iter().any(|message| line.contains(message))) {
             return Err(ProcessError::MachineFull.into());
         }
         // A build that a limit ended may succeed on a less busy machine.
@@ -445,6 +451,18 @@ mod tests {
             ("ld: final link failed: No space left on device", "worker.disk"),
         ] {
             assert_eq!(of("k1", &exited, log), (Err(code.to_owned()), false), "{log}");
+        }
+        for (number, log) in [
+            "k.cu:1:2: error: #error No space left on device",
+            "k.cu(1): error: #error \"ld terminated with signal 9\"",
+            "k.cu(2): error: static assertion failed with \"No space left on device",
+            "    1 | // No space left on device",
+            "k.cu(3): error: identifier \"No space left on device\" is undefined",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(of(&format!("q{number}"), &exited, log), (Ok(exited.clone()), true), "{log}");
         }
         // It is known that this one reached its own limit.
         let limit = ProcessEnd::MemoryExceeded { limit_bytes: 2, peak_bytes: 2 };

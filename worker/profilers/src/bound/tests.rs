@@ -33,6 +33,14 @@ fn the_busiest_unit_limits_a_kernel() {
 }
 
 #[test]
+fn without_counters_of_pipes_the_multiprocessors_stand_for_them() {
+    let kernel = KernelProfile { busiest_pipe: None, compute_share: Some(0.9), ..kernel(1e5, 0.5, 0.4, 0.0, 0.2) };
+    let bound = bound_of_kernel(&kernel);
+    assert_eq!(bound.bound, Some(Bound::Compute));
+    assert!(bound.evidence[0].contains("90 % (multiprocessors)"), "{bound:?}");
+}
+
+#[test]
 fn a_level_of_memory_is_named() {
     assert!(bound_of_kernel(&kernel(1e5, 0.9, 0.9, 0.1, 0.1)).evidence[0].contains("90 %"));
     let shared = bound_of_kernel(&kernel(1e5, 0.94, 0.01, 0.1, 0.1));

@@ -43,10 +43,13 @@ fn weight(profile: &KernelProfile) -> f64 {
     profile.time_share.or(profile.duration_ns).unwrap_or(0.0)
 }
 
-/// The two tools write parameters alike; where they do not, the bare name has to do.
+/// The two tools write parameters alike; where they do not, the bare name has to do if only one kernel has it.
 fn time_share(timeline: &Timeline, name: &str) -> Option<f64> {
     let exact = timeline.kernels.iter().find(|kernel| kernel.name == name);
-    let bare = || timeline.kernels.iter().find(|kernel| bare_name(&kernel.name) == bare_name(name));
+    let bare = || {
+        let mut same = timeline.kernels.iter().filter(|kernel| bare_name(&kernel.name) == bare_name(name));
+        same.next().filter(|_| same.next().is_none())
+    };
     exact.or_else(bare).map(|kernel| kernel.share)
 }
 

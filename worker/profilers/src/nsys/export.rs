@@ -118,7 +118,9 @@ pub(super) fn read(path: &Path) -> Result<Activity, ExportError> {
     if activity.kernels.is_empty() && activity.copies.is_empty() && activity.api.is_empty() {
         return Err(ExportError::Empty);
     }
-    activity.cut = [activity.kernels.len(), activity.copies.len(), activity.api.len()].contains(&MAX_EVENTS);
+    // Copies and sets come from two tables.
+    activity.cut =
+        [activity.kernels.len(), activity.copies.len(), activity.api.len()].iter().any(|count| *count >= MAX_EVENTS);
     activity.kernels.sort_by_key(|kernel| kernel.span);
     activity.copies.sort_by_key(|copy| copy.span);
     activity.api.sort_by_key(|call| call.span);

@@ -112,6 +112,18 @@ fn errors_that_are_counted_and_not_described_are_a_finding_too() {
 }
 
 #[test]
+fn errors_not_described_are_warnings_where_all_described_ones_are_reads_of_a_library() {
+    let exited = ProcessEnd::Exited { status: 77 };
+    let many = |file: &str| read_of(file).replace("SUMMARY: 1 error", "SUMMARY: 40 errors");
+    let run = judged(Initcheck, &many("library.hpp:4"), exited.clone());
+    assert_eq!((run.outcome, run.errors, run.not_listed), (SanitizerOutcome::Warnings, 0, 0));
+    assert_eq!(run.warnings, 40);
+    assert!(findings(&run).iter().all(|finding| finding.severity == Severity::Warning));
+    let own = judged(Initcheck, &many("candidate.cu:4"), exited);
+    assert_eq!((own.outcome, own.errors, own.not_listed), (SanitizerOutcome::Errors, 40, 39));
+}
+
+#[test]
 fn a_missing_tool_is_no_clean_bill_of_health() {
     let setup = Setup::new();
     let run = |_: &JailedCommand| -> Result<ProcessResult, nightshift_sandbox::process::ProcessError> {
