@@ -101,12 +101,13 @@ fn run_one(program: &Program, prepare: impl Fn(&mut Command), args: &[&str]) -> 
     run.args(args).current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
     prepare(&mut run);
     let output = run.output().with_context(|| format!("cannot run {}", program.executable.display()))?;
-    let mut text = format!("\n     Ended {}\n", program.name());
-    text.push_str(&String::from_utf8_lossy(&output.stdout));
-    text.push_str(&String::from_utf8_lossy(&output.stderr));
-    if !output.status.success() {
-        text.push_str(&format!("     Failed: {}: {}\n", program.name(), output.status));
-    }
+    let text = format!(
+        "\n     Output of {}, {}:\n{}{}",
+        program.name(),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok((text, output.status.success()))
 }
 
