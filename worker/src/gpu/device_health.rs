@@ -99,7 +99,7 @@ impl DeviceHealthMonitor {
             survivor_limit,
         };
         for (device, health) in health {
-            monitor.record_probe(device, health, ProbeReason::Release);
+            monitor.record_probe(device, health, ProbeReason::Release, None);
         }
         (gpus, Arc::new(monitor))
     }
@@ -220,11 +220,15 @@ impl DeviceHealthMonitor {
     /// Handles events of the driver and repeats unclear tests until `stop` is cancelled. Blocks, so it needs its own thread.
     pub fn watch_events(&self, gpus: &Gpus, stop: &CancellationToken) {
         let Some(management) = gpus.management().filter(|_| !self.entries.is_empty()) else { return };
-        let mut cards: Vec<String> = self.entries.iter().map(|entry| entry.gpu.card_uuid().to_owned()).collect();
-        cards.sort_unstable();
-        cards.dedup();
         let mut tested_at = Instant::now();
         while !stop.is_cancelled() {
+            // The driver refuses to report events of a lost GPU.
+            let is_lost =
+                |entry: &&DeviceEntry| self.quarantine_of(entry.device).is_some_and(|known| known.code == LOST);
+            let there = self.entries.iter().filter(|entry| !is_lost(entry));
+            let mut cards: Vec<String> = there.map(|entry| entry.gpu.card_uuid().to_owned()).collect();
+            cards.sort_unstable();
+            cards.dedup();
             let listened = management.listen(&cards, &mut |event| {
                 if let Some(event) = event {
                     self.record_event(&event);
@@ -238,7 +242,8 @@ impl DeviceHealthMonitor {
             if let Err(error) = listened {
                 tracing::warn!(error = %error, "the driver reports no GPU events: faults are found only by steps");
                 if error.is_of_the_gpu() {
-                    self.entries.iter().for_each(|entry| self.test(entry, ProbeReason::InUse));
+                    let in_use = |entry: &&DeviceEntry| self.quarantine_of(entry.device).is_none();
+                    self.entries.iter().filter(in_use).for_each(|entry| self.test(entry, ProbeReason::InUse));
                 }
                 while !stop.is_cancelled() && tested_at.elapsed() < RETEST_INTERVAL {
                     std::thread::park_timeout(Duration::from_millis(200));
@@ -264,15 +269,24 @@ impl DeviceHealthMonitor {
     /// Tests a device. A fault counts only when a second test confirms it.
     fn test(&self, entry: &DeviceEntry, reason: ProbeReason) {
         let _one_at_a_time = entry.testing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.incident(entry.device);
         let mut health = self.prober.probe(&entry.gpu);
         if matches!(health, Health::Faulty(_)) {
             health = self.prober.probe(&entry.gpu);
         }
-        self.record_probe(entry.device, health, reason);
+        self.record_probe(entry.device, health, reason, before);
     }
 
-    fn record_probe(&self, device: u32, health: Health, reason: ProbeReason) {
+    /// Returns the number of the incident for which a device is quarantined.
+    fn incident(&self, device: u32) -> Option<u64> {
+        self.table().quarantined.get(&device).map(|quarantine| quarantine.incident)
+    }
+
+    /// Records the result of a test that began when the device was quarantined for this incident.
+    fn record_probe(&self, device: u32, health: Health, reason: ProbeReason, before: Option<u64>) {
         let fault = match health {
+            // What the driver reported during the test may need a reset although the test passes.
+            Health::Healthy(_) if self.incident(device) != before => return,
             Health::Healthy(_) => return self.lift_quarantine(device),
             Health::Faulty(fault) => fault,
             Health::Unclear(why) if reason == ProbeReason::Release => {

@@ -11,6 +11,7 @@ use nvml_wrapper::device::Device;
 use nvml_wrapper::enum_wrappers::device::{self as wrapped, Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::event::EventSet;
 
 use super::management::{FoundGpu, GpuEvent, GpuEventKind, Management, ManagementError, Reading, Unreadable, Versions};
 use nightshift_sandbox::DRIVER_FOLDERS;
@@ -194,13 +195,18 @@ impl Management for Nvml {
         uuids: &[String],
         tell: &mut dyn FnMut(Option<GpuEvent>) -> ControlFlow<()>,
     ) -> Result<(), ManagementError> {
-        let mut set = self.0.create_event_set().map_err(told)?;
-        for uuid in uuids {
-            let device = self.0.device_by_uuid(uuid.as_str()).map_err(told)?;
-            let events = EventTypes::CRITICAL_XID_ERROR | EventTypes::DOUBLE_BIT_ECC_ERROR;
-            let events = device.supported_event_types().map_or(events, |supported| supported & events);
-            set = device.register_events(events, set).map_err(|error| told(error.error))?;
-        }
+        let mut refused = Vec::new();
+        // A refusal uses the set up, and says nothing about the other GPUs.
+        let set = loop {
+            match self.events_of(uuids.iter().filter(|uuid| !refused.contains(uuid))) {
+                Ok(set) => break set,
+                Err((Some(uuid), error)) if refused.len() + 1 < uuids.len() => {
+                    tracing::warn!(gpu.uuid = %uuid, error = %error, "the driver reports no events of a GPU");
+                    refused.push(uuid);
+                }
+                Err((_, error)) => return Err(error),
+            }
+        };
         loop {
             let event = match set.wait(EVENT_WAIT_MS) {
                 Ok(event) => {
@@ -218,6 +224,24 @@ impl Management for Nvml {
                 return Ok(());
             }
         }
+    }
+}
+
+impl Nvml {
+    /// Asks the driver to report the errors of these GPUs. The error names the GPU that it refuses.
+    fn events_of<'a>(
+        &self,
+        uuids: impl Iterator<Item = &'a String>,
+    ) -> Result<EventSet<'_>, (Option<&'a String>, ManagementError)> {
+        let mut set = self.0.create_event_set().map_err(|error| (None, told(error)))?;
+        for uuid in uuids {
+            let refused = |error| (Some(uuid), told(error));
+            let device = self.0.device_by_uuid(uuid.as_str()).map_err(refused)?;
+            let events = EventTypes::CRITICAL_XID_ERROR | EventTypes::DOUBLE_BIT_ECC_ERROR;
+            let events = device.supported_event_types().map_or(events, |supported| supported & events);
+            set = device.register_events(events, set).map_err(|error| refused(error.error))?;
+        }
+        Ok(set)
     }
 }
 

@@ -311,6 +311,30 @@ fn errors_of_the_hardware_quarantine_at_once_and_doubtful_ones_after_a_test() {
     assert_eq!(monitor.quarantine_of(1), Some(first), "the first reason counts");
 }
 
+/// Tells of an error of the hardware while it tests a GPU that is there, and finds nothing wrong.
+#[derive(Debug, Default)]
+struct ErrorDuringTest(std::sync::OnceLock<std::sync::Weak<DeviceHealthMonitor>>);
+
+impl Prober for ErrorDuringTest {
+    fn probe(&self, _gpu: &Gpu) -> Health {
+        if let Some(monitor) = self.0.get().and_then(std::sync::Weak::upgrade) {
+            monitor.record_event(&GpuEvent { uuid: Some("GPU-0000".to_owned()), kind: GpuEventKind::Xid(119) });
+        }
+        Health::Healthy(FACTS)
+    }
+}
+
+#[test]
+fn a_passed_test_lifts_no_quarantine_that_began_while_it_ran() {
+    let prober = Arc::new(ErrorDuringTest::default());
+    let asked: Arc<dyn Prober> = prober.clone();
+    let (_, monitor) =
+        DeviceHealthMonitor::open_within(FakeDriver::with_whole(1).gpus(), asked, Duration::from_millis(50));
+    prober.0.set(Arc::downgrade(&monitor)).unwrap();
+    assert!(monitor.after_step(1, Some("a crash"), &[]).is_err());
+    assert_eq!(quarantined(&monitor), [(1, WEDGED.to_owned())]);
+}
+
 #[test]
 fn an_error_of_a_card_concerns_all_its_instances() {
     let mut parent = whole(0);
