@@ -70,7 +70,9 @@ pub(crate) fn run(prepare: impl Fn(&mut Command) + Sync, args: &[&str], mut line
         for _ in 0..PROGRAMS_AT_ONCE {
             let sender = sender.clone();
             scope.spawn(move || {
-                while let Some(program) = lock(waiting).pop_front() {
+                // The lock must not be held while the program runs.
+                let next = || lock(waiting).pop_front();
+                while let Some(program) = next() {
                     if sender.send(run_one(&program, prepare, args)).is_err() {
                         return;
                     }
