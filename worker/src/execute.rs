@@ -270,7 +270,7 @@ impl Workbench {
 /// check has most likely run out of memory.
 fn ran_out(output: &StepOutput) -> bool {
     match output {
-        // What was found already is not taken back by another try.
+        // Another try must not take a violation back.
         StepOutput::Checked { report } => {
             !has_violation(&report.findings) && ran_out_of_memory(&report.end, &report.printed)
         }

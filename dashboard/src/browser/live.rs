@@ -38,7 +38,7 @@ thread_local! {
     static READING: Cell<bool> = const { Cell::new(false) };
     /// Whether something changed while the page was being read.
     static AGAIN: Cell<bool> = const { Cell::new(false) };
-    /// Whether the page is read every few seconds: there is no stream, or the last read failed.
+    /// True while the page is read every few seconds, because there is no stream or the last read failed.
     static POLLS: Cell<bool> = const { Cell::new(false) };
     /// Heartbeat interval of the stream.
     static EVERY_MS: Cell<f64> = const { Cell::new(HEARTBEAT_MS) };

@@ -16,7 +16,7 @@ const MAX_SHOWN: u32 = 50;
 pub(crate) struct Waiting {
     /// The first ones.
     shown: Vec<RequestView>,
-    /// Whether there are more.
+    /// True if more requests wait than are shown.
     is_cut: bool,
     /// Why they cannot be read.
     failure: Option<String>,

@@ -351,16 +351,16 @@ mod tests {
         assert!(error(0.2).is_meaningless(&TOLERANCE) && !error(0.1).is_meaningless(&TOLERANCE));
     }
 
+    /// Limits beside a reference for which the tolerance is widened beyond its cap.
+    fn limits_beyond_cap() -> Limits {
+        let error = ReferenceError::of(20.0);
+        let error = ReferenceError { under_widened: 3.0, under_widest: 2.0, relative: 0.03, ..error };
+        Limits::against_reference(&TOLERANCE, error)
+    }
+
     #[test]
     fn few_elements_may_differ_from_a_reference_that_has_wrong_ones() {
-        let error = ReferenceError {
-            normalized: 20.0,
-            under_widened: 3.0,
-            under_widest: 2.0,
-            relative: 0.03,
-            ..ReferenceError::default()
-        };
-        let limits = Limits::against_reference(&TOLERANCE, error);
+        let limits = limits_beyond_cap();
         let (few, precise) = (output(10_000, 1, 19.0), output(100, 0, 0.5));
         assert!(limits.is_beyond_cap && limits.pass_beside_reference(&[few, precise]));
         assert!(!limits.pass_beside_reference(&[output(10_000, 2, 19.0)]), "more than few");
@@ -370,14 +370,7 @@ mod tests {
 
     #[test]
     fn wrong_elements_beside_the_reference_s_are_counted_by_output_and_not_far_off() {
-        let error = ReferenceError {
-            normalized: 20.0,
-            under_widened: 3.0,
-            under_widest: 2.0,
-            relative: 0.03,
-            ..ReferenceError::default()
-        };
-        let limits = Limits::against_reference(&TOLERANCE, error);
+        let limits = limits_beyond_cap();
         let large = output(1_000_000, 0, 0.5);
         assert!(
             !limits.pass_beside_reference(&[output(1_000_000, 1, 21.0)]),
