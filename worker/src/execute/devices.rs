@@ -155,7 +155,8 @@ pub fn find_profilers(jail: &JailHost, nvcc: Option<&Nvcc>, search_path: &[PathB
 /// The GPU of one step.
 #[derive(Debug)]
 pub(super) struct StepDevice<'a> {
-    pub(super) facts: &'a GpuFacts,
+    /// What management and driver tell of it.
+    pub(super) facts: GpuFacts,
     pub(super) access: DeviceAccess,
     /// Libraries of the toolkit that the step's programs rely on.
     pub(super) libraries: Vec<PathBuf>,
@@ -250,7 +251,8 @@ impl CudaBench {
             }
         }
         let context = self.context(gpu, shared, kernels)?;
-        Ok(StepDevice { facts: &gpu.facts, access, libraries, watch: self.gpus.watch(gpu), shared, context })
+        let facts = context.complete(&gpu.facts);
+        Ok(StepDevice { facts, access, libraries, watch: self.gpus.watch(gpu), shared, context })
     }
 
     /// The worker's own context on a GPU, with the evaluator's kernels.

@@ -73,7 +73,7 @@ impl Step<'_> {
         match &device {
             None => Ok(self.with_roofline(&task.spec, output)),
             Some(device) => {
-                add_floor(&mut output, device.facts, &task.spec);
+                add_floor(&mut output, &device.facts, &task.spec);
                 Ok(output)
             }
         }
@@ -151,7 +151,7 @@ impl Step<'_> {
         let subject = ProfiledProgram {
             compiler: &build.report,
             cuda: build.cuda.as_ref(),
-            gpu: Some(device.facts),
+            gpu: Some(&device.facts),
             flops: task.spec.flops,
             bytes: task.spec.bytes,
             median_ns,

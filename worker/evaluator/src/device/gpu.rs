@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use cudarc::driver::sys::CUdeviceptr;
+use nightshift_protocol::machine::GpuFacts;
 
 use super::driver::{Context, DeviceBuffer};
 use super::error::Outcome;
@@ -146,6 +147,14 @@ impl Gpu {
     #[must_use]
     pub fn without_descriptors(self) -> Self {
         Self { exports_descriptors: false, ..self }
+    }
+
+    /// Returns facts about the device with those that only its driver tells.
+    #[must_use]
+    pub fn complete(&self, facts: &GpuFacts) -> GpuFacts {
+        let mut facts = facts.clone();
+        self.context.complete(&mut facts);
+        facts
     }
 
     /// Free memory of the device in bytes.
