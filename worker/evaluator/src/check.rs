@@ -19,7 +19,9 @@ use nightshift_protocol::task::{ConcreteShapes, ONE_CALL_BYTES, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
 use self::cases::Check;
-pub(crate) use self::judge::{Limits, ReferenceError, SMALLEST_REFERENCE_ERROR, all_finite, compare_output};
+pub(crate) use self::judge::{
+    Limits, ReferenceError, SMALLEST_REFERENCE_ERROR, all_finite, compare_output, fingerprint,
+};
 pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError, REFERENCE_FAILED, rounding_error, with_reason};
 use self::test_case::{Mattered, Stop};
 use crate::memory::{DeviceMemory, Memory, MemoryError};

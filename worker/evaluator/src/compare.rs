@@ -33,6 +33,8 @@ pub struct TensorComparison {
     pub worst: Option<(u64, f64, f64)>,
     /// Elements by normalized error.
     pub histogram: Histogram,
+    /// Whether the only wrong one of many integers counts as none.
+    pub is_excused: bool,
 }
 
 /// The errors of one output.
@@ -132,6 +134,7 @@ fn merge(left: &TensorComparison, right: &TensorComparison) -> TensorComparison 
         largest_error: left.largest_error.max(right.largest_error),
         worst: if right_is_worse { right.worst } else { left.worst },
         histogram,
+        is_excused: false,
     }
 }
 

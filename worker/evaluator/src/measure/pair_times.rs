@@ -15,10 +15,10 @@ use crate::statistics::{median, quantile};
 /// The code of work outside of calls, a violation that rests on times alone.
 pub const WORK_OUTSIDE_CALL: &str = "work_outside_call";
 
-/// A lone call may take this share of a call in a row more than the call in the row, and what the baseline's lone calls take more, and
-/// so many nanoseconds: what is beyond was computed for several calls at once, or at the same time.
-const OVERLAP_SHARE: f64 = 0.25;
-const OVERLAP_NS: f64 = 5_000.0;
+/// A lone call may take this share of a call in a row and so many nanoseconds more than the call in the row, beside what the baseline's
+/// lone calls take more: what is beyond was computed for several calls at once, or at the same time.
+const OVERLAP_SHARE: f64 = 0.05;
+const OVERLAP_NS: f64 = 1_000.0;
 
 /// A call that waits longer than the baseline's by this share of its processor time, and by so many nanoseconds, is charged for it.
 const WAITED_SHARE: f64 = 0.2;
@@ -54,12 +54,14 @@ pub(super) struct PairTimes {
     /// The same of lone calls, where windows have several.
     pub(super) lone_candidate_ns: Vec<f64>,
     pub(super) lone_baseline_ns: Vec<f64>,
+    /// Time of one call of the candidate that calls in a row share, in all pairs of processes.
+    pub(super) overlap_ns: f64,
     /// Device time of one call by events, as the processes tell.
     pub(super) events_candidate_ns: Vec<f64>,
     pub(super) events_baseline_ns: Vec<f64>,
     /// Time of one call that the candidate computed outside of its calls.
     pub(super) hidden_ns: Vec<f64>,
-    /// The same of the baseline, which computes nothing outside of them.
+    /// The same of the baseline, which computes nothing outside of them: no part of its time.
     pub(super) hidden_baseline_ns: Vec<f64>,
     /// On the host: time of one call of each in which its process did not compute.
     pub(super) waited_ns: Vec<f64>,
@@ -84,17 +86,6 @@ pub(super) struct PairTimes {
 }
 
 impl PairTimes {
-    /// Returns the extra time of a candidate's call when calls do not follow each other, minus that of the baseline.
-    fn overlap_ns(&self) -> Option<f64> {
-        if self.lone_candidate_ns.is_empty() {
-            return None;
-        }
-        let (row, lone) = (median(&self.candidate_ns), median(&self.lone_candidate_ns));
-        let of_baseline = (median(&self.lone_baseline_ns) - median(&self.baseline_ns)).max(0.0);
-        let beyond = lone - row - of_baseline * 1.5;
-        (beyond > OVERLAP_SHARE * row + OVERLAP_NS).then_some(beyond)
-    }
-
     /// How long a call of the candidate waits, as a program does that sleeps, beyond what the baseline's do. The least of all
     /// windows counts, as other processes make every program wait now and then.
     fn waits_ns(&self) -> Option<f64> {
@@ -106,7 +97,7 @@ impl PairTimes {
     /// Times of one call of the candidate that count: with what it computed outside of its calls, as lone calls where calls in a row
     /// share work, and with the time for which it waits.
     pub(super) fn counted_candidate_ns(&self) -> Vec<f64> {
-        let beside = self.overlap_ns().unwrap_or(0.0) + self.waits_ns().unwrap_or(0.0);
+        let beside = self.overlap_ns + self.waits_ns().unwrap_or(0.0);
         self.candidate_ns.iter().map(|time| time + beside).collect()
     }
 
@@ -119,20 +110,16 @@ impl PairTimes {
         self.baseline_ns.iter().map(|time| time * factor).collect()
     }
 
-    /// Returns the share by which the candidate slows the baseline down, where that is more than noise: three quarters of the
-    /// baseline's windows next to the candidate are slower than three quarters of those by itself. Of the times before the candidate
-    /// was loaded and after it had ended the longer ones count: a baseline that is slower by itself is slowed down by the machine.
+    /// Returns the share by which the candidate slows the baseline down, where that is more than noise: half of the baseline's
+    /// windows next to the candidate are slower than three quarters of those by itself. The median ratio cannot tell a program that
+    /// slows fewer of them down. Of the times before the candidate was loaded and after it had ended the longer ones count: a baseline
+    /// that is slower by itself is slowed down by the machine.
     pub(super) fn disturbed(&self) -> Option<f64> {
-        let sorted = |times: &[f64]| {
-            let mut times = times.to_vec();
-            times.sort_unstable_by(f64::total_cmp);
-            times
-        };
         let longer = median(&self.alone_after_ns) > median(&self.solo_ns);
         let alone = sorted(if longer { &self.alone_after_ns } else { &self.solo_ns });
-        let with_candidate = sorted(&self.baseline_ns);
-        let share = median(&with_candidate) / Some(median(&alone)).filter(|alone| *alone > 0.0)? - 1.0;
-        (share > DISTURBED_SHARE && quantile(&with_candidate, 0.25) > quantile(&alone, 0.75)).then_some(share)
+        let beside = median(&self.baseline_ns);
+        let share = beside / Some(median(&alone)).filter(|alone| *alone > 0.0)? - 1.0;
+        (share > DISTURBED_SHARE && beside > quantile(&alone, 0.75)).then_some(share)
     }
 
     /// Takes the baseline's times after the candidate had ended. They correct the measurement, which is not steady then.
@@ -171,14 +158,6 @@ impl PairTimes {
             );
             found.push(violation(WORK_OUTSIDE_CALL, message));
         }
-        if let Some(overlap) = self.overlap_ns() {
-            let message = format!(
-                "a call by itself takes {:.1} microseconds more than one of several in a row: calls share work or overlap, and the \
-                 time of a call by itself counts",
-                overlap / 1e3
-            );
-            found.push(warning("calls_overlap", message));
-        }
         if let Some(waits) = self.waits_ns() {
             let message =
                 format!("a call waits for {:.1} microseconds beside its processor time, and they count", waits / 1e3);
@@ -196,6 +175,16 @@ impl PairTimes {
             found.push(violation("late_skipping", message.to_owned()));
         }
         found
+    }
+
+    /// Returns the finding about calls in a row that share work.
+    pub(super) fn overlap(&self) -> Option<Finding> {
+        let message = format!(
+            "a call by itself takes {:.1} microseconds more than one of several in a row: calls share work or overlap, and the time of a \
+             call by itself counts",
+            self.overlap_ns / 1e3
+        );
+        (self.overlap_ns > 0.0).then(|| warning("calls_overlap", message))
     }
 
     /// So many pairs do not count, for this reason.
@@ -274,7 +263,7 @@ impl PairTimes {
         for Pair { candidate: of_candidate, baseline: of_baseline, on_shared_core } in block {
             self.on_shared_core += u32::from(*on_shared_core);
             self.candidate_ns.push(per_call(of_candidate.net_ns(candidate), self.calls));
-            self.baseline_ns.push(per_call(of_baseline.net_ns(baseline), self.calls));
+            self.baseline_ns.push(per_call(of_baseline.within_ns(baseline), self.calls));
             self.hidden_ns.push(per_call(of_candidate.hidden_ns(candidate), self.calls));
             self.hidden_baseline_ns.push(per_call(of_baseline.hidden_ns(baseline), self.calls));
             self.waited_ns.push(per_call(of_candidate.waited_ns, self.calls));
@@ -283,6 +272,31 @@ impl PairTimes {
             self.events_baseline_ns.push(per_call(of_baseline.events_ns, self.calls));
         }
     }
+}
+
+/// Returns the time by which the candidate's calls by themselves take longer than in a row, beyond what the baseline's do and noise. The
+/// shorter times of each of all pairs of processes count: there are few lone calls, and what disturbs them makes them longer.
+pub(super) fn overlap_ns(all: &[PairTimes]) -> f64 {
+    let of = |times: fn(&PairTimes) -> &Vec<f64>| -> Vec<f64> { all.iter().flat_map(times).copied().collect() };
+    let lone = of(|pair| &pair.lone_candidate_ns);
+    if lone.is_empty() {
+        return 0.0;
+    }
+    let row = shorter(&of(|pair| &pair.candidate_ns));
+    let of_baseline = shorter(&of(|pair| &pair.lone_baseline_ns)) - shorter(&of(|pair| &pair.baseline_ns));
+    let allowed = OVERLAP_SHARE * row + OVERLAP_NS;
+    (shorter(&lone) - row - of_baseline.max(0.0) - allowed).max(0.0)
+}
+
+/// Returns the time that a quarter of these times are below.
+fn shorter(times: &[f64]) -> f64 {
+    quantile(&sorted(times), 0.25)
+}
+
+fn sorted(times: &[f64]) -> Vec<f64> {
+    let mut times = times.to_vec();
+    times.sort_unstable_by(f64::total_cmp);
+    times
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use nightshift_protocol::verdict::Finding;
 use super::core_waits::CoreWaits;
 use super::pair_times::{Pair, PairTimes};
 use super::setup::Setup;
-use super::verify::OutputVerifier;
+use super::verify::{OutputVerifier, late_outputs, prints};
 use super::windows::time_window;
 use super::{CONFIDENCE, MeasureOptions, Side};
 use crate::breach::note;
@@ -106,7 +106,7 @@ pub(super) fn time_pairs<M: Memory>(
             if let (0, Some(usual)) = (position % PAIRS_PER_LONE, &usual_lone) {
                 let pair = pairs.pair(WindowKind::CallInOrder, 1, findings)?;
                 if !pair.on_shared_core || !pairs.may_leave_out() {
-                    lone.push((pair.candidate.net_ns(&usual.0), pair.baseline.net_ns(&usual.1)));
+                    lone.push((pair.candidate.net_ns(&usual.0), pair.baseline.within_ns(&usual.1)));
                 }
             }
             if pairs.is_over() {
@@ -197,7 +197,6 @@ impl<M: Memory> Pairs<'_, '_, M> {
             candidate.process.move_to(program_cores.in_order(), true);
             baseline.process.move_to(program_cores.in_order(), true);
         }
-        let mut of_candidate = || time_window(memory, candidate, kind, &inputs, on_device).map_err(Side::Candidate);
         let waits = &mut self.waits;
         let mut of_baseline = || {
             if !on_device {
@@ -208,12 +207,21 @@ impl<M: Memory> Pairs<'_, '_, M> {
                 .map_err(Side::Baseline)
         };
         let (candidate_times, on_shared_core, baseline_times) = if seeds.flip() {
-            let first = of_candidate()?;
-            (first, program_cores.is_shared(), of_baseline()?)
+            let first = time_window(memory, candidate, kind, &inputs, on_device).map_err(Side::Candidate)?;
+            // Its process is stopped, and what it left on the device could go on while the baseline is timed.
+            let is_watched = on_device && seeds.below(SEARCHED_WINDOWS) == 0;
+            let printed = is_watched.then(|| prints(memory, candidate, calls)).transpose()?;
+            let times = (first, program_cores.is_shared(), of_baseline()?);
+            if let Some(printed) = printed
+                && printed != prints(memory, candidate, calls)?
+            {
+                note(findings, late_outputs());
+            }
+            times
         } else {
             let first = of_baseline()?;
             let between = program_cores.is_shared();
-            (of_candidate()?, between, first)
+            (time_window(memory, candidate, kind, &inputs, on_device).map_err(Side::Candidate)?, between, first)
         };
         let on_shared_core = core.is_shared || on_shared_core || program_cores.is_shared();
         self.verifier.verify(memory, candidate, |call| baseline.outputs(call), calls, findings)?;

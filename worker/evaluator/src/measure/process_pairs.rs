@@ -3,7 +3,7 @@
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::verdict::Finding;
 
-use super::pair_times::{PairTimes, WORK_OUTSIDE_CALL};
+use super::pair_times::{PairTimes, WORK_OUTSIDE_CALL, overlap_ns};
 use super::{CONFIDENCE, MeasureOptions};
 use crate::statistics::{bootstrap_groups, median};
 
@@ -42,6 +42,10 @@ impl ProcessPairs {
             times.replaces(&earlier, "the reference was slower next to the program than by itself");
         }
         self.pairs.push(times);
+        let overlap_ns = overlap_ns(&self.pairs);
+        for pair in &mut self.pairs {
+            pair.overlap_ns = overlap_ns;
+        }
     }
 
     /// Returns how many were timed, also of those that do not count.
@@ -92,7 +96,8 @@ impl ProcessPairs {
         let accused = self.pairs.iter().filter(|pair| pair.accuses()).count();
         let is_supported = accused >= options.process_pairs.min(2);
         let found = self.pairs.iter().flat_map(PairTimes::corrections);
-        found.filter(|finding| is_supported || finding.code != WORK_OUTSIDE_CALL).collect()
+        let found = found.filter(|finding| is_supported || finding.code != WORK_OUTSIDE_CALL);
+        found.chain(self.pairs.first().and_then(PairTimes::overlap)).collect()
     }
 }
 

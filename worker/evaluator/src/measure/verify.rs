@@ -5,13 +5,20 @@ use nightshift_protocol::verdict::Finding;
 
 use super::Side;
 use crate::breach::{note, violation};
-use crate::check::{Limits, compare_output};
+use crate::check::{Limits, compare_output, fingerprint};
 use crate::compare::OutputErrors;
-use crate::memory::{Memory, Operand};
+use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::Program;
 
 /// Timed calls with wrong outputs after which a measurement ends.
 pub(super) const MAX_WRONG_CALLS: usize = 3;
+
+/// The code of a timed call with wrong outputs.
+const TIMED_OUTPUT_WRONG: &str = "timed_output_wrong";
+
+/// One of many integers may be wrong in so many calls, and in one of so many.
+const MAX_EXCUSED_CALLS: u64 = 4;
+const EXCUSED_ONE_OF: u64 = 4;
 
 /// Compares the outputs of calls, and counts.
 #[derive(Debug)]
@@ -27,13 +34,15 @@ pub(super) struct OutputVerifier {
     warm_up: (u64, u64),
     /// Calls with wrong outputs, by their number.
     wrong: Vec<u64>,
+    /// Calls in which one of many integers was wrong.
+    excused: u64,
 }
 
 impl OutputVerifier {
     /// Knows how far outputs may be from the baseline's.
     pub(super) fn new(limits: Limits, outputs: &[ConcreteTensor]) -> Self {
         let dtypes = outputs.iter().map(|output| output.dtype).collect();
-        Self { limits, dtypes, made: 0, verified: 0, warm_up: (0, 0), wrong: Vec::new() }
+        Self { limits, dtypes, made: 0, verified: 0, warm_up: (0, 0), wrong: Vec::new(), excused: 0 }
     }
 
     /// Ends the warm-up: calls so far do not count as timed ones, and wrong ones still count as wrong.
@@ -58,9 +67,10 @@ impl OutputVerifier {
         for call in 0..calls {
             self.made += 1;
             let (outputs, expected) = (candidate.outputs(call), expected(call));
-            let (mut errors, mut all_finite) = (Vec::new(), true);
+            let (mut errors, mut all_finite, mut is_excused) = (Vec::new(), true, false);
             for ((output, expected), dtype) in outputs.iter().zip(&expected).zip(&self.dtypes) {
                 let found = compare_output(memory, (*output, *expected), *dtype, &self.limits)?;
+                is_excused |= found.is_excused;
                 // An output of which the baseline itself has no finite answer says nothing; the others do.
                 if found.largest_error > self.limits.allowed && !memory.is_finite(*expected)? {
                     all_finite = false;
@@ -69,6 +79,10 @@ impl OutputVerifier {
                 }
             }
             self.verified += u64::from(all_finite);
+            self.excused += u64::from(is_excused);
+            if is_excused && self.excuses_too_much() {
+                note(findings, self.same_integers());
+            }
             if !self.limits.pass_timed(&errors) {
                 self.wrong.push(self.made);
                 note(findings, self.finding(&errors));
@@ -86,7 +100,7 @@ impl OutputVerifier {
                 "call {number} of the measurement gave {wrong_elements} wrong elements, the worst of them {largest:.3} times the tolerance \
                  away from the reference: the program is right when it is checked, and wrong when it is measured"
             );
-            return violation("timed_output_wrong", message);
+            return violation(TIMED_OUTPUT_WRONG, message);
         }
         let message = format!(
             "call {number} of the measurement was {largest:.3} times the tolerance away from the reference, where {:.3} are allowed",
@@ -95,9 +109,22 @@ impl OutputVerifier {
         violation("timed_output_imprecise", message)
     }
 
+    /// Returns whether an integer was wrong in so many calls that it is no rounding which two nearly equal values tell apart.
+    fn excuses_too_much(&self) -> bool {
+        self.excused > MAX_EXCUSED_CALLS && self.excused * EXCUSED_ONE_OF > self.made
+    }
+
+    fn same_integers(&self) -> Finding {
+        let (excused, made) = (self.excused, self.made);
+        let message = format!(
+            "{excused} of {made} calls of the measurement had a wrong integer, which rounding explains in few calls"
+        );
+        violation(TIMED_OUTPUT_WRONG, message)
+    }
+
     /// Returns whether enough calls were wrong.
     pub(super) fn is_over(&self) -> bool {
-        self.wrong.len() >= MAX_WRONG_CALLS
+        self.wrong.len() >= MAX_WRONG_CALLS || self.excuses_too_much()
     }
 
     /// Returns whether the calls were right up to some call and wrong from then on. A race makes calls wrong here and there.
@@ -105,6 +132,17 @@ impl OutputVerifier {
         let (Some(first), count) = (self.wrong.first(), self.wrong.len()) else { return false };
         count >= MAX_WRONG_CALLS && *first > 1 && self.made - first + 1 == u64::try_from(count).unwrap_or(0)
     }
+}
+
+/// Returns numbers that follow from all bits of the outputs of each of a program's last calls.
+pub(super) fn prints<M: Memory>(memory: &M, program: &Program<M>, calls: usize) -> Result<Vec<u64>, MemoryError> {
+    (0..calls).map(|call| fingerprint(memory, &program.outputs(call))).collect()
+}
+
+/// Returns the finding about outputs that changed after the end of their calls.
+pub(super) fn late_outputs() -> Finding {
+    let message = "the outputs of a timed call changed after the program had said that its calls were over";
+    violation(TIMED_OUTPUT_WRONG, message.to_owned())
 }
 
 #[cfg(test)]
@@ -129,6 +167,14 @@ mod tests {
         assert_eq!(verifier.after_warm_up(), (0, 0));
         (verifier.made, verifier.verified) = (30, 29);
         assert_eq!(verifier.after_warm_up(), (18, 17));
+    }
+
+    #[test]
+    fn an_integer_that_is_wrong_in_many_calls_is_no_rounding() {
+        let excused = |excused, made| OutputVerifier { excused, ..verifier(made, &[]) }.excuses_too_much();
+        assert!(excused(5, 5) && excused(30, 100));
+        assert!(!excused(4, 4), "few calls");
+        assert!(!excused(20, 100), "now and then");
     }
 
     #[test]

@@ -299,8 +299,7 @@ impl Memory for DeviceMemory {
         let mut comparison = TensorComparison {
             wrong_elements: found[WRONG] + missing,
             largest_error: if missing > 0 { f64::INFINITY } else { f64::from_bits(found[LARGEST]) },
-            worst: None,
-            histogram: Default::default(),
+            ..TensorComparison::default()
         };
         for (slot, count) in comparison.histogram.iter_mut().zip(&found[HISTOGRAM..]) {
             *slot = *count;

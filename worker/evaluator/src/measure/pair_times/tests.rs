@@ -22,6 +22,7 @@ pub(in crate::measure) fn times(candidate: f64, lone: f64, hidden: f64, baseline
         baseline_ns: vec![baseline; 5],
         lone_candidate_ns: vec![lone; 3],
         lone_baseline_ns: vec![baseline + 9_000.0; 3],
+        overlap_ns: 0.0,
         events_candidate_ns: Vec::new(),
         events_baseline_ns: Vec::new(),
         hidden_ns: vec![hidden; 5],
@@ -57,9 +58,22 @@ fn honest_times_accuse_of_nothing() {
 
 #[test]
 fn calls_that_share_work_count_as_calls_by_themselves() {
-    let batched = times(1_000.0, 60_000.0, 0.0, 40_000.0, 40_000.0);
-    assert_eq!(codes(&batched), ["calls_overlap"]);
+    let mut batched = times(1_000.0, 60_000.0, 0.0, 40_000.0, 40_000.0);
+    batched.overlap_ns = overlap_ns(std::slice::from_ref(&batched));
+    assert_eq!(batched.overlap().map(|finding| finding.code).as_deref(), Some("calls_overlap"));
     assert!(batched.ratios().iter().all(|ratio| *ratio < 1.0), "{:?}", batched.ratios());
+    // A program that computes all calls of a window in the first one takes as long as the others when it is called by itself.
+    let shared = times(500.0, 17_000.0, 0.0, 20_000.0, 20_000.0);
+    assert!((overlap_ns(&[shared]) - 6_475.0).abs() < 1e-6);
+}
+
+#[test]
+fn lone_calls_that_were_disturbed_are_no_shared_work() {
+    let quiet = || times(10_000.0, 19_500.0, 0.0, 40_000.0, 40_000.0);
+    let mut noisy = quiet();
+    noisy.lone_candidate_ns = vec![70_000.0, 90_000.0, 80_000.0];
+    assert!(overlap_ns(&[quiet(), quiet(), noisy]) < 1e-9, "in one of three pairs of processes");
+    assert!(quiet().overlap().is_none());
 }
 
 #[test]
@@ -96,6 +110,14 @@ fn a_baseline_that_is_slower_after_the_candidate_has_ended_too_was_not_slowed_by
     assert!(codes(&slower).is_empty());
     slower.take_alone_after(vec![41_000.0; 5]);
     assert_eq!(codes(&slower), ["baseline_disturbed"]);
+}
+
+#[test]
+fn a_program_that_slows_half_of_the_baseline_s_windows_down_gains_nothing() {
+    let mut slowed = times(10_000.0, 20_000.0, 0.0, 40_000.0, 40_000.0);
+    slowed.baseline_ns = vec![80_000.0, 40_000.0, 80_000.0, 40_000.0, 80_000.0];
+    assert_eq!(codes(&slowed), ["baseline_disturbed"]);
+    assert!(median(&slowed.ratios()) < 4.01);
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn times_alone<M: Memory>(
         if (core.is_shared || cores.is_shared()) && left_out < SOLO_WINDOWS && cores.has_patience() {
             left_out += 1;
         } else {
-            times.push(per_call(window.net_ns(usual), calls));
+            times.push(per_call(window.within_ns(usual), calls));
         }
     }
     Ok(times)
