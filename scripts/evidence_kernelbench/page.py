@@ -68,28 +68,27 @@ def native(found: dict) -> list:
 
 def throughput(found: dict) -> list:
     lines = ["", "## Attempts in an hour on one GPU, beside KernelBench's own evaluation", "",
-             "One after the other, the same kernels: as native programs, and in files with `ModelNew` and "
-             "`load_inline`. Cold means that nothing of a program was built before, warm that its library or its extension was: programs "
-             "are checked and measured again, those with an extension under other comments. KernelBench evaluates as its `eval_from_generations.py` does: a process for each program, "
-             "one at a time, five trials and a hundred timed calls; warm it finds the extension in its build folder. *In a process* is "
-             "the part of that after PyTorch and KernelBench are loaded.", "",
+             "The same kernels as native programs, and in files with `ModelNew` and `load_inline`, judged by `nightshift verify`: built, checked, "
+             "and measured as for a published number. Cold means that nothing of a program was built before, warm that its library or its "
+             "extension was: programs are checked and measured again, those with an extension under other comments. KernelBench evaluates as its "
+             "`eval_from_generations.py` does: a process for each program, one at a time, five trials and a hundred timed calls; warm it finds "
+             "the extension in its build folder. *In a process* is the part of that after PyTorch and KernelBench are loaded.", "",
              "| what | programs | seconds | an hour | to KernelBench, equally cold or warm |", "| --- | --- | --- | --- | --- |"]
     rates = {kind: rate(found.get(f"peer_{kind}")) for kind in ("cold", "warm")}
     for form, name in (("native", "native programs"), ("torch", "the same kernels with `load_inline`")):
         for kind, other in rates.items():
             row = found.get(f"{form}_{kind}")
             if row:
-                contexts = f", {row['gpu_contexts']} contexts" if row.get("gpu_contexts") else ""
-                contexts += f", groups of {row['candidates']}" if row.get("candidates", 1) > 1 else ""
                 # What was counted beside it, if that was another time.
                 beside = row.get("beside") or other
                 compared = f"{row['per_hour'] / beside:.1f} times" if beside else "-"
                 compared += f" ({beside:.0f} on that machine)" if row.get("beside") and round(row["beside"]) != round(other or 0) else ""
                 found_built = row.get("built_from_cache") if kind == "cold" else 0
-                left_out = f" beside {found_built} that were found built" if found_built else ""
+                left_out = f", {found_built} of them found built" if found_built else ""
                 wrong = f", {row['wrong']} of them not judged right" if row.get("wrong") else ""
-                lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks at once{contexts} | {row['verified']}{left_out}{wrong} | {row['seconds']} | "
-                             f"{row['per_hour']} | {compared} |")
+                at_once = f", {row['at_once']} calls at once" if row["at_once"] > 1 else ""
+                lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks{at_once} | {row['verified']}{left_out}{wrong} | "
+                             f"{row['seconds']} | {row['per_hour']} | {compared} |")
     for kind, own in rates.items():
         row = found.get(f"peer_{kind}")
         if row and own:
@@ -104,17 +103,13 @@ def throughput(found: dict) -> list:
 
 
 def steps_told(found: dict) -> list:
-    """What steps took, with others beside them."""
+    """Where the time of programs went."""
     lines = []
     for form in ("native_cold", "native_warm", "torch_cold", "torch_warm"):
-        steps = (found.get(form) or {}).get("steps_ms", {})
-        told = ", ".join(f"{kind} {seconds(steps[kind]['mean_ms'])} ({steps[kind]['count']})" for kind in
-                         ("build", "check", "sanitize", "measure", "confirm", "sanitize_best") if kind in steps)
-        lines += [f"- {form.replace('_', ' ')}: {told}"] if told else []
         for step, parts in (found.get(form) or {}).get("parts_ms", {}).items():
             parted = ", ".join(f"{name.replace('_', ' ')} {seconds(ms)}" for name, ms in parts.items() if ms >= 10)
-            lines.append(f"  - {step}: {parted}")
-    return ["", "Mean time of steps, others beside them, how many there were, and where the time went:", "", *lines] if lines else []
+            lines.append(f"- {form.replace('_', ' ')}, {step}: {parted}")
+    return ["", "Mean time of a program, and where it went:", "", *lines] if lines else []
 
 
 def rate(row: dict | None) -> float | None:

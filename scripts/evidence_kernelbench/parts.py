@@ -6,9 +6,10 @@ import signal
 import statistics
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from evidence_h200.night import EXPORT_S, Failure, Night, OutOfTime, attempts_of, log, over, took_ms
+from evidence_h200.night import Failure, Night, log, over
 
 from .native import PROGRAMS, remarked
 
@@ -75,27 +76,7 @@ def native(night: Night, tasks: list, limit_s: float) -> dict:
             night.command("export", f"{run_id}/{attempt['number']}", "--as", "cmake", "--out", str(project), "--force")
             jobs.append({"name": f"{task.name} {kind}", "reference": str(task.folder / task.spec["reference"]), "program": str(file),
                          "build": str(night.folder / "extensions" / f"{name}-{kind}"), "project": str(project)})
-    return {"whole": done["whole"], "tasks": found, "jobs": jobs, "steps_ms": step_times(done["exported"])}
-
-
-def step_times(exported: dict) -> dict:
-    """Mean time of each kind of step in milliseconds."""
-    kinds = {}
-    for _, _, steps in attempts_of(exported):
-        for kind, step in steps.items():
-            if took_ms(step) is not None:
-                kinds.setdefault(kind, []).append(took_ms(step))
-    return {kind: {"count": len(taken), "mean_ms": round(statistics.fmean(taken))} for kind, taken in sorted(kinds.items())}
-
-
-def part_times(exported: dict) -> dict:
-    """Mean time of each part of checks and of measurements in milliseconds, waiting for the device among them."""
-    found = {}
-    for _, attempt, _ in attempts_of(exported):
-        for step, report in (("check", attempt.get("check")), ("measure", attempt.get("measurement"))):
-            for part in (report or {}).get("cost", []):
-                found.setdefault(step, {}).setdefault(part["name"], []).append(part["ms"])
-    return {step: {name: round(statistics.fmean(taken)) for name, taken in parts.items()} for step, parts in found.items()}
+    return {"whole": done["whole"], "tasks": found, "jobs": jobs}
 
 
 def projects(night: Night, jobs: list, limit_s: float) -> dict:
@@ -168,72 +149,57 @@ def _asked_of_peer(night: Night, lists: list, checkout: Path, limit_s: float) ->
     return found
 
 
-def throughput(night: Night, tasks: list, form: str, programs: dict, again: dict, settled: dict, count_s: tuple,
-               candidates: int) -> dict:
-    """Verified attempts in an hour: runs whose scripts give right programs again and again, each as another text. First no
-    program was ever built, then all of them were: the same ones, or `again`, whose extensions are those of the first."""
-    night.without_profiles()
-    found, built = {}, 0
-    for kind, seconds in zip(("cold", "warm"), count_s):
-        texts = programs
-        if kind == "warm":
-            # Again and again what was built, so that it lasts.
-            length = len(programs[tasks[0].name])
-            texts = again or {task.name: (programs[task.name][:built] * length)[:length] for task in tasks}
-        folders = [task.with_programs(night.folder / kind / task.folder.name, form, night.target, texts[task.name])
-                   for task in tasks]
-        attempts = min(map(len, texts.values()))
-        began = settled[kind] * candidates
-        options = ["--strategy", "group", "--candidates", str(candidates)] if candidates > 1 else []
-        try:
-            row, built = _counted(night, tasks, folders, f"{form}-{kind}", attempts, began, seconds, options,
-                                  kind == "warm")
-            found[f"{form}_{kind}"] = row | {"candidates": candidates}
-        except Failure as error:
-            if kind == "cold":
-                raise
-            log(f"{form}: {error}: what was counted cold stays")
+def throughput(given, folder: Path, tasks: list, form: str, texts: list, until: float) -> dict:
+    """Programs that `nightshift verify` judges in an hour, called as people and agents call it: first none of them was ever built, then
+    the same ones again. `texts` gives each task's programs, and `again` those of the second time. One call for each task; so many calls
+    at the same time, as `given.at_once` says. What was judged when the time was over counts."""
+    suffix, found = {"native": ".cu", "torch": ".py"}[form], {}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "NIGHTSHIFT_WORKER__PYTHON": given.python, "NO_COLOR": "1"}
+    for kind in ("cold", "warm"):
+        began, rows = time.monotonic(), []
+
+        def judged(task, kind=kind):
+            files = []
+            for number, text in enumerate(texts[kind][task.name]):
+                file = folder / kind / task.folder.name / f"program{number}{suffix}"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+                files.append(str(file))
+            command = [str(given.nightshift), "--json", "verify", str(task.folder), *files]
+            left_s = until - time.monotonic()
+            if left_s < 5:
+                return []
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=left_s, stdin=subprocess.DEVNULL)
+            except subprocess.TimeoutExpired:
+                log(f"{task.name}: the time was over")
+                return []
+            told = json.loads(done.stdout or "{}")
+            if "programs" not in told:
+                log(f"{task.name}: {(told.get('error') or {}).get('message') or done.stderr.strip()[-300:]}")
+            return told.get("programs", [])
+
+        with ThreadPoolExecutor(given.at_once) as calls:
+            for programs in calls.map(judged, tasks):
+                rows += programs
+        seconds = time.monotonic() - began
+        right = [row for row in rows if row["right"]]
+        if rows:
+            found[f"{form}_{kind}"] = {
+                "tasks": [task.name for task in tasks], "at_once": given.at_once, "seconds": round(seconds, 1), "verified": len(rows),
+                "wrong": len(rows) - len(right), "per_hour": round(len(right) / seconds * 3600), "parts_ms": part_times(rows),
+                "built_from_cache": sum(bool((row["judgement"].get("build") or {}).get("cached")) for row in rows),
+            }
+            log(f"{form} {kind}: {len(right)} of {len(rows)} right in {seconds:.0f} s")
     return found
 
 
-SETTLE_S = 240
-"""How long runs may take until they are counted."""
-
-
-def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int, settled: int, count_s: float,
-             options: list, with_built: bool) -> tuple:
-    """What was verified while it was counted, and how many programs of each run were built. All of them are right, and what was not
-    judged so is not among those of an hour. Those that were found built count only `with_built`."""
-    campaign = Campaign(night, f"throughput-{name}", folders, attempts, *options)
-    try:
-        night.wait_for(campaign.id, lambda runs: len(runs) == len(folders) and all(run["digest"]["attempts"] >= settled for run in runs),
-                       f"attempt {settled} of every run", SETTLE_S)
-    except OutOfTime as error:
-        log(f"{error}: what comes from now on is counted")
-    began = time.time() * 1000
-    log(f"{name}: counting for {count_s:.0f} s")
-    deadline = min(time.monotonic() + count_s, night.given.until - EXPORT_S)
-    while time.monotonic() < deadline and not over(night.runs(campaign.id)):
-        time.sleep(0.2)
-    ended = time.time() * 1000
-    if not over(night.runs(campaign.id)):
-        night.command("cancel", campaign.id)
-    exported = night.export(campaign.id, f"exported-{name}.json")
-    verified, wrong, cached, built = 0, 0, 0, dict.fromkeys((task.spec["name"] for task in tasks), 0)
-    for task, attempt, steps in attempts_of(exported):
-        built[task] += bool((attempt.get("build") or {}).get("library"))
-        end = (steps.get("measure") or {}).get("finished_at")
-        if end is not None and began <= end < ended and attempt.get("measurement"):
-            found_built = bool((attempt.get("build") or {}).get("cached"))
-            cached += found_built
-            if found_built and not with_built:
-                continue
-            verified += 1
-            wrong += not attempt["outcome"].startswith("correct")
-    seconds = (ended - began) / 1000
-    if not verified:
-        raise Failure(f"no attempt was verified in {seconds:.0f} s ({name})")
-    row = {"tasks": [task.name for task in tasks], "seconds": round(seconds, 1), "verified": verified, "wrong": wrong,
-           "built_from_cache": cached, "per_hour": round((verified - wrong) / seconds * 3600), "settled": settled,
-           "steps_ms": step_times(exported), "parts_ms": part_times(exported), "gpu_contexts": night.given.gpu_contexts}
-    return row, max(1, min(built.values()))
+def part_times(rows: list) -> dict:
+    """Mean time of builds, and of each part of checks and measurements, in milliseconds."""
+    found = {}
+    for judgement in (row["judgement"] for row in rows):
+        found.setdefault("build", {}).setdefault("all", []).append((judgement.get("build") or {}).get("duration_ms", 0))
+        for step in ("check", "measurement"):
+            for part in (judgement.get(step) or {}).get("cost", []):
+                found.setdefault(step, {}).setdefault(part["name"], []).append(part["ms"])
+    return {step: {name: round(statistics.fmean(taken)) for name, taken in parts.items()} for step, parts in found.items()}
