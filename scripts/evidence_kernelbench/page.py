@@ -79,10 +79,9 @@ def throughput(found: dict) -> list:
         for kind, other in rates.items():
             row = found.get(f"{form}_{kind}")
             if row:
-                # What was counted beside it, if that was another time.
-                beside = row.get("beside") or other
-                compared = f"{row['per_hour'] / beside:.1f} times" if beside else "-"
-                compared += f" ({beside:.0f} on that machine)" if row.get("beside") and round(row["beside"]) != round(other or 0) else ""
+                # Only what was counted in the same run can be compared.
+                is_beside = other and row.get("by") == found[f"peer_{kind}"].get("by")
+                compared = f"{row['per_hour'] / other:.1f} times" if is_beside else "-"
                 found_built = row.get("built_from_cache") if kind == "cold" else 0
                 left_out = f", {found_built} of them found built" if found_built else ""
                 wrong = f", {row['wrong']} of them not judged right" if row.get("wrong") else ""
@@ -98,7 +97,7 @@ def throughput(found: dict) -> list:
     times = {kind: row["by"] for kind, row in found.items() if isinstance(row, dict) and row.get("by")}
     if len(set(times.values())) > 1:
         told = "; ".join(f"{kind.replace('_', ' ').replace('peer', 'KernelBench')}: {by}" for kind, by in times.items())
-        lines += ["", f"Not all of it in one go, but on machines of one kind: {told}."]
+        lines += ["", f"Not measured in one run: {told}. Only rows of one run are compared."]
     return [*lines, "", f"Wanted: {NATIVE_TARGET} times for native programs, {TORCH_TARGET} times for `ModelNew`.", *steps_told(found)]
 
 
