@@ -214,7 +214,8 @@ impl Export {
             .iter()
             .map(|column| if has(column) { format!("\"{column}\"") } else { "NULL".to_owned() })
             .collect();
-        let query = format!("SELECT {} FROM {} LIMIT {MAX_EVENTS}", columns.join(", "), table.name);
+        // The tool writes rows in any order, and only the earliest ones are read of a long trace.
+        let query = format!("SELECT {} FROM {} ORDER BY start LIMIT {MAX_EVENTS}", columns.join(", "), table.name);
         let mut statement = self.connection.prepare(&query)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {

@@ -122,6 +122,18 @@ fn a_view_in_the_place_of_a_table_is_refused() {
 }
 
 #[test]
+fn a_long_trace_is_cut_at_its_end_in_whatever_order_the_tool_wrote_it() {
+    let (_folder, path) = changed(&format!(
+        "DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME; CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end); WITH RECURSIVE \
+         backwards(start) AS (VALUES ({MAX_EVENTS}) UNION ALL SELECT start - 1 FROM backwards WHERE start > 0) INSERT INTO \
+         CUPTI_ACTIVITY_KIND_RUNTIME SELECT start, start + 1 FROM backwards;"
+    ));
+    let activity = read(&path).unwrap();
+    assert!(activity.cut && activity.api.len() == MAX_EVENTS);
+    assert_eq!(activity.api[0].span.start_ns, 0);
+}
+
+#[test]
 fn what_is_no_database_is_said_to_be_none() {
     for bytes in [&b""[..], b"not a database at all", &[0xff; 5000], b"SQLite format 3\0"] {
         let (_folder, path) = file(bytes);
