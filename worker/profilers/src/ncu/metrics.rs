@@ -41,9 +41,6 @@ pub(super) const PIPES: [(&str, &str); 3] = [
     ("xu", "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"),
 ];
 
-/// The pipe of loads and stores, which is no arithmetic.
-pub(super) const LOAD_STORE_PIPE: &str = "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active";
-
 /// Operations of the tensor cores by element type.
 pub(super) const TENSOR_OPS: [(&str, &str); 5] = [
     ("bf16", "sm__ops_path_tensor_src_bf16_dst_fp32.sum"),
@@ -82,14 +79,13 @@ const EVERYWHERE: [&str; 20] = [
 ];
 
 /// What is asked for beside them on Hopper, where every name was checked.
-const HOPPER: [&str; 31] = [
+const HOPPER: [&str; 30] = [
     TENSOR,
     FFMA,
     FADD,
     FMUL,
     SECTORS_PER_LOAD,
     BANK_CONFLICTS,
-    LOAD_STORE_PIPE,
     "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
