@@ -142,17 +142,6 @@ pub async fn serve<P: ServerApi, W: Work>(
     self::work(port, work, introduction, None, stop.into(), DRAIN_TIMEOUT).await
 }
 
-/// Like [`serve`], with a health monitor of GPUs.
-pub async fn serve_with_gpus<P: ServerApi, W: Work>(
-    port: Arc<P>,
-    work: Arc<W>,
-    introduction: RegisterWorker,
-    monitor: Arc<DeviceHealthMonitor>,
-    stop: impl Into<Stop>,
-) -> Result<(), WorkerError> {
-    self::work(port, work, introduction, Some(monitor), stop.into(), DRAIN_TIMEOUT).await
-}
-
 async fn work<P: ServerApi, W: Work>(
     port: Arc<P>,
     work: Arc<W>,

@@ -16,7 +16,7 @@ use nightshift_protocol::tunable::{self, BadTunables};
 use nightshift_protocol::tune::{TuneBudget, TuneReport, TunedProgram};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
-use super::step::{Step, secret_seeds};
+use super::step::{Step, first_error, secret_seeds};
 use crate::tune::{Timed, Timing, Trials, search};
 use nightshift_toolchain::build::{Role, disk_failure};
 
@@ -145,7 +145,7 @@ impl Trials for Bench<'_> {
     fn build(&mut self, number: usize, values: &[i64]) -> Result<Option<String>, StepFailure> {
         let source = tunable::with_values(self.text, values).map_err(|bad| unusable(&bad))?;
         let (report, path) = self.step.build_as(Role::Candidate, &source, self.task)?;
-        let Some(path) = path else { return Ok(Some(why_not_built(&report))) };
+        let Some(path) = path else { return Ok(Some(first_error(&report))) };
         // The next build takes the place of this one.
         let library = self.step.folder.join(format!("variant{number}.so"));
         std::fs::rename(&path, &library).map_err(|error| disk_failure(&library, &error))?;
@@ -193,11 +193,6 @@ fn unusable(bad: &BadTunables) -> StepFailure {
 fn violation(findings: &[Finding]) -> Option<String> {
     let found = findings.iter().find(|finding| finding.severity == Severity::Violation)?;
     Some(format!("{}: {}", found.code, found.message))
-}
-
-fn why_not_built(report: &BuildReport) -> String {
-    let error = report.messages.iter().find(|message| message.severity == "error");
-    error.map_or_else(|| report.end.describe(), |error| format!("line {}: {}", error.line, error.message))
 }
 
 fn why_not_passed(report: &CheckReport) -> Option<String> {
