@@ -32,8 +32,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 enum ProbeReason {
     /// A suspicion about a device in use: an unclear result changes nothing.
     InUse,
-    /// A user released the device: an unclear result quarantines it again.
-    Release,
+    /// A user released the device, or a killed step on it does not end: an unclear result quarantines it.
+    Untrusted,
     /// An unclear result before: the device stays quarantined.
     Again,
 }
@@ -99,7 +99,7 @@ impl DeviceHealthMonitor {
             survivor_limit,
         };
         for (device, health) in health {
-            monitor.record_probe(device, health, ProbeReason::Release, None);
+            monitor.record_probe(device, health, ProbeReason::Untrusted, None);
         }
         (gpus, Arc::new(monitor))
     }
@@ -159,24 +159,27 @@ impl DeviceHealthMonitor {
             tracing::info!(device, gpu.uuid = %entry.gpu.facts.uuid, "a GPU is tested after a step: {why}");
             self.test(entry, ProbeReason::InUse);
         }
-        match self.quarantine_of(device) {
-            None => Ok(()),
-            Some(quarantine) => Err(StepFailure::retriable(
-                quarantine.code,
-                format!(
-                    "the GPU {} is out of order ({}): the step is tried again elsewhere",
-                    entry.gpu.facts.uuid, quarantine.reason
-                ),
-            )),
-        }
+        self.in_use(entry)
     }
 
-    /// Quarantines a device on which a killed step does not end.
-    pub(crate) fn record_hang(&self, device: u32) {
-        if self.entry(device).is_some() {
-            let reason = "a killed step on it does not end".to_owned();
-            self.quarantine(device, &DeviceFault { code: WEDGED, reason });
+    /// Tests a device on which a killed step does not end: the thread of the step may be busy with something else. Blocks.
+    ///
+    /// # Errors
+    /// When the device is quarantined.
+    pub(crate) fn after_hang(&self, device: u32, why: &str) -> Result<(), StepFailure> {
+        let Some(entry) = self.entry(device) else { return Ok(()) };
+        if self.quarantine_of(device).is_none() {
+            tracing::warn!(device, gpu.uuid = %entry.gpu.facts.uuid, "a GPU is tested: {why}");
+            self.test(entry, ProbeReason::Untrusted);
         }
+        self.in_use(entry)
+    }
+
+    fn in_use(&self, entry: &DeviceEntry) -> Result<(), StepFailure> {
+        let Some(quarantine) = self.quarantine_of(entry.device) else { return Ok(()) };
+        let (uuid, reason) = (&entry.gpu.facts.uuid, quarantine.reason);
+        let message = format!("the GPU {uuid} is out of order ({reason}): the step is tried again elsewhere");
+        Err(StepFailure::retriable(quarantine.code, message))
     }
 
     /// Records an event of the driver, and tests the devices that it makes doubtful. Blocks.
@@ -205,7 +208,7 @@ impl DeviceHealthMonitor {
         for entry in self.entries.iter().filter(|entry| devices.contains(&entry.device)) {
             if self.quarantine_of(entry.device).is_some() {
                 tracing::info!(device = entry.device, gpu.uuid = %entry.gpu.facts.uuid, "a released GPU is tested");
-                self.test(entry, ProbeReason::Release);
+                self.test(entry, ProbeReason::Untrusted);
             }
         }
     }
@@ -289,7 +292,7 @@ impl DeviceHealthMonitor {
             Health::Healthy(_) if self.incident(device) != before => return,
             Health::Healthy(_) => return self.lift_quarantine(device),
             Health::Faulty(fault) => fault,
-            Health::Unclear(why) if reason == ProbeReason::Release => {
+            Health::Unclear(why) if reason == ProbeReason::Untrusted => {
                 DeviceFault { code: UNPROBED, reason: format!("it cannot be tested: {why}") }
             }
             Health::Unclear(reason) => {

@@ -361,6 +361,21 @@ fn a_released_gpu_is_used_again_when_it_passes_and_quarantined_anew_when_it_does
 }
 
 #[test]
+fn a_step_that_does_not_end_quarantines_its_gpu_only_when_the_gpu_fails_its_test() {
+    let prober = Arc::new(FakeProber::default());
+    let (_, monitor) = monitor(&FakeDriver::with_whole(3), &prober);
+    prober.always("GPU-1000", ill(WEDGED));
+    prober.always("GPU-2000", Health::Unclear("no memory is free".to_owned()));
+    let hangs = |device| monitor.after_hang(device, "a killed step does not end").map_err(|failure| failure.code);
+    assert_eq!((hangs(1), hangs(2)), (Ok(()), Err(WEDGED.to_owned())));
+    // The step that does not end may be what holds the memory.
+    assert_eq!(hangs(3), Err(UNPROBED.to_owned()));
+    prober.always("GPU-2000", Health::Healthy(FACTS));
+    monitor.retest_unclear();
+    assert_eq!(quarantined(&monitor), [(2, WEDGED.to_owned())]);
+}
+
+#[test]
 fn every_change_is_told() {
     let prober = Arc::new(FakeProber::default());
     let (_, monitor) = monitor(&FakeDriver::with_whole(1), &prober);
@@ -370,7 +385,7 @@ fn every_change_is_told() {
     monitor.after_step(1, Some("it hung"), &[]).unwrap_err();
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
-    monitor.record_hang(1);
+    monitor.after_hang(1, "a killed step does not end").unwrap_err();
     assert!(!changes.has_changed().unwrap(), "nothing changed");
     prober.always("GPU-0000", Health::Healthy(FACTS));
     monitor.release(&[1]);

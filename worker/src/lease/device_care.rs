@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nightshift_protocol::api::LeasedStep;
-use nightshift_protocol::step::StepFailure;
 
 use super::Work;
 use super::carry::Ended;
@@ -12,7 +11,7 @@ use super::device::suspicion;
 use super::held::{HeldStep, StopCause};
 use super::session::WorkerSession;
 use super::slots::Place;
-use crate::gpu::{DeviceHealthMonitor, WEDGED};
+use crate::gpu::DeviceHealthMonitor;
 use crate::server_api::ServerApi;
 
 impl<P: ServerApi, W: Work> WorkerSession<P, W> {
@@ -20,23 +19,20 @@ impl<P: ServerApi, W: Work> WorkerSession<P, W> {
     pub(super) async fn at_its_place(&self, step: &LeasedStep, hold: &Arc<HeldStep>, place: Place) -> Ended {
         let (ended, survivors) = self.on_a_thread(step, hold).await;
         let Some((monitor, device)) = self.monitor.clone().zip(place.device()) else { return ended };
-        let Some(result) = &ended else {
-            monitor.record_hang(device);
-            self.withdraw_quarantined(&monitor);
-            let quarantine = monitor.quarantine_of(device)?;
-            let message =
-                format!("the step was killed and does not end ({}): it is tried again elsewhere", quarantine.reason);
-            return Some(Err(StepFailure::retriable(WEDGED, message)));
-        };
-        let suspicion = match hold.cause() {
-            None | Some(StopCause::TimedOut) => suspicion(result),
+        let suspicion = match (&ended, hold.cause()) {
+            // The worker ends, and its quarantines with it.
+            (None, Some(StopCause::ShuttingDown)) => return None,
+            (None, _) => Some("a killed step on it does not end".to_owned()),
+            (Some(result), None | Some(StopCause::TimedOut)) => suspicion(result),
             // The end of a killed step says nothing about the device.
-            Some(StopCause::Lost | StopCause::Cancelled | StopCause::ShuttingDown) => None,
+            (Some(_), Some(StopCause::Lost | StopCause::Cancelled | StopCause::ShuttingDown)) => None,
         };
-        let looked = {
-            let monitor = Arc::clone(&monitor);
-            tokio::task::spawn_blocking(move || monitor.after_step(device, suspicion.as_deref(), &survivors)).await
-        };
+        let (hangs, looks) = (ended.is_none(), Arc::clone(&monitor));
+        let looked = tokio::task::spawn_blocking(move || match suspicion {
+            Some(why) if hangs => looks.after_hang(device, &why),
+            suspicion => looks.after_step(device, suspicion.as_deref(), &survivors),
+        });
+        let looked = looked.await;
         // Before the slot is released, so that no claim states it.
         self.withdraw_quarantined(&monitor);
         match looked {

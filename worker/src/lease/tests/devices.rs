@@ -163,13 +163,20 @@ async fn a_step_that_comes_for_a_gpu_that_fell_ill_meanwhile_is_given_back_unbeg
 }
 
 #[tokio::test]
-async fn a_step_that_does_not_end_when_it_is_killed_wedges_its_gpu() -> Outcome {
+async fn a_step_that_does_not_end_when_it_is_killed_takes_only_a_broken_gpu_with_it() -> Outcome {
     let deaf = FakeWork::default();
     deaf.change(|state| state.deaf = true);
-    let (running, monitor, _) = three_gpus(deaf);
-    let step = running.server.offer(1, EXCLUSIVE, 50);
+    let (running, monitor, prober) = three_gpus(deaf);
+    let first = running.server.offer(1, EXCLUSIVE, 50);
     running.until_committed(1).await;
-    assert_eq!(failure_of(&outcome(&running, &step)).code, WEDGED);
+    assert_eq!(failure_of(&outcome(&running, &first)).code, "worker.step_timed_out");
+    assert_eq!(monitor.quarantined(), [], "a GPU that passes its test is well");
+    for uuid in ["GPU-0000", "GPU-1000", "GPU-2000"] {
+        prober.always(uuid, ill(WEDGED));
+    }
+    let second = running.server.offer(2, EXCLUSIVE, 50);
+    running.until_committed(2).await;
+    assert_eq!(failure_of(&outcome(&running, &second)).code, WEDGED);
     assert_eq!(monitor.quarantined().len(), 1);
     running.work.change(|state| state.let_go = true);
     running.end().await
