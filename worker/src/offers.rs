@@ -3,28 +3,19 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use nightshift_protocol::machine::{DeviceOffer, GpuFacts, MachineFacts, Offers};
+use nightshift_profilers::installed;
+use nightshift_protocol::machine::{DeviceOffer, GpuFacts, MachineFacts, Offers, Toolchain};
 use nightshift_protocol::needs::Tool;
 use nightshift_protocol::task::Target;
 
 use crate::config::WorkerConfig;
 use crate::gpu::{Gpu, Gpus};
-use nightshift_toolchain::toolchain::{is_program, system_folders};
+use nightshift_toolchain::toolchain::system_folders;
 
 /// Number of the machine itself as a device of the `cpu` target.
 pub const CPU_DEVICE: u32 = 0;
 /// Number of steps that can share the machine as a device.
 pub const SHARED_STEPS: u32 = 2;
-/// Installation folders of toolkits: parent folder, prefix of the folder names, and subfolders with programs.
-const TOOLKITS: [(&str, &str, &str); 6] = [
-    ("/usr/local", "cuda", "bin"),
-    ("/opt/nvidia", "cuda", "bin"),
-    ("/opt/nvidia/nsight-systems", "", "bin"),
-    ("/opt/nvidia/nsight-compute", "", ""),
-    // Nsight Compute includes nsys.
-    ("/opt/nvidia/nsight-compute", "", "host/target-linux-x64"),
-    ("/usr/local", "cuda", "compute-sanitizer"),
-];
 
 /// Maximum number of processes of a step with a context on its GPU: candidate, reference, truth.
 pub const CONTEXTS_PER_STEP: u32 = 3;
@@ -60,7 +51,7 @@ impl InvalidOffer {
 /// Returns the capabilities of this machine. The `cuda` target needs its compiler. Without a GPU, the machine only builds
 /// programs for others.
 pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result<Offers, InvalidOffer> {
-    let root = Path::new("/");
+    let tools = tools(Path::new("/"), &search_path(config), machine.cuda_toolchain.as_ref());
     let mut targets = vec![Target::Cpu];
     let mut devices = vec![DeviceOffer {
         index: CPU_DEVICE,
@@ -77,14 +68,7 @@ pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result
         devices.extend(gpu_offers(&config.gpus, config.gpu_contexts, machine.memory_bytes)?);
     }
     machine.gpus = config.gpus.facts();
-    Ok(Offers {
-        targets,
-        cpu_slots: config.cpu_slots.max(1),
-        devices,
-        tools: tools(root, &search_path(config)),
-        labels: config.labels.clone(),
-        machine,
-    })
+    Ok(Offers { targets, cpu_slots: config.cpu_slots.max(1), devices, tools, labels: config.labels.clone(), machine })
 }
 
 /// Returns a device for each GPU, with the number of shared slots that its contexts allow.
@@ -148,27 +132,15 @@ fn search_path(config: &WorkerConfig) -> Vec<PathBuf> {
     config.search_path.iter().cloned().chain(python).collect()
 }
 
-/// Finds tools below `root`: programs in the search path, in the system's folders and in those of CUDA.
-fn tools(root: &Path, search_path: &[PathBuf]) -> BTreeSet<Tool> {
-    let system = system_folders();
+/// Finds tools below `root`: the CUDA compiler, where one works, profilers in the search path, beside it and where installers
+/// put them, and `PyTorch` of the first Python installations.
+fn tools(root: &Path, search_path: &[PathBuf], nvcc: Option<&Toolchain>) -> BTreeSet<Tool> {
     let under_root = |folder: &PathBuf| root.join(folder.strip_prefix("/").unwrap_or(folder));
-    let mut folders: Vec<PathBuf> = search_path.iter().chain(&system).map(under_root).collect();
-    for (parent, prefix, below) in TOOLKITS {
-        let begins = |name: &str| name.starts_with(prefix);
-        folders.extend(named_folders(&under_root(&PathBuf::from(parent)), begins).map(|folder| folder.join(below)));
-    }
-    Tool::ALL.into_iter().filter(|tool| folders.iter().any(|folder| is_in(*tool, folder))).collect()
-}
-
-fn is_in(tool: Tool, folder: &Path) -> bool {
-    let program = match tool {
-        Tool::Nvcc => "nvcc",
-        Tool::Nsys => "nsys",
-        Tool::Ncu => "ncu",
-        Tool::ComputeSanitizer => "compute-sanitizer",
-        Tool::Torch => return has_torch(folder),
-    };
-    is_program(&folder.join(program))
+    let pythons: Vec<PathBuf> = search_path.iter().chain(&system_folders()).map(under_root).collect();
+    let beside = nvcc.and_then(|nvcc| Path::new(&nvcc.path).parent()).map(Path::to_path_buf);
+    let folders: Vec<PathBuf> = search_path.iter().cloned().chain(beside).map(|folder| under_root(&folder)).collect();
+    let torch = pythons.iter().any(|folder| has_torch(folder)).then_some(Tool::Torch);
+    installed(root, &folders).chain(nvcc.map(|_| Tool::Nvcc)).chain(torch).collect()
 }
 
 /// Returns whether the Python installation of this program folder has `PyTorch`, without starting Python, which would take
@@ -189,7 +161,7 @@ fn named_folders(parent: &Path, fits: impl Fn(&str) -> bool) -> impl Iterator<It
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use nightshift_protocol::machine::{DeviceUse, Needs, SandboxReport, Toolchain};
+    use nightshift_protocol::machine::{DeviceUse, Needs, SandboxReport};
 
     use super::*;
     use crate::gpu::Absence;
@@ -320,19 +292,21 @@ mod tests {
     #[test]
     fn tools_are_found_where_toolkits_and_people_put_them() {
         let root = machine(&[
-            ("usr/local/cuda-13.0/bin/nvcc", 0o755),
-            ("opt/nvidia/nsight-systems/2026.1/bin/nsys", 0o755),
-            ("opt/nvidia/nsight-compute/2026.1/ncu", 0o755),
+            ("usr/local/cuda/bin/compute-sanitizer", 0o755),
+            ("opt/nvidia/nsight-systems/2026.1/target-linux-x64/nsys", 0o755),
+            ("usr/local/cuda-13.0/nsight-compute-2026.1/ncu", 0o755),
             ("home/night/venv/lib/python3.12/site-packages/torch/version.py", 0o644),
         ]);
         let path = [PathBuf::from("/home/night/venv/bin")];
-        assert_eq!(tools(root.path(), &path), BTreeSet::from([Tool::Nvcc, Tool::Nsys, Tool::Ncu, Tool::Torch]));
-        assert!(!tools(root.path(), &[]).contains(&Tool::Torch), "only the Python of the search path counts");
+        let nvcc = described(true).cuda_toolchain;
+        assert_eq!(tools(root.path(), &path, nvcc.as_ref()), BTreeSet::from(Tool::ALL));
+        let others = BTreeSet::from([Tool::Nsys, Tool::Ncu, Tool::ComputeSanitizer]);
+        assert_eq!(tools(root.path(), &[], None), others, "the Python is on no path, and no nvcc works");
     }
 
     #[test]
     fn what_cannot_be_executed_is_no_tool() {
-        let root = machine(&[("usr/bin/nvcc", 0o644), ("usr/bin/ncu/readme", 0o755)]);
-        assert!(tools(root.path(), &[]).is_empty());
+        let root = machine(&[("usr/bin/nsys", 0o644), ("usr/bin/ncu/readme", 0o755)]);
+        assert!(tools(root.path(), &[], None).is_empty());
     }
 }

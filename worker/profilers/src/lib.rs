@@ -40,7 +40,7 @@ pub use self::replay::{REPLAY_ARGUMENT, Replay};
 pub use self::replay_main::replay_main;
 pub use self::subject::{Checks, ProfiledProgram};
 pub use self::tool::{MissingTool, Tool};
-pub use self::tools::{Profilers, TimeLimits};
+pub use self::tools::{Profilers, TimeLimits, installed};
 
 /// Carries the checks out. The replay should be that of a small shape: the tools slow a program down a hundred times, and
 /// looking for races in shared memory far more.

@@ -3,12 +3,13 @@
 use nightshift_sandbox::access::temporary_folder;
 use std::path::{Path, PathBuf};
 
+use nightshift_protocol::needs;
 use nightshift_protocol::verdict::ProcessEnd;
 
 use crate::cupti_library;
 use crate::tool::{MissingTool, Tool};
 use nightshift_sandbox::process::{JailedCommand, Limits};
-use nightshift_toolchain::toolchain::{Run, is_program, readable_folders};
+use nightshift_toolchain::toolchain::{Run, SYSTEM_FOLDERS, is_program, readable_folders};
 
 /// Maximum number of entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 256;
@@ -141,6 +142,17 @@ impl Profilers {
     }
 }
 
+/// Returns the tools that are installed below `root`, where [`Profilers::find`] looks for them. Starts no process.
+pub fn installed(root: &Path, search_path: &[PathBuf]) -> impl Iterator<Item = needs::Tool> {
+    let kinds = [
+        (ToolKind::Nsys, needs::Tool::Nsys),
+        (ToolKind::Ncu, needs::Tool::Ncu),
+        (ToolKind::ComputeSanitizer, needs::Tool::ComputeSanitizer),
+    ];
+    let is_there = |kind| !candidates(root, kind, search_path).is_empty();
+    kinds.into_iter().filter(move |(kind, _)| is_there(*kind)).map(|(_, tool)| tool)
+}
+
 /// Parameters of the search.
 struct Search<'a> {
     root: &'a Path,
@@ -236,7 +248,8 @@ impl Search<'_> {
 /// The programs of that name, in the order in which they are tried.
 fn candidates(root: &Path, wanted: ToolKind, search_path: &[PathBuf]) -> Vec<PathBuf> {
     let name = wanted.program();
-    let mut found: Vec<PathBuf> = search_path.iter().map(|folder| folder.join(name)).collect();
+    let system = SYSTEM_FOLDERS.iter().map(|folder| root.join(folder.trim_start_matches('/')));
+    let mut found: Vec<PathBuf> = search_path.iter().cloned().chain(system).map(|folder| folder.join(name)).collect();
     let toolkits = children(&root.join("usr/local"), "cuda");
     match wanted {
         ToolKind::Nsys => {
