@@ -154,7 +154,7 @@ fn without_nsys_a_program_traces_itself() {
         return;
     }
     let (reason, remedy) = ("it was taken away".to_owned(), "give it back".to_owned());
-    place.tools.nsys = Err(MissingTool { reason, remedy });
+    place.tools.nsys = Err(MissingTool { reason, remedy, did_not_answer: false });
     let body = "multiply<<<(n + 255) / 256, 256, 0, stream>>>(x, y, n, 4096); HONEST;";
     let profile = place.profile("busy", &program(BUSY, body));
     println!("{}", serde_json::to_string_pretty(&profile.tiers).unwrap());

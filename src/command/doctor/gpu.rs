@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nightshift_profilers::{MissingTool, Tool};
 use nightshift_sandbox::access::temporary_folder;
-use nightshift_sandbox::process::{JailHost, SandboxChoice};
+use nightshift_sandbox::process::{CancelFlag, JailHost, SandboxChoice};
 use nightshift_toolchain::nvcc::Nvcc;
 use nightshift_worker::execute::find_profilers;
 use nightshift_worker::gpu::{ChildProber, Prober};
@@ -49,7 +49,7 @@ fn tool_checks(config: &WorkerConfig, compiler: Option<&Nvcc>) -> Vec<Check> {
         }
     };
     let jail = JailHost::new(config.executable.clone(), SandboxChoice::Best);
-    let found = find_profilers(&jail, compiler, &config.search_path, &scratch.1);
+    let found = find_profilers(&jail, compiler, &config.search_path, &scratch.1, &CancelFlag::default());
     vec![
         tool_check("nsys", "records timelines", &found.nsys),
         tool_check("CUPTI", "records timelines where there is no nsys", &found.cupti),

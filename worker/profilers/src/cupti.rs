@@ -41,7 +41,11 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
     };
     if replay.in_python {
         let reason = "this tier watches libraries, and the program is a file of Python".to_owned();
-        let missing = MissingTool { reason, remedy: "install Nsight Systems, which watches both".to_owned() };
+        let missing = MissingTool {
+            reason,
+            remedy: "install Nsight Systems, which watches both".to_owned(),
+            did_not_answer: false,
+        };
         return Ok((tier::missing(TierPurpose::Timeline, "cupti", &missing), None));
     }
     let folder = replay.folder("cupti")?;

@@ -34,6 +34,7 @@ pub(crate) fn find(root: &Path, library_path: &[PathBuf]) -> Result<Tool, Missin
             remedy: "install CUPTI (package cuda-cupti of NVIDIA's repository, the CUDA toolkit, or the pip package \
                      nvidia-cuda-cupti), or Nsight Systems, whose timeline says the same and more"
                 .to_owned(),
+            did_not_answer: false,
         });
     };
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -66,7 +66,11 @@ pub(super) fn tools() -> Profilers {
     };
     Profilers {
         nsys: tool("nsys"),
-        cupti: Err(MissingTool { reason: "not installed".to_owned(), remedy: "install it".to_owned() }),
+        cupti: Err(MissingTool {
+            reason: "not installed".to_owned(),
+            remedy: "install it".to_owned(),
+            did_not_answer: false,
+        }),
         ncu: tool("ncu"),
         compute_sanitizer: tool("compute-sanitizer"),
         limits: TimeLimits::default(),
@@ -74,7 +78,9 @@ pub(super) fn tools() -> Profilers {
 }
 
 pub(super) fn no_tools() -> Profilers {
-    let missing = || Err(MissingTool { reason: "not installed".to_owned(), remedy: "install it".to_owned() });
+    let missing = || {
+        Err(MissingTool { reason: "not installed".to_owned(), remedy: "install it".to_owned(), did_not_answer: false })
+    };
     Profilers {
         nsys: missing(),
         cupti: missing(),

@@ -22,4 +22,6 @@ pub struct MissingTool {
     pub reason: String,
     /// Remedy for an operator.
     pub remedy: String,
+    /// Whether it is installed and was not done with its answer in time: it may answer later.
+    pub did_not_answer: bool,
 }

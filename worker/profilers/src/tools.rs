@@ -119,8 +119,18 @@ impl Profilers {
         let missing = || MissingTool {
             reason: "this worker is configured not to profile".to_owned(),
             remedy: "set `worker.profilers` to `true`, or leave it out".to_owned(),
+            did_not_answer: false,
         };
         Self { nsys: Err(missing()), cupti: Err(missing()), ncu: Err(missing()), ..self }
+    }
+
+    /// Returns whether a search later would find the same: every installed tool has answered.
+    #[must_use]
+    pub fn all_answered(&self) -> bool {
+        let Self { nsys, cupti, ncu, compute_sanitizer, limits: _ } = self;
+        [nsys, cupti, ncu, compute_sanitizer]
+            .into_iter()
+            .all(|tool| tool.as_ref().err().is_none_or(|missing| !missing.did_not_answer))
     }
 
     /// [`Self::find`], with another root of the system.
@@ -174,6 +184,7 @@ impl Search<'_> {
         }
         let reasons: Vec<&str> = failed.iter().take(MAX_REASONS).map(|missing| missing.reason.as_str()).collect();
         let reason = reasons.join("; ");
+        let did_not_answer = failed.iter().any(|missing| missing.did_not_answer);
         let Some(first) = failed.into_iter().next() else {
             return Err(MissingTool {
                 reason: format!(
@@ -181,15 +192,17 @@ impl Search<'_> {
                     wanted.program()
                 ),
                 remedy: wanted.remedy().to_owned(),
+                did_not_answer: false,
             });
         };
-        Err(MissingTool { reason, ..first })
+        Err(MissingTool { reason, did_not_answer, ..first })
     }
 
     fn ask(&self, wanted: ToolKind, program: &Path) -> Result<Tool, MissingTool> {
         let missing = |reason: String| MissingTool {
             reason: format!("`{}` does not answer: {reason}", program.display()),
             remedy: wanted.remedy().to_owned(),
+            did_not_answer: true,
         };
         let folder = temporary_folder(self.scratch, "tool-");
         let folder = folder.map_err(|error| missing(format!("a folder for it cannot be made: {error}")))?;
@@ -225,7 +238,10 @@ impl Search<'_> {
                 return Err(lacks_library(program, library));
             }
             let said = quoted(&printed);
-            return Err(missing(format!("`--version` gave no version ({}): {said}", result.end.describe())));
+            let reason = format!("`--version` gave no version ({}): {said}", result.end.describe());
+            // One that came to its end has answered.
+            let did_not_answer = !matches!(result.end, ProcessEnd::Finished | ProcessEnd::Exited { .. });
+            return Err(MissingTool { did_not_answer, ..missing(reason) });
         };
         if libraries.is_none() {
             return Err(lacks_library(program, LIBDW));
@@ -342,6 +358,7 @@ fn lacks_library(program: &Path, library: &str) -> MissingTool {
     MissingTool {
         reason: format!("`{}` needs the library {library}, which is not installed", program.display()),
         remedy,
+        did_not_answer: false,
     }
 }
 

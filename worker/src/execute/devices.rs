@@ -1,7 +1,7 @@
 //! What steps on the `cuda` target need: the compiler, profilers, and the GPUs with what steps share on each.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nightshift_evaluator::context::DevicePlace;
 use nightshift_evaluator::cores::TimedCores;
@@ -12,7 +12,7 @@ use nightshift_profilers::Profilers;
 use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{MemoryDemand, PYTHON_EXTENSION, TaskSpec};
-use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
+use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use nightshift_sandbox::{DeviceAccess, DeviceMissing};
 use nightshift_toolchain::Host;
 use nightshift_toolchain::build::compile_module;
@@ -20,6 +20,7 @@ use nightshift_toolchain::build::disk_failure;
 use nightshift_toolchain::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
 
 use super::kernel_cache::KernelCache;
+use super::tool_search::{FoundTools, find_profilers};
 use crate::gpu::{Gpu, Gpus, Watch};
 use crate::memory_budget::{MemoryBudget, MemoryShare};
 use crate::offers::contexts_of_each;
@@ -35,8 +36,7 @@ pub(super) const NATIVE_PROCESS_BYTES: u64 = 1 << 29;
 #[derive(Debug)]
 pub(super) struct CudaBench {
     pub(super) nvcc: Nvcc,
-    /// Found when they are needed first: asking them for their versions takes seconds.
-    profilers: OnceLock<Profilers>,
+    profilers: FoundTools,
     search: ProfilerSearch,
     /// Whether references are profiled, too.
     pub(super) profiles: bool,
@@ -137,19 +137,14 @@ pub(super) fn find(
     };
     let nvcc = Nvcc::find(&search, scratch, &run).map_err(|error| error.to_string())?;
     let search = ProfilerSearch { jail: jail.clone(), folders: search_path.to_vec(), scratch: scratch.to_path_buf() };
-    let profilers = OnceLock::new();
-    Ok(CudaBench { nvcc, profilers, search, profiles: true, gpus: gpus.clone(), shared: Vec::new() })
-}
-
-/// Finds profilers and sanitizers: on the search path, beside the compiler, and where installers put them. Blocks, and
-/// starts processes; `scratch` is an existing folder.
-#[must_use]
-pub fn find_profilers(jail: &JailHost, nvcc: Option<&Nvcc>, search_path: &[PathBuf], scratch: &Path) -> Profilers {
-    let never = CancelFlag::default();
-    let run = |command: &JailedCommand| run_jailed_as_tool(jail, command, &never);
-    let mut tools: Vec<PathBuf> = search_path.to_vec();
-    tools.extend(nvcc.map(|nvcc| nvcc.program_folder().to_path_buf()));
-    Profilers::find(&tools, nvcc.map(Nvcc::library_folders).unwrap_or_default(), scratch, &run)
+    Ok(CudaBench {
+        nvcc,
+        profilers: FoundTools::default(),
+        search,
+        profiles: true,
+        gpus: gpus.clone(),
+        shared: Vec::new(),
+    })
 }
 
 /// The GPU of one step.
@@ -214,13 +209,14 @@ impl CudaBench {
         self
     }
 
-    /// The profilers and sanitizers of this machine. Blocks the first time, and starts processes.
-    pub(super) fn profilers(&self) -> &Profilers {
-        self.profilers.get_or_init(|| {
-            let ProfilerSearch { jail, folders, scratch } = &self.search;
-            let found = find_profilers(jail, Some(&self.nvcc), folders, scratch);
+    /// Returns the profilers and sanitizers of this machine. Blocks the first time, and starts processes.
+    pub(super) fn profilers(&self, cancel: &CancelFlag) -> Result<Arc<Profilers>, StepFailure> {
+        let ProfilerSearch { jail, folders, scratch } = &self.search;
+        let search = || {
+            let found = find_profilers(jail, Some(&self.nvcc), folders, scratch, cancel);
             if self.profiles { found } else { found.switched_off() }
-        })
+        };
+        self.profilers.get(search, cancel)
     }
 
     /// Returns the GPU that was granted to a step, by its number in this machine's offers, or the first one for a step that

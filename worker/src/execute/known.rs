@@ -135,7 +135,8 @@ impl Step<'_> {
         }
         let python = self.bench.host.python().ok()?;
         let cuda = self.bench.cuda.as_ref().ok();
-        let nsys = cuda.and_then(|cuda| cuda.profilers().nsys.as_ref().ok().map(|tool| &tool.version));
+        let profilers = cuda.map(|cuda| cuda.profilers(self.cancel)).transpose().ok()?;
+        let nsys = profilers.and_then(|profilers| profilers.nsys.as_ref().ok().map(|tool| tool.version.clone()));
         let (title, description, goal, form) = Default::default();
         let spec = TaskSpec { title, description, goal, form, ..task.spec.clone() };
         Some(key(&json!({
@@ -152,6 +153,7 @@ impl Step<'_> {
         } else {
             None
         };
+        let profilers = cuda.profilers(self.cancel).ok()?;
         Some(key(&json!({
             "what": what, "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "precision": task.spec.precision,
             "source": task.reference_source, "library": task.library_source, "torch": task.spec.torch, "dims": task.spec.dims,
@@ -159,7 +161,7 @@ impl Step<'_> {
             "bytes": task.spec.bytes, "python": python, "nvcc": cuda.nvcc.toolchain().fingerprint, "device": device.facts,
             "tolerance": task.spec.tolerance, "limits": task.spec.limits,
             // Baselines do not depend on the profiler.
-            "nsys": cuda.profilers().nsys.as_ref().ok().filter(|_| what == CachedKind::Profile).map(|tool| &tool.version),
+            "nsys": profilers.nsys.as_ref().ok().filter(|_| what == CachedKind::Profile).map(|tool| &tool.version),
         })))
     }
 }

@@ -178,6 +178,7 @@ impl Step<'_> {
         mode: DeviceMode,
         examine: impl FnOnce(&Profilers, &Replay<'_>) -> Result<T, StepFailure>,
     ) -> Result<T, StepFailure> {
+        let profilers = self.cuda()?.profilers(self.cancel)?;
         let folder = temporary_folder(self.folder, "replay-").map_err(|error| disk_failure(self.folder, &error))?;
         let request = ReplayRequest {
             host: &self.bench.host,
@@ -215,7 +216,7 @@ impl Step<'_> {
             scratch: self.folder,
             put: &|bytes| Ok(self.artifacts.put(bytes)?),
         };
-        let found = examine(self.cuda()?.profilers(), &replay);
+        let found = examine(&profilers, &replay);
         match written.into_inner() {
             // The tools say that they could not be run; what they lacked is what counts.
             Some(Err(error)) => Err(disk_failure(folder.path(), &error)),

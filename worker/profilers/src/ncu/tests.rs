@@ -178,7 +178,10 @@ fn garbage_too_little_time_and_a_missing_tool_are_reasons() {
     let slow = |_: &JailedCommand| Ok(ended(ProcessEnd::TimedOut { limit_ms: 30_000 }, "", ""));
     let (tier, _) = count(&tools(), &setup.replay(&slow), None, None).unwrap();
     assert_eq!(tier.code.as_deref(), Some("profile.tool_too_slow"));
-    let none = Profilers { ncu: Err(MissingTool { reason: "gone".into(), remedy: "get it".into() }), ..tools() };
+    let none = Profilers {
+        ncu: Err(MissingTool { reason: "gone".into(), remedy: "get it".into(), did_not_answer: false }),
+        ..tools()
+    };
     let (tier, _) = count(&none, &setup.replay(&slow), None, None).unwrap();
     assert_eq!((tier.reason.as_deref(), tier.remedy.as_deref()), (Some("gone"), Some("get it")));
 }

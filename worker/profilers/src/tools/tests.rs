@@ -67,9 +67,13 @@ fn the_search_path_comes_before_the_installers_and_the_newest_version_first() {
 fn what_is_not_there_says_where_to_get_it() {
     let root = system(&[], &["usr/local/cuda/bin/ncu"]);
     let found = look(&root, &[], &[], &says);
-    assert!(found.nsys.unwrap_err().remedy.contains("nsight-systems-cli"));
-    assert!(found.ncu.unwrap_err().reason.contains("not installed"), "a file that cannot be executed is no tool");
-    assert!(found.compute_sanitizer.unwrap_err().remedy.contains("nvidia-cuda-sanitizer-api"));
+    assert!(found.nsys.as_ref().unwrap_err().remedy.contains("nsight-systems-cli"));
+    assert!(
+        found.ncu.as_ref().unwrap_err().reason.contains("not installed"),
+        "a file that cannot be executed is no tool"
+    );
+    assert!(found.compute_sanitizer.as_ref().unwrap_err().remedy.contains("nvidia-cuda-sanitizer-api"));
+    assert!(found.all_answered(), "nothing changes by itself");
 }
 
 const CARRIED: &str = "opt/nvidia/nsight-compute/2025.3.1/host/target-linux-x64/nsys";
@@ -143,6 +147,8 @@ fn what_is_no_version_is_no_answer() {
         let run = |_: &JailedCommand| Ok(ended(end.clone(), said, ""));
         let missing = look(&root, &[root.path().join("a")], &[], &run).nsys.unwrap_err();
         assert!(missing.reason.contains("does not answer"), "{missing:?}");
+        // Only one that had too little time may answer later.
+        assert_eq!(missing.did_not_answer, matches!(end, ProcessEnd::TimedOut { .. }), "{missing:?}");
     }
 }
 
