@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nightshift_protocol::task::PYTHON_EXTENSION;
-use nightshift_sandbox::process::run_trusted;
+use nightshift_sandbox::process::{CancelFlag, run_trusted};
 use tempfile::TempDir;
 
 use crate::failure::{Failure, Result};
@@ -15,6 +16,9 @@ const MAX_FILES: usize = 2_000;
 
 /// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// A shallow clone of a repository takes seconds, from a slow network minutes.
+const CLONE_LIMIT: Duration = Duration::from_mins(10);
 
 /// How folders of levels begin.
 const LEVEL: &str = "level";
@@ -105,10 +109,10 @@ pub(crate) struct Found {
 }
 
 /// The files that are meant. Blocks.
-pub(crate) fn find(source: &str, levels: &[u32], names: &[String]) -> Result<Found> {
+pub(crate) fn find(source: &str, levels: &[u32], names: &[String], cancel: &CancelFlag) -> Result<Found> {
     let is_address = SCHEMES.iter().any(|scheme| source.starts_with(scheme));
     let (root, origin, clone) = if is_address {
-        let (folder, commit) = clone(source)?;
+        let (folder, commit) = clone(source, cancel)?;
         (folder.path().to_path_buf(), Some(format!("{source} at {commit}")), Some(folder))
     } else {
         (PathBuf::from(source), None, None)
@@ -185,14 +189,15 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// A copy of a repository, and its commit.
-fn clone(address: &str) -> Result<(TempDir, String)> {
+fn clone(address: &str, cancel: &CancelFlag) -> Result<(TempDir, String)> {
     let failed = |reason: String| {
         Failure::new("task.not_cloned", format!("`{address}` could not be cloned: {reason}"))
             .hint("clone it yourself, and name the folder")
     };
     let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
     let git = |args: &[&str]| {
-        let output = run_trusted(Path::new("git"), args).map_err(|error| failed(format!("git: {error}")))?;
+        let output = run_trusted(Path::new("git"), args, CLONE_LIMIT, cancel)
+            .map_err(|error| failed(format!("git: {error}")))?;
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         if output.status.success() { Ok(output.stdout) } else { Err(failed(said)) }
     };
@@ -225,12 +230,16 @@ mod tests {
     fn labels(levels: &[u32], names: &[&str]) -> Result<Vec<String>> {
         let root = repository();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Ok(find(root.path().to_str().unwrap(), levels, &names)?.files.iter().map(ModelFile::label).collect())
+        Ok(find(root.path().to_str().unwrap(), levels, &names, &CancelFlag::default())?
+            .files
+            .iter()
+            .map(ModelFile::label)
+            .collect())
     }
 
     #[test]
     fn files_are_found_by_level_number_and_name() {
-        assert_eq!(labels(&[1], &[]).unwrap(), ["level1/2_b.py", "level1/19_ReLU.py"]);
+        assert_eq!(labels(&[1], &[], &CancelFlag::default()).unwrap(), ["level1/2_b.py", "level1/19_ReLU.py"]);
         assert_eq!(labels(&[], &["2"]).unwrap(), ["level1/2_b.py", "level2/2_c.py"]);
         assert_eq!(labels(&[], &["2/2", "19_ReLU.py"]).unwrap(), ["level1/19_ReLU.py", "level2/2_c.py"]);
         assert_eq!(labels(&[], &["level1/2"]).unwrap(), ["level1/2_b.py"]);
@@ -245,23 +254,24 @@ mod tests {
         assert!(no_level.error.message.ends_with("has no level 9"), "{no_level}");
         assert_eq!(no_level.hint.as_deref(), Some("its levels: 1, 2"));
         let root = repository();
-        let alone = find(root.path().join("setup.py").to_str().unwrap(), &[1], &[]).unwrap_err();
+        let alone =
+            find(root.path().join("setup.py").to_str().unwrap(), &[1], &[], &CancelFlag::default()).unwrap_err();
         assert!(alone.hint.unwrap().contains("no file of it lies in a folder of a level"));
-        assert!(find(&root.path().join("none").to_string_lossy(), &[], &[]).is_err());
+        assert!(find(&root.path().join("none").to_string_lossy(), &[], &[], &CancelFlag::default()).is_err());
     }
 
     #[test]
     fn a_file_whose_name_is_no_text_is_not_left_out() {
         let root = repository();
         std::fs::write(root.path().join(OsStr::from_bytes(b"x\xff.py")), "x = 1\n").unwrap();
-        let found = find(root.path().to_str().unwrap(), &[], &[]).unwrap();
+        let found = find(root.path().to_str().unwrap(), &[], &[], &CancelFlag::default()).unwrap();
         assert!(found.files.iter().any(|file| file.label() == "x\u{fffd}.py"), "{:?}", found.files);
     }
 
     #[test]
     fn a_file_alone_is_enough() {
         let root = repository();
-        let found = find(root.path().join("setup.py").to_str().unwrap(), &[], &[]).unwrap();
+        let found = find(root.path().join("setup.py").to_str().unwrap(), &[], &[], &CancelFlag::default()).unwrap();
         assert_eq!((found.files.len(), found.files[0].label().as_str()), (1, "setup.py"));
     }
 }

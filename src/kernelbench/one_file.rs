@@ -71,7 +71,7 @@ pub(crate) fn load(
         training: !model_use.eval,
         origin: None,
     };
-    let python = python::find(config.python.as_deref(), &config.search_path)
+    let python = python::find(config.python.as_deref(), &config.search_path, cancel)
         .and_then(|python| config.hf_home.as_deref().into_iter().try_fold(python, Python::with_models))
         .map_err(|error| Failure::new(error.code(), error.to_string()))?;
     let key = format!(

@@ -78,9 +78,9 @@ impl<'a> Place<'a> {
         let shapes = spec.default_shapes().unwrap();
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap();
         let host = host(SandboxChoice::Best);
-        let request = ReplayRequest { host: &host, spec: &spec, program: &library, libraries: &[], shapes: &shapes };
+        let request = ReplayRequest { spec: &spec, program: &library, python: None, libraries: &[], shapes: &shapes };
         request.write(folder.path(), &mut SecretSeeds::fixed(1)).unwrap();
-        let mut readable = request.readable().unwrap();
+        let mut readable = request.readable();
         readable.push(folder.path().to_path_buf());
         let access = &self.gpu.access;
         let run = |command: &JailedCommand| run_jailed_on_device(&host.jail, command, access, &CancelFlag::default());
@@ -89,7 +89,7 @@ impl<'a> Place<'a> {
             run: &run,
             executable: &host.jail.executable,
             plan: &request.plan_path(folder.path()),
-            in_python: request.in_python(),
+            in_python: false,
             readable: &readable,
             library_path: &access.library_folders,
             env: &access.environment(),

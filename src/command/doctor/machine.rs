@@ -1,5 +1,6 @@
 //! Processor, compiler, PyTorch.
 
+use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::{machine, python, toolchain};
 use nightshift_worker::execute::find_cpp_toolchain;
 use nightshift_worker::lease::WorkerConfig;
@@ -49,7 +50,7 @@ fn compiler(config: &WorkerConfig) -> Check {
 }
 
 fn python(config: &WorkerConfig) -> Check {
-    let found = python::find(config.python.as_deref(), &config.search_path)
+    let found = python::find(config.python.as_deref(), &config.search_path, &CancelFlag::default())
         .and_then(|found| config.hf_home.iter().try_fold(found, |found, folder| found.with_models(folder)));
     match found {
         Ok(found) => {

@@ -35,11 +35,11 @@ pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<Ex
     let import = move || {
         let configured = args.python.as_deref().or(config.python.as_deref());
         let models = args.hf_home.as_deref().or(config.hf_home.as_deref());
-        let python = python::find(configured, &config.search_path)
+        let python = python::find(configured, &config.search_path, &cancel)
             .and_then(|python| models.into_iter().try_fold(python, Python::with_models))
             .map_err(|error| Failure::new(error.code(), error.to_string()))?;
         let host = jail_host_of(&config.executable, &config.cache_dir);
-        let found = files::find(&args.source, &args.levels, &args.tasks)?;
+        let found = files::find(&args.source, &args.levels, &args.tasks, &cancel)?;
         let importer = Importer { wish: wish(&args, found.origin.clone()), args, python, host, output, cancel };
         let rows = importer.import_all(&found.files);
         if importer.cancel.is_cancelled() {

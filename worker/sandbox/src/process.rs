@@ -11,6 +11,7 @@ mod jail;
 mod running;
 mod survivors;
 mod trusted;
+mod watched;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -133,7 +133,7 @@ impl Step<'_> {
         if !Role::Reference.is_python(&task.spec) {
             return None;
         }
-        let python = self.bench.host.python().ok()?;
+        let python = self.bench.host.python(self.cancel).ok()?;
         let cuda = self.bench.cuda.as_ref().ok();
         let profilers = cuda.map(|cuda| cuda.profilers(self.cancel)).transpose().ok()?;
         let nsys = profilers.and_then(|profilers| profilers.nsys.as_ref().ok().map(|tool| tool.version.clone()));
@@ -149,7 +149,7 @@ impl Step<'_> {
     fn reference_key(&self, what: CachedKind, task: &TaskBundle, device: &StepDevice<'_>) -> Option<String> {
         let cuda = self.cuda().ok()?;
         let python = if Role::Reference.is_python(&task.spec) {
-            Some(&self.bench.host.python().ok()?.toolchain().fingerprint)
+            Some(&self.bench.host.python(self.cancel).ok()?.toolchain().fingerprint)
         } else {
             None
         };

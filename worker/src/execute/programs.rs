@@ -1,7 +1,7 @@
 //! The steps that run programs: checks, measurements, sanitizers and profiles.
 
 use nightshift_sandbox::access::temporary_folder;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use nightshift_evaluator::check::{Libraries, check};
@@ -14,7 +14,7 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{ConcreteShapes, ShapeError, Target, TaskBundle};
+use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, ShapeError, Target, TaskBundle};
 use nightshift_sandbox::process::{JailedCommand, ProcessError, run_jailed_on_device};
 use nightshift_toolchain::build::{Role, disk_failure};
 
@@ -82,7 +82,7 @@ impl Step<'_> {
     /// What the baseline is, for people.
     pub(super) fn baseline_label(&self, task: &TaskBundle) -> String {
         let reference = &task.spec.reference;
-        match (Role::Reference.is_python(&task.spec), self.bench.host.python()) {
+        match (Role::Reference.is_python(&task.spec), self.bench.host.python(self.cancel)) {
             (true, Ok(python)) => format!("{reference}, eager PyTorch {}", python.torch),
             (true, Err(_)) => format!("{reference}, eager PyTorch"),
             (false, _) => format!("{reference}, built with the flags of the candidate"),
@@ -180,15 +180,16 @@ impl Step<'_> {
     ) -> Result<T, StepFailure> {
         let profilers = self.cuda()?.profilers(self.cancel)?;
         let folder = temporary_folder(self.folder, "replay-").map_err(|error| disk_failure(self.folder, &error))?;
+        let is_python = library.extension().is_some_and(|extension| extension == PYTHON_EXTENSION);
+        let python = is_python.then(|| self.bench.host.python(self.cancel)).transpose();
         let request = ReplayRequest {
-            host: &self.bench.host,
             spec: &task.spec,
             program: library,
+            python: python.map_err(|reason| StepFailure::retriable("worker.no_torch", reason))?,
             libraries: &device.libraries,
             shapes,
         };
-        let no_python = |reason| StepFailure::retriable("worker.no_torch", reason);
-        let mut readable: Vec<PathBuf> = request.readable().map_err(no_python)?;
+        let mut readable = request.readable();
         readable.push(folder.path().to_path_buf());
         // Only when a tool is there for it: with large tensors that takes longer than all else.
         let seeds = secret_seeds()?;
@@ -200,7 +201,7 @@ impl Step<'_> {
         let run = |command: &JailedCommand| {
             write()?;
             // For each tool by itself: a step that wants to measure does not have to wait for all of them.
-            let _slot = device.pool().slot(request.in_python(), self.cancel);
+            let _slot = device.pool().slot(is_python, self.cancel);
             let _guard = device.lock().lock(mode, self.cancel)?;
             run_jailed_on_device(&self.bench.host.jail, command, &device.access, self.cancel)
         };
@@ -209,7 +210,7 @@ impl Step<'_> {
             run: &run,
             executable: &self.bench.host.jail.executable,
             plan: &plan,
-            in_python: request.in_python(),
+            in_python: is_python,
             readable: &readable,
             library_path: &device.access.library_folders,
             env: &device.access.environment(),

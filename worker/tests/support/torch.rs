@@ -22,7 +22,7 @@ static PYTHON: LazyLock<Result<Python, String>> = LazyLock::new(|| {
     let named = std::env::var_os("NIGHTSHIFT_TEST_PYTHON").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    find(named.as_deref(), &path).map_err(|error| error.to_string())
+    find(named.as_deref(), &path, &CancelFlag::default()).map_err(|error| error.to_string())
 });
 
 /// A folder with programs, and where they run.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nightshift_sandbox::process::JailHost;
+use nightshift_sandbox::process::{CancelFlag, JailHost};
 
 use crate::python::{Python, PythonSearch};
 
@@ -26,8 +26,8 @@ impl Host {
     }
 
     /// Returns the Python that runs models of `PyTorch`, or the reason why there is none. Blocks the first time.
-    pub fn python(&self) -> Result<&Python, String> {
+    pub fn python(&self, cancel: &CancelFlag) -> Result<&Python, String> {
         let Some(search) = &self.python else { return Err("no Python with PyTorch was searched for here".to_owned()) };
-        search.python().map_err(ToString::to_string)
+        search.python(cancel).map_err(|error| error.to_string())
     }
 }

@@ -120,7 +120,7 @@ impl Process {
         let folder = temporary_folder(&host.scratch, "program-");
         let folder = folder.map_err(os("making a folder for the program"))?;
         let (python, scratch, mut read_only) =
-            if kind.python { python_plan(host, &kind)? } else { (None, None, Vec::new()) };
+            if kind.python { python_plan(host, &kind, cancel)? } else { (None, None, Vec::new()) };
         // The sandbox wants paths that are free of links.
         read_only.push(folder.path().canonicalize().map_err(os("finding the folder of the program"))?);
         let start = StartPlan {
@@ -433,9 +433,9 @@ impl Process {
 /// What a Python process needs to start: its plan, its folder, and the folders that it reads.
 type PythonStart = (Option<PythonPlan>, Option<TempDir>, Vec<PathBuf>);
 
-fn python_plan(host: &Host, kind: &ProcessKind) -> Result<PythonStart, ProgramError> {
+fn python_plan(host: &Host, kind: &ProcessKind, cancel: &CancelFlag) -> Result<PythonStart, ProgramError> {
     let missing = |reason| ProgramError::Python { reason };
-    let python = host.python().map_err(missing)?;
+    let python = host.python(cancel).map_err(missing)?;
     let (folder, scratch) = if kind.device.is_some() {
         let search = host.python.as_ref().ok_or_else(|| missing("no Python is searched for here".to_owned()))?;
         let (folder, path) = search.own_folder().map_err(os("making a folder for Python"))?;

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, TaskSpec};
-use nightshift_toolchain::Host;
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_toolchain::python::Python;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -42,12 +42,12 @@ struct ReplayPlan {
 /// Which call is repeated.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayRequest<'a> {
-    /// What programs are run with.
-    pub host: &'a Host,
     /// The task.
     pub spec: &'a TaskSpec,
     /// The library, or the file of Python.
     pub program: &'a Path,
+    /// The Python that runs a file of Python; none for a library.
+    pub python: Option<&'a Python>,
     /// Libraries that a library relies on.
     pub libraries: &'a [PathBuf],
     /// The shapes of the call.
@@ -55,19 +55,11 @@ pub struct ReplayRequest<'a> {
 }
 
 impl ReplayRequest<'_> {
-    /// Returns whether Python runs the program.
-    #[must_use]
-    pub fn in_python(&self) -> bool {
-        self.program.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
-    }
-
     /// Returns what the process reads beside its plan: the program, and the folders of its Python.
-    pub fn readable(&self) -> Result<Vec<PathBuf>, String> {
-        let mut readable = vec![self.program.to_path_buf()];
-        if self.in_python() {
-            readable.extend(self.host.python()?.folders.iter().cloned());
-        }
-        Ok(readable)
+    #[must_use]
+    pub fn readable(&self) -> Vec<PathBuf> {
+        let folders = self.python.into_iter().flat_map(|python| python.folders.iter().cloned());
+        std::iter::once(self.program.to_path_buf()).chain(folders).collect()
     }
 
     /// Returns where the plan will lie.
@@ -78,13 +70,10 @@ impl ReplayRequest<'_> {
 
     /// Writes the plan, and the tensors beside it, into an existing folder.
     pub fn write(&self, folder: &Path, seeds: &mut SecretSeeds) -> std::io::Result<()> {
-        let python = if self.in_python() {
-            let python = self.host.python().map_err(std::io::Error::other)?;
+        let python = self.python.map(|python| {
             let (program, bytecode, models) = (python.program.clone(), python.bytecode.clone(), python.models.clone());
-            Some(PythonPlan { program, bytecode, models, scratch: None })
-        } else {
-            None
-        };
+            PythonPlan { program, bytecode, models, scratch: None }
+        });
         let torch = self.spec.torch.clone().filter(|_| python.is_some());
         let representation =
             Representation { double: false, torch: torch.as_ref(), workspace: python.is_none(), reuses_inputs: false };

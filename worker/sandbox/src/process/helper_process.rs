@@ -6,12 +6,10 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::capture::Capture;
-use super::jail::timespec;
-use super::{ProcessError, WATCH_INTERVAL, os};
+use super::watched::{capture, reap, watch};
+use super::{CancelFlag, ProcessError, os};
 
 /// How long a killed helper may take to end before it counts as one that survived.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
@@ -55,45 +53,29 @@ pub fn run_helper_process(
         .stderr(Stdio::null())
         .spawn()
         .map_err(|source| os(&format!("starting {}", executable.display()), source))?;
-    let Some(stdout) = child.stdout.take() else {
-        kill(&mut child);
-        return Err(os("reading the output of a helper process", std::io::Error::other("it has no output stream")));
+    let unreadable = |source| os("reading the output of a helper process", source);
+    let mut outputs = match capture(child.stdout.take(), OUTPUT_BYTES) {
+        Ok(stdout) => [stdout],
+        Err(error) => {
+            kill(&mut child);
+            reap(child);
+            return Err(unreadable(error));
+        }
     };
-    let mut stdout =
-        Capture::new(stdout, OUTPUT_BYTES).map_err(|source| os("reading the output of a helper process", source))?;
-    let mut ended = child.try_wait();
-    while matches!(ended, Ok(None)) && Instant::now() < deadline {
-        wait_for_output(&stdout);
-        stdout.pump();
-        ended = child.try_wait();
-    }
+    let never = CancelFlag::default();
+    let mut ended = watch(&mut child, &mut outputs, deadline, &never);
     let timed_out = matches!(ended, Ok(None));
     if timed_out {
         kill(&mut child);
-        let deadline = Instant::now() + KILL_LIMIT;
-        while matches!(ended, Ok(None)) && Instant::now() < deadline {
-            std::thread::park_timeout(WATCH_INTERVAL);
-            ended = child.try_wait();
-        }
+        ended = watch(&mut child, &mut outputs, Instant::now() + KILL_LIMIT, &never);
     }
-    stdout.pump();
     let survived_kill = matches!(ended, Ok(None));
     if survived_kill {
-        // It becomes a zombie when it ends, which has to be reaped.
-        let _ = std::thread::Builder::new().name("reap helper".to_owned()).spawn(move || child.wait());
+        reap(child);
     }
+    let [mut stdout] = outputs;
     let status = ended.map_err(|source| os("waiting for a helper process", source))?;
     Ok(HelperEnd { stdout: stdout.take(), status: status.and_then(|status| status.code()), timed_out, survived_kill })
-}
-
-fn wait_for_output(stdout: &Capture<std::process::ChildStdout>) {
-    match stdout.descriptor() {
-        Some(descriptor) => {
-            // Errors and the end of the process are seen by the caller's next look.
-            let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&timespec(WATCH_INTERVAL)));
-        }
-        None => std::thread::park_timeout(WATCH_INTERVAL),
-    }
 }
 
 fn kill(child: &mut Child) {

@@ -68,7 +68,7 @@ pub struct PythonBuilder<'a> {
 
 impl PythonBuilder<'_> {
     fn python(&self) -> Result<&Python, StepFailure> {
-        self.host.python().map_err(|reason| StepFailure::retriable("worker.no_torch", reason))
+        self.host.python(self.cancel).map_err(|reason| StepFailure::retriable("worker.no_torch", reason))
     }
 
     /// Returns the fingerprint of everything on this machine that extensions are compiled with and for.

@@ -2,16 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 
 use super::find::installed_programs;
 use super::pins::{COMPILER, CUBLAS, Pin};
 use crate::toolchain::is_program;
-use nightshift_sandbox::process::run_trusted;
+use nightshift_sandbox::process::{CancelFlag, run_trusted};
 
 /// Written at the end: what is complete, and what was installed.
 const COMPLETE: &str = "nightshift-packages.txt";
 /// What every virtual environment of Python has.
 const ENVIRONMENT: &str = "pyvenv.cfg";
+/// A gigabyte of packages from a slow network.
+const INSTALL_LIMIT: Duration = Duration::from_hours(1);
 /// Most of an installer's complaint that is repeated, in characters.
 const MAX_SAID_CHARS: usize = 600;
 
@@ -24,6 +27,8 @@ pub struct Installation<'a> {
     pub with_cublas: bool,
     /// Where Python is looked for.
     pub search_path: &'a [PathBuf],
+    /// Ends the installation.
+    pub cancel: &'a CancelFlag,
 }
 
 /// What an installation did.
@@ -129,7 +134,7 @@ pub fn install(installation: &Installation<'_>, tell: &dyn Fn(&str)) -> Result<I
     }
     let python = installation.search_path.iter().map(|folder| folder.join("python3")).find(|path| is_program(path));
     let python = python.ok_or(InstallError::NoPython)?;
-    make_environment(folder, &python, tell)?;
+    make_environment(folder, &python, (tell, installation.cancel))?;
 
     tell(&format!("installing {}", pins.iter().map(Pin::requirement).collect::<Vec<_>>().join(", ")));
     let mut args: Vec<String> =
@@ -139,7 +144,7 @@ pub fn install(installation: &Installation<'_>, tell: &dyn Fn(&str)) -> Result<I
     // What they say they depend on is newer than what fits: all of it is named here.
     args.push("--no-deps".to_owned());
     args.extend(pins.iter().map(Pin::requirement));
-    let output = run(&folder.join("bin/python3"), &args)?;
+    let output = run(&folder.join("bin/python3"), &args, installation.cancel)?;
     if !output.status.success() {
         return Err(InstallError::Packages { said: said(&output) });
     }
@@ -152,7 +157,11 @@ pub fn install(installation: &Installation<'_>, tell: &dyn Fn(&str)) -> Result<I
 }
 
 /// Makes the virtual environment, or takes the one that an earlier try left.
-fn make_environment(folder: &Path, python: &Path, tell: &dyn Fn(&str)) -> Result<(), InstallError> {
+fn make_environment(
+    folder: &Path,
+    python: &Path,
+    (tell, cancel): (&dyn Fn(&str), &CancelFlag),
+) -> Result<(), InstallError> {
     let is_empty = std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
     if !is_empty && !folder.join(ENVIRONMENT).is_file() {
         return Err(InstallError::ForeignFolder { folder: folder.to_path_buf() });
@@ -161,7 +170,7 @@ fn make_environment(folder: &Path, python: &Path, tell: &dyn Fn(&str)) -> Result
     std::fs::create_dir_all(folder).map_err(|source| os(folder, source))?;
     // What an earlier try left may be half of something.
     let args: [&std::ffi::OsStr; 4] = ["-m".as_ref(), "venv".as_ref(), "--clear".as_ref(), folder.as_os_str()];
-    let output = run(python, args)?;
+    let output = run(python, args, cancel)?;
     if output.status.success() {
         return Ok(());
     }
@@ -193,9 +202,13 @@ fn list(pins: &[Pin]) -> String {
     pins.iter().map(|pin| pin.requirement() + "\n").collect()
 }
 
-fn run<I: IntoIterator<Item = S>, S: AsRef<std::ffi::OsStr>>(program: &Path, args: I) -> Result<Output, InstallError> {
-    run_trusted(program, args)
-        .map_err(|source| InstallError::Os { what: format!("{} could not be started", program.display()), source })
+fn run<I: IntoIterator<Item = S>, S: AsRef<std::ffi::OsStr>>(
+    program: &Path,
+    args: I,
+    cancel: &CancelFlag,
+) -> Result<Output, InstallError> {
+    run_trusted(program, args, INSTALL_LIMIT, cancel)
+        .map_err(|source| InstallError::Os { what: format!("{} could not be run", program.display()), source })
 }
 
 /// The end of what a program said: there it says why it failed.

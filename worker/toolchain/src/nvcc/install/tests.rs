@@ -22,7 +22,8 @@ const INSTALLS: &str = "root=\"$here/lib/python3.12/site-packages/nvidia/cu13\";
                         echo '#!/bin/sh' > \"$root/bin/nvcc\"; chmod 755 \"$root/bin/nvcc\"";
 
 fn try_install(folder: &Path, search_path: &[PathBuf], with_cublas: bool) -> Result<Installed, InstallError> {
-    install(&Installation { folder: &folder.join("nvcc"), with_cublas, search_path }, &|_| {})
+    let cancel = &CancelFlag::default();
+    install(&Installation { folder: &folder.join("nvcc"), with_cublas, search_path, cancel }, &|_| {})
 }
 
 #[test]
