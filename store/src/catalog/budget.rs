@@ -9,7 +9,7 @@ use nightshift_protocol::run::StepStatus;
 use nightshift_protocol::time::TimestampMs;
 
 use super::step::resource_of;
-use super::step_runs::runs_of;
+use super::step_runs::runs_of_campaign;
 use super::{campaign, schedule};
 use crate::connection::Connection;
 use crate::failure::Failure;
@@ -51,17 +51,21 @@ pub(crate) async fn set_caps(
 ) -> Result<(), Failure> {
     let campaign_id = campaign::key_of(transaction.connection, id.as_str()).await?;
     let wall_time_changes = wall_time(transaction.connection, campaign_id).await? != caps.wall_ms;
+    // Runs come before budgets in the lock order, so runs with steps that may become ready are loaded first. While all
+    // runs are locked, no step becomes ready under the earlier wall time.
+    let run_ids = if wall_time_changes {
+        runs_of_campaign(transaction, campaign_id).await?
+    } else {
+        let rows = transaction.connection.fetch_all(OF_BLOCKED, values![campaign_id]).await?;
+        rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?
+    };
+    let mut held = LockedRows::load(transaction, LoadRequest { run_ids, ..LoadRequest::default() }).await?;
     let step_ids = if wall_time_changes {
         schedule::of_the_window(transaction.connection, campaign_id).await?
     } else {
         Vec::new()
     };
-    // Runs come before budgets in the lock order, so runs with steps that may become ready are loaded first.
-    let rows = transaction.connection.fetch_all(OF_BLOCKED, values![campaign_id]).await?;
-    let mut run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
-    run_ids.extend(runs_of(transaction, &step_ids).await?);
-    let wanted = LoadRequest { run_ids, step_ids: step_ids.clone(), ..LoadRequest::default() };
-    let mut held = LockedRows::load(transaction, wanted).await?;
+    load::steps(transaction.connection, &mut held.set, step_ids.clone()).await?;
     for resource in Resource::ALL {
         transaction
             .connection

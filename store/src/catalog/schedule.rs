@@ -8,6 +8,7 @@ use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::time::TimestampMs;
 
 use super::campaign;
+use super::step_runs::runs_of_campaign;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
@@ -33,12 +34,11 @@ pub(crate) async fn set_schedule(
     schedule: Option<&Schedule>,
     at: TimestampMs,
 ) -> Result<(), Failure> {
+    let campaign_id = campaign::key_of(transaction.connection, id.as_str()).await?;
+    let run_ids = runs_of_campaign(transaction, campaign_id).await?;
     let connection = &mut *transaction.connection;
-    let campaign_id = campaign::key_of(connection, id.as_str()).await?;
-    let rows = connection.fetch_all("SELECT id FROM run WHERE campaign_id = $1", values![campaign_id]).await?;
-    let run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
     let mut set = WorkingSet { virtual_now: transaction.memory.virtual_now(), ..WorkingSet::default() };
-    // Runs come before campaigns in the lock order. While all of them are locked, no step becomes ready.
+    // While all runs are locked, no step becomes ready.
     load::runs(connection, &mut set, Vec::new(), Vec::new(), run_ids).await?;
     connection
         .execute(

@@ -23,7 +23,7 @@ async fn functions_have_a_version_in_their_names() {
                AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e') ORDER BY 1";
     let rows = connection.fetch_all(sql, values![]).await.unwrap();
     let names: Vec<String> = rows.iter().map(|row| row.text(0).unwrap()).collect();
-    assert!(names.iter().any(|name| name == "hot_load_v1"), "{names:?}");
+    assert!(names.iter().any(|name| name == "hot_load_v2"), "{names:?}");
     let others = names.iter().filter(|name| !has_version(name) && *name != WITHOUT_VERSION).collect::<Vec<_>>();
     assert!(others.is_empty(), "without a version: {others:?}");
 }

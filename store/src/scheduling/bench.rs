@@ -30,11 +30,11 @@ pub(super) const AT: TimestampMs = TimestampMs(1_000_000);
 pub(super) struct Bench {
     pub(super) connection: Connection,
     memory: ProcessCache,
-    _place: Fixture,
+    place: Fixture,
 }
 
-#[expect(dead_code, reason = "held as long as the bench")]
 enum Fixture {
+    #[expect(dead_code, reason = "held as long as the bench")]
     Sqlite(tempfile::TempDir, ProcessLock),
     Postgres(Database),
 }
@@ -51,7 +51,7 @@ pub(super) async fn both() -> [Bench; 2] {
     let on_sqlite = Bench {
         connection: Connection::SqliteWriter(Box::new(opened.writer)),
         memory: ProcessCache::default(),
-        _place: Fixture::Sqlite(folder, opened.lock),
+        place: Fixture::Sqlite(folder, opened.lock),
     };
     let database = Cluster::shared().create_database().unwrap();
     let options = crate::postgres::open::PostgresOptions::default();
@@ -59,7 +59,7 @@ pub(super) async fn both() -> [Bench; 2] {
     let on_postgres = Bench {
         connection: Connection::Hot(Box::new(Hot::new(opened.hot.acquire().await.unwrap()))),
         memory: ProcessCache::default(),
-        _place: Fixture::Postgres(database),
+        place: Fixture::Postgres(database),
     };
     [on_sqlite, on_postgres]
 }
@@ -104,6 +104,14 @@ impl Bench {
         let insert = "INSERT INTO worker (public_id, name, embedded, offers, version) VALUES ($1, 'w', 0, '{}', '1')";
         self.sql(insert, values![worker.as_str()]).await;
         worker
+    }
+
+    /// Opens another connection to the same database, on Postgres.
+    pub(super) async fn second_connection(&self) -> Connection {
+        let Fixture::Postgres(database) = &self.place else { panic!() };
+        let options = crate::postgres::open::PostgresOptions::default();
+        let opened = crate::postgres::open::open(&database.url, &options, 1).await.unwrap();
+        Connection::Postgres(opened.pool.acquire().await.unwrap())
     }
 
     /// Flushes groups in one transaction, and commits.

@@ -1,5 +1,4 @@
-//! Loads all rows of a flush with one Postgres function (`hot_load_v1`: `hot_load` of
-//! `migrations/postgres/0009_hot_load.sql`, which `0012_state_format.sql` changes and renames).
+//! Loads all rows of a flush with one Postgres function (`hot_load_v2` of `migrations/postgres/0018_hot_load_locks.sql`).
 //!
 //! The function takes the locks in order and reads the rows that depend on a lock after taking it. On SQLite a
 //! statement is no round trip, so `load.rs` and `candidates.rs` use one statement per kind of row.
@@ -12,7 +11,6 @@ use serde_json::Value as Json;
 use super::candidates::{Given, candidate, claimer};
 use super::claim::Claimer;
 use super::load;
-use super::rows::Campaign;
 use super::working_set::WorkingSet;
 use super::{Groups, advances, claims, reported, wanted};
 use crate::failure::Failure;
@@ -30,7 +28,6 @@ mod kind {
     pub(super) const OPEN: i64 = 5;
     pub(super) const CAMPAIGN: i64 = 6;
     pub(super) const BUDGET: i64 = 7;
-    pub(super) const CLOCK: i64 = 8;
     pub(super) const CANDIDATE: i64 = 9;
 }
 
@@ -108,7 +105,7 @@ impl LoadArguments {
         let list = |list: &BTreeSet<String>| texts(list.iter().map(String::as_str));
         let ordered = |list: &[String]| texts(list.iter().map(String::as_str));
         format!(
-            "SELECT kind, cells, body FROM hot_load_v1({}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
+            "SELECT kind, cells, body FROM hot_load_v2({}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
             list(&self.claimers),
             list(&self.decided),
             list(&self.reported),
@@ -165,11 +162,6 @@ impl Found {
             set.campaigns.insert(campaign.id, campaign);
         }
         load::take_in_budgets(set, &self.take(kind::BUDGET))?;
-        for row in self.take(kind::CLOCK) {
-            if let Some(campaign) = set.campaigns.get_mut(&row.i64(0)?) {
-                set_clock(campaign, row.i64(1)?);
-            }
-        }
         let mut given = Given::new();
         let bodies = std::mem::take(&mut self.bodies);
         for (row, body) in self.take(kind::CANDIDATE).iter().zip(bodies) {
@@ -180,10 +172,6 @@ impl Found {
         }
         Ok((claimers, given))
     }
-}
-
-fn set_clock(campaign: &mut Campaign, vtime: i64) {
-    (campaign.vtime, campaign.vtime_before) = (vtime, vtime);
 }
 
 /// Unpacks a row from a JSON list.

@@ -1,9 +1,10 @@
 //! Loads the rows of a transaction with one statement per kind of row: on SQLite, and for rare operations on both
 //! databases. On Postgres, `hot_load.rs` loads the rows of the hot path.
 //!
-//! On Postgres, locks are taken in this order: runs by id, then budgets by campaign and resource, then ready rows. A
-//! row that depends on a lock is read by a later statement. A leased step changes only under the lock of its run. A
-//! ready step changes under the locks of its run and its ready row.
+//! On Postgres, locks are taken in this order: runs by id, then budgets by campaign and resource, then ready rows, then
+//! workers and the clocks of campaigns. A row that depends on a lock is read by a later statement. A leased step changes
+//! only under the lock of its run. A ready step changes under the locks of its run and its ready row. The window and the
+//! wall time of a campaign change only under the locks of all its runs.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -178,8 +179,8 @@ const BLOCKED: Sql = Sql {
 const KEYS: &str = "SELECT s.run_id, s.key FROM json_each($1) d \
      CROSS JOIN step s ON s.run_id = d.value ->> 0 AND s.key = d.value ->> 1";
 
-/// The admission facts of campaigns. The lock keeps the campaign's window from changing. The write adds to its clock
-/// instead of setting it.
+/// The admission facts of campaigns, without a lock: window and wall time do not change while a run of the campaign is
+/// locked, and the write adds to the clock instead of setting it.
 const CAMPAIGNS: Sql = Sql {
     sqlite: "SELECT c.id, c.created_at_ms, c.schedule, c.weight, k.vtime, w.cap, w.used FROM json_each($1) d \
              CROSS JOIN campaign c ON c.id = d.value JOIN campaign_clock k ON k.campaign_id = c.id \
@@ -187,7 +188,7 @@ const CAMPAIGNS: Sql = Sql {
     postgres: "SELECT c.id, c.created_at_ms, c.schedule, c.weight, k.vtime, w.cap, w.used FROM campaign c \
                JOIN campaign_clock k ON k.campaign_id = c.id \
                LEFT JOIN budget w ON w.campaign_id = c.id AND w.resource = 'wall_ms' \
-               WHERE c.id = ANY ($1::bigint[]) ORDER BY c.id FOR SHARE OF c",
+               WHERE c.id = ANY ($1::bigint[])",
 };
 
 /// Budgets of campaigns.

@@ -73,6 +73,21 @@ async fn a_flush_on_postgres_waits_for_the_database_three_times() {
 }
 
 #[tokio::test]
+async fn a_flush_on_postgres_locks_only_what_it_may_change() {
+    let [_, mut bench] = both().await;
+    let campaign = bench.campaign().await;
+    let (_, worker, step) = bench.leased(campaign, Vec::new()).await;
+    let mut other = bench.second_connection().await;
+    other.execute("BEGIN", values![]).await.unwrap();
+    other.fetch_all("SELECT 1 FROM campaign JOIN campaign_clock ON true FOR UPDATE", values![]).await.unwrap();
+    bench.sql("SET lock_timeout = '2s'", values![]).await;
+    assert_eq!(bench.report(completed(&step)).await, Reported::Committed, "it makes no step ready");
+    other.fetch_all("SELECT 1 FROM worker FOR UPDATE", values![]).await.unwrap();
+    assert!(bench.claim(claim(&worker, 1)).await.is_empty(), "no step is ready");
+    other.execute("ROLLBACK", values![]).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_second_copy_of_a_report_is_committed_and_another_one_is_late() {
     for mut bench in both().await {
         let campaign = bench.campaign().await;

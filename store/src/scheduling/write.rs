@@ -212,8 +212,8 @@ static NOT_BLOCKED: Target = Target { verb: Verb::Delete, table: "blocked", colu
 
 /// Writes the used amounts and clocks of campaigns and marks them as written.
 ///
-/// On Postgres this locks the clocks, so rare operations call it before they write anything else. The hot path locks
-/// the clocks when it loads.
+/// On Postgres this locks the clocks, so rare operations call it before they write anything else. The hot path writes
+/// them in one statement with everything else.
 pub(crate) async fn campaigns(connection: &mut Connection, set: &mut WorkingSet) -> Result<bool, Failure> {
     let rows = of_campaigns(connection.backend(), set);
     let wrote = rows.iter().any(|rows| !rows.is_empty());

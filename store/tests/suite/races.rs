@@ -377,6 +377,31 @@ async fn a_change_of_the_schedule_waits_for_the_runs_before_it_locks_the_campaig
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_the_wall_time_holds_for_a_step_that_becomes_ready_at_the_same_time() {
+    let bench = Bench::on(Kind::Postgres).await;
+    let created = bench.create(bench.new_campaign(1)).await;
+    bench.schedule(&created.runs[0], &["a"]).await;
+    // Like a decision that read the earlier wall time: its step becomes ready when it commits.
+    let mut hot = Raw::connect(&bench.place).await;
+    hot.execute("CREATE TABLE moved AS SELECT * FROM ready; DELETE FROM ready").await;
+    hot.execute("BEGIN; SELECT 1 FROM run FOR NO KEY UPDATE; INSERT INTO ready SELECT * FROM moved").await;
+    let (store, campaign, at) = (bench.store.clone(), created.id.clone(), bench.now());
+    let caps = BudgetCaps { wall_ms: Some(1_000), ..BudgetCaps::default() };
+    let change = tokio::spawn(async move { store.set_budget(&campaign, caps, at).await });
+    let mut watcher = Raw::connect(&bench.place).await;
+    while watcher.column(WAITING).await == ["0"] {
+        assert!(!change.is_finished(), "it did not wait for the run");
+        tokio::task::yield_now().await;
+    }
+    hot.execute("COMMIT; DROP TABLE moved").await;
+    change.await.unwrap().unwrap();
+    let worker = bench.worker().await;
+    bench.clock.forward(1_000);
+    assert!(bench.claim(&worker, 1).await.is_empty(), "its campaign's wall time is over");
+    bench.assert_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_artifact_that_is_stored_again_during_pruning_stays() {
     let bench = Bench::on(Kind::Postgres).await;
     let hash = ArtifactHash::of(b"result");
