@@ -27,7 +27,7 @@ pub(crate) mod table;
 #[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
 mod tests;
 pub(crate) mod try_end;
-mod unblock;
+pub(crate) mod unblock;
 pub(crate) mod working_set;
 mod write;
 

@@ -12,7 +12,7 @@ pub trait QueueStore: Send + Sync {
     async fn ready_routes(&self, limit: u32) -> Result<Vec<String>, StoreError>;
 
     /// Admits steps again whose waiting time is over, and ready steps that could not end before their campaign's window
-    /// closes.
+    /// closes. Admits blocked steps again whose budget has room.
     ///
     /// Returns how many became ready, and when the next timer is due.
     async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError>;

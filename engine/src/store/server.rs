@@ -35,7 +35,7 @@ pub struct Pulse {
     pub runs_to_drive: bool,
     /// Whether steps are ready.
     pub ready: bool,
-    /// Whether leases have expired or servers are dead.
+    /// Whether leases have expired, servers are dead, or steps are blocked although their budgets have room.
     pub expired: bool,
     /// When the next timer is due.
     pub next_timer: Option<TimestampMs>,

@@ -16,6 +16,8 @@ use crate::failure::Failure;
 use crate::number::{from_stored, to_stored};
 use crate::scheduling::load;
 use crate::scheduling::locked_rows::{LoadRequest, LockedRows};
+use crate::scheduling::rows::{Place, Step};
+use crate::scheduling::unblock;
 use crate::scheduling::working_set::WorkingSet;
 use crate::transaction::Transaction;
 use crate::value::values;
@@ -84,6 +86,40 @@ pub(crate) async fn set_caps(
     schedule::admit_again(&mut held.set, step_ids, at)?;
     held.write(transaction, at).await?;
     Ok(())
+}
+
+/// Campaigns with a blocked step whose budget has room. A release skips runs that another transaction has locked, and
+/// leaves their steps to [`reconsider`].
+pub(crate) const WITH_ROOM: &str = "SELECT DISTINCT b.campaign_id FROM blocked b \
+     JOIN budget u ON u.campaign_id = b.campaign_id AND u.resource = b.resource \
+     WHERE b.told = 0 AND (u.cap IS NULL OR u.used + u.reserved < u.cap) ORDER BY b.campaign_id LIMIT 100";
+
+/// Runs of the oldest blocked steps of a campaign.
+const OF_OLDEST_BLOCKED: &str = "SELECT DISTINCT s.run_id FROM (SELECT step_id FROM blocked WHERE campaign_id = $1 \
+     ORDER BY step_id LIMIT $2) b JOIN step s ON s.id = b.step_id ORDER BY s.run_id";
+
+/// Returns the campaigns of [`WITH_ROOM`].
+pub(crate) async fn with_room(connection: &mut Connection) -> Result<Vec<i64>, Failure> {
+    let rows = connection.fetch_all(WITH_ROOM, values![]).await?;
+    rows.iter().map(|row| row.i64(0)).collect()
+}
+
+/// Reconsiders blocked steps of a campaign. Returns how many of them became ready.
+pub(crate) async fn reconsider(
+    transaction: &mut Transaction<'_>,
+    campaign_id: i64,
+    at: TimestampMs,
+) -> Result<u64, Failure> {
+    let rows = transaction.connection.fetch_all(OF_OLDEST_BLOCKED, values![campaign_id, load::MAX_UNBLOCKED]).await?;
+    let run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    let mut held = LockedRows::load(transaction, LoadRequest { run_ids, ..LoadRequest::default() }).await?;
+    held.set.campaigns.values_mut().for_each(|campaign| campaign.freed = true);
+    unblock::look_again(transaction.connection, &mut held.set, at).await?;
+    let became_ready =
+        |step: &&Step| matches!((&step.place_before, &step.place), (Place::Blocked { .. }, Place::Ready { .. }));
+    let count = held.set.steps.values().filter(became_ready).count();
+    held.write(transaction, at).await?;
+    Ok(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
 /// Returns the time within which the campaign's steps may begin, in milliseconds from its creation.

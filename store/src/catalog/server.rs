@@ -34,7 +34,10 @@ pub(crate) const DUE_WORK: &str = "SELECT \
           THEN 1 ELSE 0 END AS BIGINT) AS runs, \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM ready) THEN 1 ELSE 0 END AS BIGINT) AS ready, \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM lease WHERE expires_at_ms <= $2) \
-            OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) THEN 1 ELSE 0 END AS BIGINT) AS expired, \
+            OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) \
+            OR EXISTS (SELECT 1 FROM blocked b JOIN budget u ON u.campaign_id = b.campaign_id AND u.resource = b.resource \
+                        WHERE b.told = 0 AND (u.cap IS NULL OR u.used + u.reserved < u.cap)) \
+          THEN 1 ELSE 0 END AS BIGINT) AS expired, \
      (SELECT MAX(virtual_now) FROM server) AS virtual_now";
 
 /// Extends a server lease. Returns its key and the clock of Postgres.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use nightshift_engine::store::{QueueStore, StoreError};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::catalog::{step, timer};
+use crate::catalog::{budget, step, timer};
 use crate::store::SqlStore;
 
 #[async_trait]
@@ -14,10 +14,15 @@ impl QueueStore for SqlStore {
     }
 
     async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError> {
+        let mut became_ready = 0;
+        for campaign_id in read!(self, |connection| budget::with_room(connection))? {
+            became_ready += transaction!(self, |tx, campaign_id, at| budget::reconsider(tx, *campaign_id, *at))?;
+        }
         let next = read!(self, |connection| timer::next(connection))?;
         if next.is_none_or(|next| next > at) {
-            return Ok((0, next));
+            return Ok((became_ready, next));
         }
-        transaction!(self, |tx, at, limit| timer::fire(tx, *at, *limit))
+        let (fired, next) = transaction!(self, |tx, at, limit| timer::fire(tx, *at, *limit))?;
+        Ok((became_ready + fired, next))
     }
 }

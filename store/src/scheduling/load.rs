@@ -52,8 +52,8 @@ const RUNS: Sql = Sql {
 
 /// Runs of steps that are blocked on the budgets of campaigns.
 ///
-/// A run that another transaction has locked is skipped, because waiting here could deadlock. That transaction
-/// reconsiders its steps, or a later one does.
+/// A run that another transaction has locked is skipped, because waiting here could deadlock. The sweeper reconsiders its
+/// steps.
 const RUNS_OF_BLOCKED: Sql = Sql {
     sqlite: concat!(
         run_columns!(),

@@ -9,6 +9,7 @@ use nightshift_engine::store::{
     OwnershipStore, QueueStore, Reported, Reservation, RetentionStore, RunControlStore, RunStore, ServerStore,
     StoreError, TryEnd,
 };
+use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{RunId, StepId};
@@ -373,6 +374,34 @@ async fn a_change_of_the_schedule_waits_for_the_runs_before_it_locks_the_campaig
     hot.execute("COMMIT").await;
     change.await.unwrap().unwrap();
     assert!(bench.step(&created.runs[0], "a").await.not_before.is_some());
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_blocked_step_whose_run_was_locked_at_the_release_is_reconsidered_later() {
+    let bench = Bench::on(Kind::Postgres).await;
+    let budget = BudgetCaps { tokens: Some(50), ..BudgetCaps::default() };
+    let created = bench.create(NewCampaign { budget, ..bench.new_campaign(2) }).await;
+    for run in &created.runs {
+        let wanted = StepOrder { reserve: vec![amount(Resource::Tokens, 40)], ..order("a") };
+        bench.schedule_orders(run, vec![wanted]).await;
+    }
+    let (first, second) = (&created.runs[0], &created.runs[1]);
+    assert_eq!(bench.step(second, "a").await.blocked_on, Some(Resource::Tokens));
+    let worker = bench.worker().await;
+    let step = bench.claim(&worker, 9).await.remove(0);
+    assert_eq!(step.run, *first);
+    // Like a report of another step of that run.
+    let mut other = Raw::connect(&bench.place).await;
+    other.execute("BEGIN; SELECT 1 FROM run ORDER BY id DESC LIMIT 1 FOR NO KEY UPDATE").await;
+    bench.report(&step, done(json!(1))).await;
+    other.execute("COMMIT").await;
+    assert!(bench.claim(&worker, 9).await.is_empty());
+    let server = bench.server().await;
+    assert!(bench.store.pulse(&server, bench.now(), bench.now().plus_ms(LEASE_MS)).await.unwrap().expired);
+    assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (1, None));
+    assert_eq!(bench.claim(&worker, 9).await[0].run, *second);
+    assert!(!bench.store.pulse(&server, bench.now(), bench.now().plus_ms(LEASE_MS)).await.unwrap().expired);
     bench.assert_sound().await;
 }
 
