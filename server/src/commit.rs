@@ -109,9 +109,8 @@ impl Driving {
         let foreseen = self.server_lease.current().and_then(|_| self.driver.precompute_decision(&report));
         let mut changes = vec![Change::Report(report)];
         let ticket = foreseen.map(|PrecomputedDecision { advance, ticket }| {
-            self.wake.deciding(ticket.run());
             changes.push(Change::Advance(advance));
-            ticket
+            (self.wake.deciding(ticket.run()), ticket)
         });
         changes.extend(claim.map(Change::Claim));
         let result = self.shared.store.changes.commit(changes).await;
@@ -126,16 +125,16 @@ impl Driving {
                 Changed::Advanced(became) => advanced = became,
             }
         }
-        if let Some(ticket) = ticket {
+        if let Some((deciding, ticket)) = ticket {
             let run = ticket.run().clone();
             let settled = self.driver.settle(ticket, done.reported, &advanced);
             if matches!(settled, Settled::Ended | Settled::NotOwner) {
                 self.fences.give_up(&run);
             }
-            self.wake.decided(&run, matches!(settled, Settled::Decided | Settled::Ended));
-        } else if done.reported == Reported::Committed && self.owns(&step.run) {
-            // Its notice may be mistaken for the echo of the decision right before it.
-            self.wake.run_changed(&step.run);
+            drop(deciding);
+            if !matches!(settled, Settled::Decided | Settled::Ended) {
+                self.wake.run_changed(&run);
+            }
         }
         if let Some(error) = failed {
             return Err(error.into());
@@ -195,11 +194,6 @@ impl Driving {
                 self.after(step, &stopped, at)
             }
         })
-    }
-
-    /// Returns whether this server is known to decide for the run.
-    fn owns(&self, run: &RunId) -> bool {
-        self.server_lease.current().is_some_and(|server| self.fences.get(run, &server).is_some())
     }
 
     async fn is_cancelled(&self, run: &RunId) -> Result<bool, StoreError> {

@@ -155,17 +155,10 @@ fn created(driving: &Driving, run: &RunId) -> Option<(CreatedRun, OwnerFence)> {
 
 /// Drives a run. Notices of its own decisions are ignored.
 async fn drive(driving: Arc<Driving>, run: RunId) -> Result<Driven, DriveError> {
-    driving.wake.deciding(&run);
-    let driven = drive_once(&driving, &run).await;
-    if matches!(driven, Ok(Driven::Advanced | Driven::Ended)) {
-        driving.wake.decided(&run, true);
-    } else {
-        driving.wake.left(&run);
-    }
-    driven
-}
-
-async fn drive_once(driving: &Driving, run: &RunId) -> Result<Driven, DriveError> {
+    let (driving, run) = (&*driving, &run);
+    // A decision that is being committed with a report returns the run to the cache.
+    driving.wake.until_decided(run).await;
+    let _deciding = driving.wake.deciding(run);
     let driven = if let Some((created, fence)) = created(driving, run) {
         driving.driver.drive_created(created, Some(&fence)).await?
     } else {
@@ -275,11 +268,7 @@ impl State {
                     self.driving.shared.error_log.worked(DRIVING);
                 }
             }
-            Err(message) => {
-                // Repeated here, because a panic skips the regular call.
-                self.driving.wake.left(&run);
-                self.delay_retry(&run, message);
-            }
+            Err(message) => self.delay_retry(&run, message),
         }
         if self.again.remove(&run) {
             self.pending.insert(run);

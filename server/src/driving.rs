@@ -58,8 +58,6 @@ impl Driving {
         shared.store_health.note_error(&result);
         let status = result?;
         tracing::info!(run.id = %run, run.status = status.as_str(), by, "a run was controlled");
-        // The notice could be mistaken for the echo of a decision.
-        self.wake.run_changed(run);
         Ok(status)
     }
 }

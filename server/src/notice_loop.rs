@@ -48,9 +48,10 @@ fn pass_on(driving: &Driving, index: &Index, notice: Notice) {
     }
     match notice {
         // If its owner is dead, the heartbeat finds the run.
-        Notice::RunChanged(run) if !shared.config.drives || is_foreign(driving, &run) => driving.wake.ring(&run.id),
-        Notice::RunChanged(run) if run.elsewhere => driving.wake.run_changed(&run.id),
-        Notice::RunChanged(run) => driving.wake.noticed(&run.id),
+        Notice::RunChanged(run) if !shared.config.drives || !run.to_drive || is_foreign(driving, &run) => {
+            driving.wake.ring(&run.id);
+        }
+        Notice::RunChanged(run) => driving.wake.run_changed(&run.id),
         Notice::Ready(route) => dispatch.dispatcher.ready(&route),
         Notice::TimerSet(at) => dispatch.sweeper_schedule.timer_set(at),
         Notice::Unknown => {

@@ -1,9 +1,9 @@
 //! Wake-ups inside this process. Each is a hint that something may have changed; losing one only causes a delay until
 //! the next poll.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nightshift_protocol::id::RunId;
@@ -12,40 +12,33 @@ use tokio::time::Instant;
 
 /// Number of notifiers that runs share. A fixed number needs no cleanup after a run.
 const BELLS: usize = 64;
-/// Maximum delay between the commit of our own decision and its notice.
-const ECHO: Duration = Duration::from_millis(50);
 /// Maximum time that a report waits for our own decision about the same run that is being committed. After it, the
 /// driver decides, which is slower.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Maximum number of own decisions whose notices are recognized.
-const MAX_ECHOES: usize = 4_096;
 /// Maximum number of runs in the driver's inbox. Beyond it, the driver queries the store instead.
 const MAX_INBOX: usize = 10_000;
 
 /// The wake-ups of the loops.
 pub(crate) struct Wake {
     inbox: Mutex<Inbox>,
-    /// Runs with a decision that this server commits together with a report. The driver does not need its notice.
-    echoes: Mutex<HashMap<RunId, Echo>>,
+    /// Runs about which this server is committing a decision.
+    deciding: Mutex<HashSet<RunId>>,
     decided: Notify,
     driver: Notify,
     pulse: Notify,
     bells: Vec<Notify>,
 }
 
-/// One of our own decisions.
-struct Echo {
-    /// Time until which its notice may arrive; none while it is being committed.
-    until: Option<Instant>,
-    /// Whether a notice arrived during the commit.
-    heard: bool,
+/// A decision that is being committed.
+pub(crate) struct Deciding<'a> {
+    wake: &'a Wake,
+    run: RunId,
 }
 
-impl Echo {
-    const BEING_MADE: Self = Self { until: None, heard: false };
-
-    fn lasts(&self) -> bool {
-        self.until.is_none_or(|until| Instant::now() < until)
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        self.wake.being_decided().remove(&self.run);
+        self.wake.decided.notify_waiters();
     }
 }
 
@@ -68,7 +61,7 @@ impl Wake {
     pub(crate) fn new() -> Self {
         Self {
             inbox: Mutex::default(),
-            echoes: Mutex::default(),
+            deciding: Mutex::default(),
             decided: Notify::new(),
             driver: Notify::new(),
             pulse: Notify::new(),
@@ -90,59 +83,10 @@ impl Wake {
         self.ring(run);
     }
 
-    /// Handles a notice that the log or status of this run changed.
-    ///
-    /// The driver ignores the notice of a decision that was committed with a report. If another change is hidden behind
-    /// it, the heartbeat finds that change.
-    pub(crate) fn noticed(&self, run: &RunId) {
-        let is_echo = {
-            let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(echo) = echoes.get_mut(run).filter(|echo| echo.lasts()) {
-                echo.heard = true;
-                true
-            } else {
-                echoes.remove(run);
-                false
-            }
-        };
-        if is_echo { self.ring(run) } else { self.run_changed(run) }
-    }
-
-    /// Records that a decision is about to be committed with a report.
-    pub(crate) fn deciding(&self, run: &RunId) {
-        let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
-        if echoes.len() >= MAX_ECHOES {
-            echoes.retain(|_, echo| echo.lasts());
-        }
-        if echoes.len() < MAX_ECHOES {
-            echoes.insert(run.clone(), Echo::BEING_MADE);
-        }
-    }
-
-    /// Records the outcome. After a failure, the driver has to look.
-    pub(crate) fn decided(&self, run: &RunId, is_committed: bool) {
-        {
-            let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
-            match echoes.get_mut(run) {
-                Some(echo) if is_committed => echo.until = Some(Instant::now() + ECHO),
-                _ => {
-                    echoes.remove(run);
-                }
-            }
-        }
-        self.decided.notify_waiters();
-        if !is_committed {
-            self.run_changed(run);
-        }
-    }
-
-    /// Ends [`Self::deciding`] without a decision. Notices that arrived in between go to the driver.
-    pub(crate) fn left(&self, run: &RunId) {
-        let left = self.echoes.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
-        self.decided.notify_waiters();
-        if left.is_some_and(|echo| echo.heard) {
-            self.run_changed(run);
-        }
+    /// Records that a decision about this run is being committed, until the returned value is dropped.
+    pub(crate) fn deciding(&self, run: &RunId) -> Deciding<'_> {
+        self.being_decided().insert(run.clone());
+        Deciding { wake: self, run: run.clone() }
     }
 
     /// Waits briefly until no own decision about this run is being committed.
@@ -152,7 +96,7 @@ impl Wake {
             let mut decided = std::pin::pin!(self.decided.notified());
             // Before the check, so that a decision in between counts.
             decided.as_mut().enable();
-            if !self.is_deciding(run) {
+            if !self.being_decided().contains(run) {
                 return;
             }
             tokio::select! {
@@ -162,8 +106,8 @@ impl Wake {
         }
     }
 
-    fn is_deciding(&self, run: &RunId) -> bool {
-        self.echoes.lock().unwrap_or_else(PoisonError::into_inner).get(run).is_some_and(|echo| echo.until.is_none())
+    fn being_decided(&self) -> MutexGuard<'_, HashSet<RunId>> {
+        self.deciding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the driver because unknown runs wait for a decision.
@@ -247,56 +191,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_notice_of_a_decision_of_ours_is_no_news() {
-        let wake = Wake::new();
-        wake.deciding(&run(1));
-        wake.noticed(&run(1));
-        wake.noticed(&run(2));
-        assert_eq!(wake.take_mail().runs, HashSet::from([run(2)]));
-        wake.decided(&run(1), true);
-        wake.noticed(&run(1));
-        assert!(wake.take_mail().runs.is_empty());
-        tokio::time::advance(ECHO).await;
-        wake.noticed(&run(1));
-        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]), "it is another change");
-    }
-
-    #[tokio::test]
-    async fn a_decision_that_was_not_committed_is_for_the_driver() {
-        let wake = Wake::new();
-        wake.deciding(&run(1));
-        wake.decided(&run(1), false);
-        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
-        wake.noticed(&run(1));
-        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
-    }
-
-    #[tokio::test]
-    async fn notices_during_an_attempt_without_a_decision_reach_the_driver() {
-        let wake = Wake::new();
-        wake.deciding(&run(1));
-        wake.left(&run(1));
-        assert!(wake.take_mail().runs.is_empty());
-        wake.deciding(&run(1));
-        wake.noticed(&run(1));
-        wake.left(&run(1));
-        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
-        wake.noticed(&run(1));
-        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_report_waits_for_the_decision_before_it_and_not_for_ever() {
         let wake = Wake::new();
         wake.until_decided(&run(1)).await;
-        wake.deciding(&run(1));
+        let deciding = wake.deciding(&run(1));
         let began = Instant::now();
         wake.until_decided(&run(2)).await;
         assert_eq!(began.elapsed(), Duration::ZERO, "another run's decision is none of its business");
         let first = run(1);
-        tokio::join!(wake.until_decided(&first), async { wake.decided(&first, true) });
+        tokio::join!(wake.until_decided(&first), async { drop(deciding) });
         assert_eq!(began.elapsed(), Duration::ZERO);
-        wake.deciding(&run(1));
+        let _deciding = wake.deciding(&run(1));
         wake.until_decided(&run(1)).await;
         assert_eq!(began.elapsed(), PATIENCE, "the decision may never be committed");
     }

@@ -51,15 +51,15 @@ pub struct ChangedRun {
     /// The server that owned it at the commit and decides what follows. None if it had no owner, or if the owner is not
     /// known: then any server may look.
     pub owner: Option<ServerId>,
-    /// Whether another process made the change.
-    pub elsewhere: bool,
+    /// Whether a decision may be due. It is false if the change was a decision that folded the whole log.
+    pub to_drive: bool,
 }
 
 impl ChangedRun {
-    /// A change that this process made.
+    /// A change after which a decision may be due.
     #[must_use]
-    pub fn here(id: RunId, owner: Option<ServerId>) -> Self {
-        Self { id, owner, elsewhere: false }
+    pub fn to_drive(id: RunId, owner: Option<ServerId>) -> Self {
+        Self { id, owner, to_drive: true }
     }
 }
 

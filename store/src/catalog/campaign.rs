@@ -132,7 +132,7 @@ pub(crate) async fn create(transaction: &mut Transaction<'_>, new: &NewCampaign)
         transaction.created.extend(created);
     }
     for run in &new.runs {
-        transaction.notice(Notice::RunChanged(ChangedRun::here(run.id.clone(), new.owner.clone())));
+        transaction.notice(Notice::RunChanged(ChangedRun::to_drive(run.id.clone(), new.owner.clone())));
     }
     let runs = new.runs.iter().map(|run| run.id.clone()).collect();
     Ok(CreatedCampaign { id: new.id.clone(), runs, existed: false })

@@ -413,7 +413,7 @@ async fn another_process_on_the_same_database_gets_one_notice_per_commit() {
     let mut listens = false;
     for _ in 0..200 {
         let (_, run) = bench.campaign(BudgetCaps::default(), json!({})).await;
-        listens = until(&mut heard, &elsewhere(run), Duration::from_millis(500)).await;
+        listens = until(&mut heard, &changed(run), Duration::from_millis(500)).await;
         if listens {
             break;
         }
@@ -425,7 +425,7 @@ async fn another_process_on_the_same_database_gets_one_notice_per_commit() {
     assert!(until(&mut heard, &ready, PATIENCE).await);
     let (_, last) = bench.campaign(BudgetCaps::default(), json!({})).await;
     // Our own messages return before later ones. A duplicate notice would have arrived by then.
-    assert!(until(&mut heard, &elsewhere(last.clone()), PATIENCE).await);
+    assert!(until(&mut heard, &changed(last.clone()), PATIENCE).await);
     let mut here = Vec::new();
     while here.last() != Some(&changed(last.clone())) {
         here.push(told.next().await.unwrap());
@@ -433,14 +433,9 @@ async fn another_process_on_the_same_database_gets_one_notice_per_commit() {
     assert_eq!(here.iter().filter(|notice| **notice == ready).count(), 1, "{here:?}");
 }
 
-/// The notice of a run without an owner that this process changed.
+/// The notice of a run without an owner that waits for a decision.
 fn changed(run: RunId) -> Notice {
-    Notice::RunChanged(ChangedRun::here(run, None))
-}
-
-/// The same, told by another process.
-fn elsewhere(run: RunId) -> Notice {
-    Notice::RunChanged(ChangedRun { elsewhere: true, ..ChangedRun::here(run, None) })
+    Notice::RunChanged(ChangedRun::to_drive(run, None))
 }
 
 /// Timeout of a notice that must arrive.

@@ -38,6 +38,9 @@ struct Message {
     /// Which of the said runs a server owned, by their place in `said`. Earlier releases ignore it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     owners: Vec<(ServerId, Vec<usize>)>,
+    /// Which of the said runs wait for no decision, by their place in `said`. Earlier releases neither send nor read it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    decided: Vec<usize>,
     /// When the first of the timers is due. Earlier releases neither send nor read it: their timers may be due at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     timer_at_ms: i64,
@@ -61,13 +64,16 @@ enum CompactNotice {
 impl Message {
     fn new(from: &str, notices: &[Notice]) -> Self {
         let mut owned: HashMap<ServerId, Vec<usize>> = HashMap::new();
-        let mut said = Vec::new();
+        let (mut said, mut decided) = (Vec::new(), Vec::new());
         let mut timer_at: Option<TimestampMs> = None;
         for notice in notices {
             let compact = match notice {
                 Notice::RunChanged(run) => {
                     if let Some(owner) = &run.owner {
                         owned.entry(owner.clone()).or_default().push(said.len());
+                    }
+                    if !run.to_drive {
+                        decided.push(said.len());
                     }
                     CompactNotice::Run(run.id.clone())
                 }
@@ -85,7 +91,7 @@ impl Message {
             said.push(compact);
         }
         let timer_at_ms = timer_at.map_or(0, |at| at.0);
-        Self { from: from.to_owned(), said, owners: owned.into_iter().collect(), timer_at_ms }
+        Self { from: from.to_owned(), said, owners: owned.into_iter().collect(), decided, timer_at_ms }
     }
 
     /// Returns the notices of another process.
@@ -94,9 +100,11 @@ impl Message {
         for (owner, places) in self.owners {
             owner_of.extend(places.into_iter().map(|place| (place, owner.clone())));
         }
+        let decided: HashSet<usize> = self.decided.into_iter().collect();
         let notice = |(place, said)| match said {
             CompactNotice::Run(id) => {
-                Notice::RunChanged(ChangedRun { id, owner: owner_of.remove(&place), elsewhere: true })
+                let to_drive = !decided.contains(&place);
+                Notice::RunChanged(ChangedRun { id, owner: owner_of.remove(&place), to_drive })
             }
             CompactNotice::Ready(route) => Notice::Ready(route),
             CompactNotice::Timer => Notice::TimerSet(TimestampMs(self.timer_at_ms)),
@@ -205,28 +213,25 @@ mod tests {
 
     #[test]
     fn a_message_reaches_others_and_not_its_sender() {
-        let run = |number, owner: Option<u128>, elsewhere| {
+        let run = |number, owner: Option<u128>, to_drive| {
             let owner = owner.map(|owner| ServerId::from_uuid(uuid::Uuid::from_u128(owner)));
             let id = RunId::from_uuid(uuid::Uuid::from_u128(number));
-            Notice::RunChanged(ChangedRun { id, owner, elsewhere })
+            Notice::RunChanged(ChangedRun { id, owner, to_drive })
         };
-        let with = |elsewhere| {
-            let runs = [run(1, Some(7), elsewhere), run(2, Some(7), elsewhere), run(3, None, elsewhere)];
-            let others = [Notice::TimerSet(TimestampMs(5)), Notice::Ready("agent".to_owned())];
-            runs.into_iter().chain(others).collect::<HashSet<_>>()
-        };
-        let said = with(false);
+        let runs = [run(1, Some(7), true), run(2, Some(7), false), run(3, None, false), run(3, None, true)];
+        let others = [Notice::TimerSet(TimestampMs(5)), Notice::Ready("agent".to_owned())];
+        let said: HashSet<Notice> = runs.into_iter().chain(others).collect();
         let payloads = payloads("a", said.clone());
         let [payload] = payloads.as_slice() else { panic!("{payloads:?}") };
         assert!(parse("a", payload).is_empty());
-        assert_eq!(parse("b", payload).into_iter().collect::<HashSet<_>>(), with(true));
+        assert_eq!(parse("b", payload).into_iter().collect::<HashSet<_>>(), said);
     }
 
     #[test]
     fn messages_of_the_release_without_owners_are_understood() {
         let id = RunId::from_uuid(uuid::Uuid::from_u128(1));
         let told = parse("b", &format!(r#"{{"from":"a","said":[{{"run":"{id}"}},"timer"]}}"#));
-        let run = Notice::RunChanged(ChangedRun { id, owner: None, elsewhere: true });
+        let run = Notice::RunChanged(ChangedRun::to_drive(id, None));
         assert_eq!(told, [run, Notice::TimerSet(TimestampMs(0))], "it may be due at once");
     }
 
@@ -240,15 +245,16 @@ mod tests {
 
     #[test]
     fn a_large_batch_is_sent_in_several_messages() {
-        let run = |number: usize, elsewhere| {
+        let run = |number: usize| {
             let id = |number| uuid::Uuid::from_u128(u128::try_from(number).unwrap_or_default());
             let owner = Some(ServerId::from_uuid(id(number % 3)));
-            Notice::RunChanged(ChangedRun { id: RunId::from_uuid(id(number)), owner, elsewhere })
+            let id = RunId::from_uuid(id(number));
+            Notice::RunChanged(ChangedRun { id, owner, to_drive: number.is_multiple_of(2) })
         };
-        let runs = |elsewhere| (0..MAX_NOTICES * MAX_MESSAGES).map(|number| run(number, elsewhere)).collect();
+        let runs: HashSet<Notice> = (0..MAX_NOTICES * MAX_MESSAGES).map(run).collect();
         let routes: HashSet<Notice> = (0..50).map(|n| Notice::Ready(format!("{n}{}", "x".repeat(999)))).collect();
-        for (bundle, told) in [(runs(false), runs(true)), (routes.clone(), routes)] {
-            let payloads = payloads("a", bundle);
+        for told in [runs, routes] {
+            let payloads = payloads("a", told.clone());
             assert!(payloads.iter().all(|payload| payload.len() <= MAX_MESSAGE_BYTES));
             assert!((2..=MAX_MESSAGES).contains(&payloads.len()));
             assert_eq!(payloads.iter().flat_map(|payload| parse("b", payload)).collect::<HashSet<_>>(), told);

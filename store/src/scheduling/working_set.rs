@@ -138,7 +138,8 @@ impl WorkingSet {
         let mut notices = std::mem::take(&mut self.notices);
         notices.extend(self.runs.values().filter(|run| run.changed).map(|run| {
             let owner = run.owner.as_deref().and_then(|owner| owner.parse().ok());
-            Notice::RunChanged(ChangedRun::here(run.public_id.clone(), owner))
+            let to_drive = run.decided.is_none() || run.wake_seq > run.folded_seq;
+            Notice::RunChanged(ChangedRun { id: run.public_id.clone(), owner, to_drive })
         }));
         let became_ready = self.steps.values().filter(|step| {
             matches!(step.place, Place::Ready { .. }) && !matches!(step.place_before, Place::Ready { .. })

@@ -160,14 +160,9 @@ async fn until(notices: &mut BoxStream<'static, Notice>, wanted: &Notice) -> Vec
     heard
 }
 
-/// The notice of a run without an owner that this process changed.
+/// The notice of a run without an owner that waits for a decision.
 fn changed(run: RunId) -> Notice {
-    Notice::RunChanged(ChangedRun::here(run, None))
-}
-
-/// The same, told by another process.
-fn elsewhere(run: RunId) -> Notice {
-    Notice::RunChanged(ChangedRun { elsewhere: true, ..ChangedRun::here(run, None) })
+    Notice::RunChanged(ChangedRun::to_drive(run, None))
 }
 
 async fn commits_send_notices_to_all_receivers(bench: Bench) {
@@ -189,7 +184,7 @@ async fn commits_send_notices_to_all_receivers(bench: Bench) {
 /// Returns whether a notice of a run on the other store arrives before a timeout.
 async fn hears(notices: &mut BoxStream<'static, Notice>, there: &SqlStore, bench: &Bench) -> bool {
     let run = there.create_campaign(bench.new_campaign(1)).await.unwrap().runs.remove(0);
-    let told = elsewhere(run);
+    let told = changed(run);
     let heard = async { while notices.next().await.is_some_and(|notice| notice != told) {} };
     tokio::time::timeout(Duration::from_millis(500), heard).await.is_ok()
 }
@@ -210,10 +205,10 @@ async fn on_postgres_commits_send_notices_to_other_processes_and_not_back() {
     bench.schedule(&run, &["a"]).await;
     until(&mut there, &Notice::Ready(route())).await;
     let last = bench.run().await;
-    until(&mut there, &elsewhere(last.clone())).await;
+    until(&mut there, &changed(last.clone())).await;
     // A run of the other process comes after all of our own returning notices.
     let theirs = other.create_campaign(bench.new_campaign(1)).await.unwrap().runs.remove(0);
-    let heard = until(&mut here, &elsewhere(theirs)).await;
+    let heard = until(&mut here, &changed(theirs)).await;
     let told = |notice: &Notice| heard.iter().filter(|heard| *heard == notice).count();
     assert_eq!(told(&changed(last)), 1, "our own are not told twice: {heard:?}");
 }
