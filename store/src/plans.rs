@@ -9,8 +9,8 @@ use crate::attempt::document;
 use crate::attempt::{refresh, tagged};
 use crate::catalog::run_list::{self, ListFilter};
 use crate::catalog::{
-    budget, campaign, event, ids, lease, lesson, model_call, note, ownership, piece, prune, retrieval, run, schedule,
-    score, step, timer, token, watch,
+    campaign, event, ids, lease, lesson, model_call, note, ownership, piece, prune, retrieval, run, schedule, score,
+    step, timer, token, watch,
 };
 use crate::connection::Sql;
 use crate::postgres::open::PostgresOptions;
@@ -89,7 +89,6 @@ fn ids_cases() -> Vec<Case> {
 /// Returns the cases of reading what changed for the index of attempts.
 fn change_cases() -> Vec<Case> {
     vec![
-        case(budget::WITH_ROOM, &[], &["u USING PRIMARY KEY (campaign_id=? AND resource=?)"], &["blocked"]),
         case(
             step::LIST_HEADS_BETWEEN,
             &["'run_7'", "'s1/'", "'s10'"],

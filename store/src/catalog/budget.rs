@@ -89,8 +89,9 @@ pub(crate) async fn set_caps(
 }
 
 /// Campaigns with a blocked step whose budget has room. A release skips runs that another transaction has locked, and
-/// leaves their steps to [`reconsider`].
-pub(crate) const WITH_ROOM: &str = "SELECT DISTINCT b.campaign_id FROM blocked b \
+/// leaves their steps to [`reconsider`]. It reads all blocked steps, which wait for amounts that other open steps have
+/// reserved.
+const WITH_ROOM: &str = "SELECT DISTINCT b.campaign_id FROM blocked b \
      JOIN budget u ON u.campaign_id = b.campaign_id AND u.resource = b.resource \
      WHERE b.told = 0 AND (u.cap IS NULL OR u.used + u.reserved < u.cap) ORDER BY b.campaign_id LIMIT 100";
 
