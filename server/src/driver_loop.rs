@@ -30,6 +30,9 @@ const FOREIGN_PULSES: u32 = 3;
 /// Minimum and maximum delay before a failing run is driven again.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(250);
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
+/// Time after which a failing run is forgotten that this server does not drive again. The looks of the heartbeat find
+/// the others earlier.
+const FORGET_FAILED_AFTER: Duration = Duration::from_mins(5);
 
 /// Name of this loop in error logs.
 const LOOKING: &str = "looking for runs to drive";
@@ -153,7 +156,7 @@ fn created(driving: &Driving, run: &RunId) -> Option<(CreatedRun, OwnerFence)> {
     Some((created, fence))
 }
 
-/// Drives a run. Notices of its own decisions are ignored.
+/// Drives a run.
 async fn drive(driving: Arc<Driving>, run: RunId) -> Result<Driven, DriveError> {
     let (driving, run) = (&*driving, &run);
     // A decision that is being committed with a report returns the run to the cache.
@@ -277,13 +280,13 @@ impl State {
 
     /// Delays the run. Logs the message once, unless it is the store's.
     fn delay_retry(&mut self, run: &RunId, message: Option<String>) {
-        let rest = self.resting.entry(run.clone()).or_insert(FailedRun {
-            until: Instant::now(),
-            failures: 0,
-            told: String::new(),
-        });
+        // Runs that another server has taken over since, or that were deleted.
+        let now = Instant::now();
+        self.resting.retain(|_, rest| now < rest.until + FORGET_FAILED_AFTER);
+        let rest =
+            self.resting.entry(run.clone()).or_insert(FailedRun { until: now, failures: 0, told: String::new() });
         let delay = MIN_RETRY_DELAY.saturating_mul(1 << rest.failures.min(16)).min(MAX_RETRY_DELAY);
-        rest.until = Instant::now() + delay;
+        rest.until = now + delay;
         rest.failures = rest.failures.saturating_add(1);
         if let Some(message) = message
             && rest.told != message

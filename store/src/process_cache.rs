@@ -14,6 +14,9 @@ use crate::value::values;
 /// Number of step ids per value of the Postgres sequence: its increment in the schema.
 const STEP_ID_BLOCK: i64 = 1_000;
 
+/// Maximum number of cached routes. Beyond it, the cache begins anew.
+const MAX_ROUTES: usize = 10_000;
+
 /// The cache. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessCache {
@@ -51,7 +54,11 @@ impl ProcessCache {
     /// Caches the results of a commit.
     pub(crate) fn remember(&self, routes: Vec<(String, i64)>, claimed_rank: Option<i64>) {
         if !routes.is_empty() {
-            self.routes.write().unwrap_or_else(PoisonError::into_inner).extend(routes);
+            let mut cached = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+            if cached.len() + routes.len() > MAX_ROUTES {
+                cached.clear();
+            }
+            cached.extend(routes);
         }
         if let Some(rank) = claimed_rank {
             self.raise_virtual_now(rank);
@@ -85,5 +92,19 @@ impl ProcessCache {
             ids.next += 1;
         }
         Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_cached_routes_is_bounded() {
+        let cache = ProcessCache::default();
+        for id in 0..=10_000 {
+            cache.remember(vec![(format!("route {id}"), id)], None);
+        }
+        assert_eq!((cache.route("route 0"), cache.route("route 10000")), (None, Some(10_000)));
     }
 }
