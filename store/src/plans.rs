@@ -115,11 +115,11 @@ fn cases() -> Vec<Case> {
         case(run::LOAD, &["'run_7'"], &["sqlite_autoindex_run_1 (public_id=?)"], &["run_public_id_key"]),
         case(
             event::AFTER,
-            &["7", "3", "10", "1000"],
+            &["'run_7'", "3", "10", "1000"],
             &["sqlite_autoindex_event_1 (run_id=? AND seq>?)", "sqlite_autoindex_event_1 (run_id=? AND seq=?)"],
             &["event_pkey"],
         ),
-        case(step::LIST_HEADS, &["7"], &["(run_id=?)"], &["on step"]),
+        case(step::LIST_HEADS, &["'run_7'"], &["(run_id=?)"], &["on step"]),
         case(
             step::READY_ROUTES,
             &["10"],

@@ -13,10 +13,11 @@ use crate::value::values;
 
 /// Selects the events of a run after a position, limited by number and size.
 pub(crate) const AFTER: &str = "SELECT e.seq, e.at_ms, e.body FROM \
-         (SELECT seq, SUM(bytes) OVER (ORDER BY seq) - bytes AS bytes_before FROM \
-             (SELECT seq, octet_length(body) AS bytes FROM event WHERE run_id = $1 AND seq > $2 \
+         (SELECT run_id, seq, SUM(bytes) OVER (ORDER BY seq) - bytes AS bytes_before FROM \
+             (SELECT run_id, seq, octet_length(body) AS bytes FROM event \
+               WHERE run_id = (SELECT id FROM run WHERE public_id = $1) AND seq > $2 \
                ORDER BY seq LIMIT $3) AS page) AS sized \
-     CROSS JOIN event e WHERE e.run_id = $1 AND e.seq = sized.seq AND sized.bytes_before < $4 ORDER BY e.seq";
+     CROSS JOIN event e WHERE e.run_id = sized.run_id AND e.seq = sized.seq AND sized.bytes_before < $4 ORDER BY e.seq";
 
 /// Maximum number of events per answer.
 const MAX_EVENTS: u32 = 10_000;
@@ -29,8 +30,12 @@ pub(crate) async fn after(
     after: u64,
     limit: u32,
 ) -> Result<Vec<EventRecord>, Failure> {
-    let run_id = run::key_of(connection, run.as_str()).await?;
-    let rows = connection.fetch_all(AFTER, values![run_id, to_stored(after), limit.min(MAX_EVENTS), MAX_BYTES]).await?;
+    let values = values![run.as_str(), to_stored(after), limit.min(MAX_EVENTS), MAX_BYTES];
+    let rows = connection.fetch_all(AFTER, values).await?;
+    if rows.is_empty() {
+        // An error if the run does not exist.
+        run::key_of(connection, run.as_str()).await?;
+    }
     rows.iter()
         .map(|row| {
             let seq = from_stored(row.i64(0)?);

@@ -51,8 +51,11 @@ macro_rules! step_columns {
 pub(crate) use step_columns;
 
 /// The steps of a run without input and output.
-pub(crate) const LIST_HEADS: &str =
-    step_columns!("'null' AS input, NULL AS output_event", "", "WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id");
+pub(crate) const LIST_HEADS: &str = step_columns!(
+    "'null' AS input, NULL AS output_event",
+    "",
+    "WHERE s.run_id = (SELECT id FROM run WHERE public_id = $1) ORDER BY s.scheduled_seq, s.id"
+);
 
 /// The steps of a run whose keys are in a range, without input and output.
 pub(crate) const LIST_HEADS_BETWEEN: &str = step_columns!(
@@ -64,8 +67,12 @@ pub(crate) const LIST_HEADS_BETWEEN: &str = step_columns!(
 
 /// Lists the steps of a run without input and output.
 pub(crate) async fn list_heads(connection: &mut Connection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
-    let run_id = run::key_of(connection, run.as_str()).await?;
-    records(&connection.fetch_all(LIST_HEADS, values![run_id]).await?)
+    let rows = connection.fetch_all(LIST_HEADS, values![run.as_str()]).await?;
+    if rows.is_empty() {
+        // An error if the run does not exist.
+        run::key_of(connection, run.as_str()).await?;
+    }
+    records(&rows)
 }
 
 /// Lists the steps of a run whose keys are in a folder, without input and output. See [`LIST_HEADS_BETWEEN`].
