@@ -12,9 +12,9 @@ use crate::attempt_index::Index;
 use crate::backoff::Backoff;
 use crate::driving::Driving;
 
-/// Time between two scans of all runs.
+/// Time between two scans, of runs that were unfinished at the last one.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Minimum time between two scans, because each reads every run.
+/// Minimum time between two scans of all runs.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two rounds, which collects changes of the same run.
 const ROUND_PAUSE: Duration = Duration::from_millis(20);
@@ -29,24 +29,30 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
     let mut backoff = Backoff::default();
     let mut look_at = Instant::now();
     let mut looked_at: Option<Instant> = None;
+    // Whether the next scan is one of all runs: the first one, and one after an unknown change.
+    let mut looks_at_all = true;
     loop {
         tokio::select! {
             biased;
             () = shared.shutdown.cancelled() => return,
             // Before the inbox, which may never be empty.
-            () = tokio::time::sleep_until(look_at) => index.inbox.look(),
+            () = tokio::time::sleep_until(look_at) => {}
             () = index.inbox.news.notified() => {}
         }
-        let mut told = index.inbox.take();
-        if let Some(next) = looked_at.map(|at| at + LOOK_PAUSE).filter(|next| told.look && Instant::now() < *next) {
-            look_at = look_at.min(next);
-            told.look = false;
+        let told = index.inbox.take();
+        if told.look {
+            looks_at_all = true;
+            look_at = looked_at.map_or_else(Instant::now, |at| at + LOOK_PAUSE).min(look_at);
         }
+        let looks = look_at <= Instant::now();
         let round = async {
             let runs: Vec<RunId> = told.runs.into_iter().collect();
             indexer.update(&runs).await?;
-            if !told.look {
+            if !looks {
                 return Ok(());
+            }
+            if !looks_at_all {
+                return indexer.update_unfinished().await;
             }
             indexer.update_all(None).await?;
             if looked_at.is_none() {
@@ -65,7 +71,8 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
             Ok(()) => {
                 shared.error_log.worked(DOING);
                 backoff.succeeded();
-                if told.look {
+                if looks {
+                    looks_at_all = false;
                     looked_at = Some(Instant::now());
                     look_at = Instant::now() + LOOK_EVERY;
                 }

@@ -170,9 +170,13 @@ pub struct Document {
 /// The port to the index. As in the engine's ports, each method is one transaction.
 #[async_trait]
 pub trait AttemptIndex: Send + Sync {
-    /// Returns runs whose decisions are not in the index, or only in an earlier format, oldest first. It reads every
-    /// run.
-    async fn runs_behind(&self, form: u32, limit: u32) -> Result<Vec<RunId>, StoreError>;
+    /// Returns runs whose decisions are not in the index, or only in an earlier format, oldest first. It reads every run
+    /// from a position on; 0 is the first run.
+    async fn runs_behind(&self, form: u32, from: i64, limit: u32) -> Result<Vec<RunId>, StoreError>;
+
+    /// Returns the position of the oldest unfinished run, or of the next run if all are finished. Runs before it change
+    /// no more, except when results are imported.
+    async fn oldest_unfinished_run(&self) -> Result<i64, StoreError>;
 
     /// Returns what a run's decisions changed after a revision.
     async fn changes_of(&self, run: &RunId, revision: u64) -> Result<RunChanges, StoreError>;

@@ -6,7 +6,7 @@ use sea_query::{PostgresQueryBuilder, SqliteQueryBuilder};
 use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqliteConnection};
 
 use crate::attempt::document;
-use crate::attempt::{refresh, tagged};
+use crate::attempt::{refresh, tagged, write};
 use crate::catalog::run_list::{self, ListFilter};
 use crate::catalog::{
     campaign, event, ids, lease, lesson, model_call, note, ownership, piece, prune, retrieval, run, schedule, score,
@@ -89,6 +89,8 @@ fn ids_cases() -> Vec<Case> {
 /// Returns the cases of reading what changed for the index of attempts.
 fn change_cases() -> Vec<Case> {
     vec![
+        case(write::BEHIND, &["1", "1990", "200"], &["r USING INTEGER PRIMARY KEY (rowid>?)"], &["run_pkey"]),
+        case(write::OLDEST_UNFINISHED, &[], &["run_by_status (status=?)"], &["run_by_status"]),
         case(
             step::LIST_HEADS_BETWEEN,
             &["'run_7'", "'s1/'", "'s10'"],

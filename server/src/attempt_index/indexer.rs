@@ -1,6 +1,7 @@
 //! Writes runs into the index: reads what changed of each, derives its rows and texts, and writes many runs at once.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
@@ -46,6 +47,8 @@ pub struct Indexer {
     view: ViewFn,
     changes: ChangesFn,
     known: Mutex<KnownRuns>,
+    /// Runs before this position were finished and in the index at the last scan.
+    scanned: AtomicI64,
 }
 
 /// The data to write of a run.
@@ -61,7 +64,7 @@ impl Indexer {
     /// Creates an indexer that remembers nothing. `store` and `index` are the same database.
     #[must_use]
     pub fn new(store: Store, index: Arc<dyn AttemptIndex>, view: ViewFn, changes: ChangesFn) -> Self {
-        Self { store, index, view, changes, known: Mutex::default() }
+        Self { store, index, view, changes, known: Mutex::default(), scanned: AtomicI64::new(0) }
     }
 
     /// Brings runs up to date, many of them in one transaction. Runs that do not exist are skipped.
@@ -93,9 +96,19 @@ impl Indexer {
 
     /// Writes every run that is missing or outdated in the index, until this time.
     pub(crate) async fn update_all(&self, until: Option<Instant>) -> Result<(), StoreError> {
+        self.update_from(0, until).await
+    }
+
+    /// Writes every run that is outdated in the index and was unfinished at the last scan, or began after it.
+    pub(crate) async fn update_unfinished(&self) -> Result<(), StoreError> {
+        self.update_from(self.scanned.load(Ordering::Relaxed), None).await
+    }
+
+    async fn update_from(&self, from: i64, until: Option<Instant>) -> Result<(), StoreError> {
+        let oldest_unfinished = self.index.oldest_unfinished_run().await?;
         let mut before = Vec::new();
         loop {
-            let behind = self.index.runs_behind(FORM, RUNS_AT_ONCE).await?;
+            let behind = self.index.runs_behind(FORM, from, RUNS_AT_ONCE).await?;
             for runs in behind.chunks(RUNS_PER_UPDATE) {
                 if until.is_some_and(|until| Instant::now() >= until) {
                     tracing::warn!("the index of attempts is not up to date yet: lists may be incomplete");
@@ -108,6 +121,7 @@ impl Indexer {
             }
             // The next scan finds runs that are outdated again.
             if behind.len() < usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX) || behind == before {
+                self.scanned.store(oldest_unfinished, Ordering::Relaxed);
                 return Ok(());
             }
             before = behind;

@@ -178,7 +178,7 @@ async fn changes_give_what_the_whole_gives(store: Arc<SqlStore>) {
         incremental.update(std::slice::from_ref(&replay.run)).await.unwrap();
         let (rows, _) = replay.indexed().await;
         assert!(!rows.items.is_empty() && rows.items.iter().all(|row| row.finished_at.is_some()));
-        assert!(store.runs_behind(nightshift_server::ATTEMPT_INDEX_FORM, 10).await.unwrap().is_empty());
+        assert!(store.runs_behind(nightshift_server::ATTEMPT_INDEX_FORM, 0, 10).await.unwrap().is_empty());
         let read = READ_CHANGES.load(Ordering::SeqCst) - before;
         assert!(read * 2 > steps, "of {steps} steps only {read} were read as changes");
     }
@@ -205,7 +205,7 @@ async fn a_run_that_does_not_exist_does_not_hold_up_the_others() {
         replay.go_on().await;
         runs.push(replay.run);
     }
-    assert_eq!(store.runs_behind(nightshift_server::ATTEMPT_INDEX_FORM, 10).await.unwrap(), runs[1..]);
+    assert_eq!(store.runs_behind(nightshift_server::ATTEMPT_INDEX_FORM, 0, 10).await.unwrap(), runs[1..]);
     indexer(&store, changed_attempts).update(&runs).await.unwrap();
-    assert!(store.runs_behind(nightshift_server::ATTEMPT_INDEX_FORM, 10).await.unwrap().is_empty());
+    assert!(store.runs_behind(nightshift_server::ATTEMPT_INDEX_FORM, 0, 10).await.unwrap().is_empty());
 }

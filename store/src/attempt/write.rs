@@ -108,10 +108,17 @@ const PUT_ATTEMPTS: Sql = from_rows!(
 
 /// Selects runs whose decisions are not in the index, or only in an earlier format. Entries of a later release are left
 /// unchanged.
-const BEHIND: &str = "SELECT r.public_id FROM run r LEFT JOIN attempt_run x ON x.run_id = r.id \
-     WHERE r.folded_seq > 0 AND (x.run_id IS NULL OR x.is_gone = 1 OR x.form < $1 \
+pub(crate) const BEHIND: &str = "SELECT r.public_id FROM run r \
+     LEFT JOIN attempt_run x ON x.run_id = r.id AND x.run_id >= $2 \
+     WHERE r.id >= $2 AND r.folded_seq > 0 AND (x.run_id IS NULL OR x.is_gone = 1 OR x.form < $1 \
            OR (x.form = $1 AND x.indexed_seq < r.folded_seq)) \
-     ORDER BY r.id LIMIT $2";
+     ORDER BY r.id LIMIT $3";
+
+/// Selects the position of the oldest unfinished run. The sum keeps Postgres from looking for it among the finished
+/// runs.
+pub(crate) const OLDEST_UNFINISHED: &str = "SELECT coalesce( \
+     (SELECT MIN(id + 0) FROM run WHERE status IN ('running', 'paused', 'cancelling')), \
+     (SELECT MAX(id) + 1 FROM run), 0)";
 
 /// Updates the index before a run is deleted; `$1` is the run's key.
 pub(crate) const FORGET_RUN: [&str; 4] = [
@@ -128,9 +135,18 @@ const FORGET_GONE: [&str; 2] = [
     "DELETE FROM attempt_run WHERE is_gone = 1 AND changed <= (SELECT forgotten FROM attempt_clock WHERE id = 1)",
 ];
 
-pub(crate) async fn behind(connection: &mut Connection, form: u32, limit: u32) -> Result<Vec<RunId>, Failure> {
-    let rows = connection.fetch_all(BEHIND, values![form, limit.min(MAX_PAGE)]).await?;
+pub(crate) async fn behind(
+    connection: &mut Connection,
+    form: u32,
+    from: i64,
+    limit: u32,
+) -> Result<Vec<RunId>, Failure> {
+    let rows = connection.fetch_all(BEHIND, values![form, from, limit.min(MAX_PAGE)]).await?;
     rows.iter().map(|row| public_id(row.str(0)?, "a run's id")).collect()
+}
+
+pub(crate) async fn oldest_unfinished(connection: &mut Connection) -> Result<i64, Failure> {
+    connection.fetch_one(OLDEST_UNFINISHED, values![]).await?.i64(0)
 }
 
 pub(crate) async fn put(transaction: &mut Transaction<'_>, runs: &[IndexedRun]) -> Result<(), Failure> {

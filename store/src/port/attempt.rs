@@ -22,8 +22,12 @@ use crate::store::SqlStore;
 
 #[async_trait]
 impl AttemptIndex for SqlStore {
-    async fn runs_behind(&self, form: u32, limit: u32) -> Result<Vec<RunId>, StoreError> {
-        read!(self, |connection| write::behind(connection, form, limit))
+    async fn runs_behind(&self, form: u32, from: i64, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        read!(self, |connection| write::behind(connection, form, from, limit))
+    }
+
+    async fn oldest_unfinished_run(&self) -> Result<i64, StoreError> {
+        read!(self, |connection| write::oldest_unfinished(connection))
     }
 
     async fn changes_of(&self, run: &RunId, revision: u64) -> Result<RunChanges, StoreError> {

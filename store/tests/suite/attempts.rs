@@ -283,16 +283,25 @@ async fn a_run_is_written_over_by_what_is_later_and_never_by_what_is_earlier(ben
 
 async fn a_run_that_the_index_does_not_know_is_behind(bench: Bench) {
     let runs = bench.create(bench.new_campaign(2)).await.runs;
-    let behind = async |form| bench.store.runs_behind(form, 10).await.unwrap();
+    let behind = async |form| bench.store.runs_behind(form, 0, 10).await.unwrap();
     assert!(behind(1).await.is_empty(), "nothing was decided yet");
     bench.schedule(&runs[1], &["a"]).await;
     bench.schedule(&runs[0], &["a"]).await;
     assert_eq!(behind(1).await, runs);
-    assert_eq!(bench.store.runs_behind(1, 1).await.unwrap(), runs[..1]);
+    assert_eq!(bench.store.runs_behind(1, 0, 1).await.unwrap(), runs[..1]);
     let seq = bench.store.load_run(&runs[0]).await.unwrap().folded_seq;
     bench.store.put_index(vec![IndexedRun { seq, ..indexed(&runs[0], vec![]) }]).await.unwrap();
     assert_eq!(behind(1).await, runs[1..]);
     assert_eq!(behind(2).await, runs, "another form is behind as a whole");
+    bench.complete_run(&runs[0]).await;
+    let from = bench.store.oldest_unfinished_run().await.unwrap();
+    assert_eq!(bench.store.runs_behind(2, from, 10).await.unwrap(), runs[1..], "the first one is over");
+    bench.complete_run(&runs[1]).await;
+    let from = bench.store.oldest_unfinished_run().await.unwrap();
+    assert!(bench.store.runs_behind(2, from, 10).await.unwrap().is_empty());
+    let next = bench.run().await;
+    bench.schedule(&next, &["a"]).await;
+    assert_eq!(bench.store.runs_behind(2, from, 10).await.unwrap(), [next]);
 }
 
 async fn points_lead_to_their_attempts(bench: Bench) {
