@@ -14,6 +14,8 @@ mod code {
     pub(super) const FULL: i32 = 13;
     pub(super) const CANNOT_OPEN: i32 = 14;
     pub(super) const NOT_A_DATABASE: i32 = 26;
+    /// Extended code: the file of the shared memory could not be made as large as needed, which only a full disk explains.
+    pub(super) const SHARED_MEMORY_SIZE: i32 = 4874;
 }
 
 /// Converts an error of the file system into an error for the caller.
@@ -70,6 +72,9 @@ pub(crate) fn writer_error(error: &rusqlite::Error, database: &Path) -> StoreErr
 
 fn code_error(extended: i32, error: &dyn std::fmt::Display, database: &Path) -> StoreError {
     let path = database.display();
+    if extended == code::SHARED_MEMORY_SIZE {
+        return full(&path, &error.to_string());
+    }
     match extended & 0xff {
         code::BUSY | code::LOCKED => StoreError::Locked(format!(
             "{path} is locked by another program ({error}). End that program, for example a `sqlite3` shell \
@@ -121,5 +126,12 @@ mod tests {
         assert_eq!(told(io::ErrorKind::NotADirectory), "store.unusable");
         assert_eq!(told(io::ErrorKind::AlreadyExists), "store.unusable");
         assert_eq!(told(io::ErrorKind::TimedOut), "store.failed");
+    }
+
+    #[test]
+    fn a_full_disk_is_named_also_where_only_the_shared_memory_finds_no_space() {
+        let said = |extended| code_error(extended, &"disk I/O error", Path::new("/data/nightshift.db")).code();
+        // SQLITE_FULL, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_READ
+        assert_eq!([13, 4874, 266].map(said), ["store.full", "store.full", "store.failed"]);
     }
 }
