@@ -91,7 +91,9 @@ fn answer_all(data_dir: &Path, folder: &Path, task: &Path, run: &str) -> usize {
         }
         let (id, lease) = (taken["request"]["id"].as_str().unwrap(), taken["lease"].as_str().unwrap());
         let file = write(folder, "answer.txt", &answer_of(task, &taken));
-        let args = ["requests", "answer", id, "--lease", lease, "--file", file.to_str().unwrap()];
+        // The last digits, as tables show them.
+        let short = &id[id.len() - 12..];
+        let args = ["requests", "answer", short, "--lease", lease, "--file", file.to_str().unwrap()];
         json(data_dir, &args, 0);
         answered += 1;
     }
@@ -115,6 +117,8 @@ fn an_outside_agent_answers_a_campaign_and_a_killed_server_loses_and_doubles_not
     let listed = json(&data_dir, &["requests", "list"], 0);
     assert_eq!((listed[0]["state"].as_str(), listed[0]["holder"].as_str()), (Some("leased"), Some("agent one")));
     let (id, lease) = (taken["request"]["id"].as_str().unwrap(), taken["lease"].as_str().unwrap());
+    let wrong = json(&data_dir, &["requests", "release", "zz", "--lease", lease], 3);
+    assert_eq!(wrong["error"]["code"], "request.not_found");
     let answer = |text: &str, code: i32| {
         let file = write(folder.path(), "answer.txt", text);
         json(&data_dir, &["requests", "answer", id, "--lease", lease, "--file", file.to_str().unwrap()], code)

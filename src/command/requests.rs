@@ -95,7 +95,7 @@ async fn meant(client: &Client, of: Option<&str>) -> Result<(Option<CampaignId>,
 }
 
 async fn answer(context: &Context, client: &Client, args: &RequestsAnswer) -> Result<()> {
-    let (id, lease, folder) = held(&args.id, args.lease.as_deref())?;
+    let (id, lease, folder) = held(client, &args.id, args.lease.as_deref()).await?;
     let text = match (&args.file, &folder) {
         (Some(file), _) => read_file(file)?,
         (None, Some(folder)) => read_file(&folder.answer())?,
@@ -117,7 +117,7 @@ async fn answer(context: &Context, client: &Client, args: &RequestsAnswer) -> Re
 }
 
 async fn release(context: &Context, client: &Client, args: &RequestsRelease) -> Result<()> {
-    let (id, lease, _) = held(&args.id, args.lease.as_deref())?;
+    let (id, lease, _) = held(client, &args.id, args.lease.as_deref()).await?;
     client.release_request(&id, &lease).await?;
     if context.output.is_json() {
         return context.output.json(&serde_json::json!({ "id": id }));
@@ -125,20 +125,30 @@ async fn release(context: &Context, client: &Client, args: &RequestsRelease) -> 
     context.output.text(&format!("{id}  released"))
 }
 
-/// Finds the request by its id with a lease, or by the folder that holds both.
-fn held(text: &str, lease: Option<&str>) -> Result<(RequestId, String, Option<RequestFolder>)> {
-    if let Ok(id) = text.parse() {
-        let lease = lease.ok_or_else(|| {
-            Failure::new(
-                "usage.no_lease",
-                "an id needs its lease: give --lease, or the folder of `requests next --out`",
-            )
-        })?;
-        return Ok((id, lease.to_owned(), None));
+/// Finds the request by the folder that holds its id and lease, or by its id, the beginning or the end of it, with a lease.
+async fn held(client: &Client, text: &str, lease: Option<&str>) -> Result<(RequestId, String, Option<RequestFolder>)> {
+    let id = text.parse().ok();
+    if id.is_none() && Path::new(text).exists() {
+        let folder = RequestFolder::read(Path::new(text))?;
+        let (id, own) = (folder.leased().request.id.clone(), folder.leased().lease.clone());
+        return Ok((id, lease.map_or(own, str::to_owned), Some(folder)));
     }
-    let folder = RequestFolder::read(Path::new(text))?;
-    let (id, own) = (folder.leased().request.id.clone(), folder.leased().lease.clone());
-    Ok((id, lease.map_or(own, str::to_owned), Some(folder)))
+    let id = match id {
+        Some(id) => id,
+        None => open_request(client, text).await?,
+    };
+    let lease = lease.ok_or_else(|| {
+        Failure::new("usage.no_lease", "an id needs its lease: give --lease, or the folder of `requests next --out`")
+    })?;
+    Ok((id, lease.to_owned(), None))
+}
+
+/// Returns the only open request that a text means.
+async fn open_request(client: &Client, text: &str) -> Result<RequestId> {
+    let mut found: Vec<RequestId> = every(client, (None, None), false).await?.into_iter().map(|item| item.id).collect();
+    found.retain(|id| resolve::fits(id.as_str(), RequestId::PREFIX, text));
+    let id = |id: &RequestId| id.to_string();
+    resolve::only(text, found, id, "request.not_found", "open request", "nightshift requests list")
 }
 
 fn read_file(path: &Path) -> Result<String> {
@@ -159,18 +169,7 @@ fn read(from: impl std::io::Read, name: &str) -> Result<String> {
 }
 
 async fn list(context: &Context, client: &Client, args: &RequestsList) -> Result<()> {
-    let (campaign, run) = meant(client, args.of.as_deref()).await?;
-    let mut requests: Vec<RequestView> = Vec::new();
-    let mut before: Option<String> = None;
-    loop {
-        let page =
-            client.requests(campaign.as_ref(), run.as_ref(), args.all, Some(PER_CALL), before.as_deref()).await?;
-        requests.extend(page.items);
-        match page.next {
-            Some(next) => before = Some(next),
-            None => break,
-        }
-    }
+    let requests = every(client, meant(client, args.of.as_deref()).await?, args.all).await?;
     let output = context.output;
     if output.is_json() {
         return output.json(&requests);
@@ -194,4 +193,22 @@ async fn list(context: &Context, client: &Client, args: &RequestsList) -> Result
         output.note("no request waits for an answer");
     }
     Ok(())
+}
+
+/// Returns the open requests of a campaign, of a run or of all runs; with `all`, also the ones that are over.
+async fn every(
+    client: &Client,
+    (campaign, run): (Option<CampaignId>, Option<RunId>),
+    all: bool,
+) -> Result<Vec<RequestView>> {
+    let mut requests: Vec<RequestView> = Vec::new();
+    let mut before: Option<String> = None;
+    loop {
+        let page = client.requests(campaign.as_ref(), run.as_ref(), all, Some(PER_CALL), before.as_deref()).await?;
+        requests.extend(page.items);
+        match page.next {
+            Some(next) => before = Some(next),
+            None => return Ok(requests),
+        }
+    }
 }

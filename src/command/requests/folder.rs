@@ -43,7 +43,7 @@ impl RequestFolder {
     /// Reads the folder of a request.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let unreadable = |why: String| {
-            let message = format!("`{}` is no id of a request and no folder with a {REQUEST}: {why}", path.display());
+            let message = format!("`{}` is no folder with a {REQUEST}: {why}", path.display());
             Failure::new("request.no_folder", message)
         };
         let text = std::fs::read_to_string(path.join(REQUEST)).map_err(|error| unreadable(error.to_string()))?;
