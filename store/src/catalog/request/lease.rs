@@ -108,8 +108,10 @@ pub(super) fn refuse_other_lease(row: &Row, id: &RequestId, lease: &str) -> Resu
     if row.opt_str("lease")? == Some(lease) {
         return Ok(());
     }
-    let message =
-        format!("{id} has another lease: this one expired, and another agent took the request. Ask for the next");
+    let message = format!(
+        "the lease is not the current one of {id}: it expired or was mistyped. Take the request again with `nightshift \
+         requests next`"
+    );
     Err(Failure::refused("request.lease_lost", message))
 }
 
