@@ -446,4 +446,11 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+
+    #[test]
+    fn a_search_without_a_model_is_told_of_both_ways_to_name_one() {
+        let said =
+            Cli::try_parse_from(["nightshift", "optimize", "row_softmax"]).map(drop).map_err(|error| error.to_string());
+        assert!(said.is_err_and(|said| said.contains("<--model <MODEL>|--agent <AGENT>>")));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_ATTEMPTS};
 use nightshift_protocol::task::PrecisionPolicy;
 
@@ -25,17 +25,17 @@ Examples:
 
 /// `optimize`.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, group = ArgGroup::new("model_or_agent").args(["model", "agent"]).required(true))]
 pub(crate) struct Optimize {
     /// A PyTorch file with `Model`, `get_inputs` and `get_init_inputs`, a folder with a task.toml, or a bundled example's name
     #[arg(value_name = "TASK")]
     pub(crate) task: String,
     /// The model, as PROVIDER/NAME; after commas, fallback models in their order
-    #[arg(long, value_name = "MODEL", required_unless_present = "agent")]
+    #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// The coding agent of this machine: `claude` (Claude Code), `codex`, or a command line that reads a prompt from
     /// standard input and writes its reply to standard output; with `--strategy agent` it works on the run with tools
-    #[arg(long, value_name = "AGENT", conflicts_with = "model")]
+    #[arg(long, value_name = "AGENT")]
     pub(crate) agent: Option<String>,
     /// The file of the faster program; by default next to the task's file, such as `model_optimized.py`
     #[arg(long, value_name = "FILE")]
