@@ -187,7 +187,8 @@ pub(crate) fn ending(run: &RunSummary) -> String {
 }
 
 /// `1 attempt`, `2 attempts`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }

@@ -149,7 +149,7 @@ fn style(template: &str) -> ProgressStyle {
 
 /// One line about a run.
 fn line(run: &RunSummary, wait: Option<&String>) -> String {
-    let attempts = present::count(usize::try_from(run.digest.attempts).unwrap_or(usize::MAX), "attempt");
+    let attempts = present::count(run.digest.attempts, "attempt");
     let best = run.digest.best_speedup.map_or_else(String::new, |speedup| {
         let confirmed = if run.digest.best_confirmed { ", confirmed" } else { "" };
         let over = run.digest.best_speedup_over_fastest.zip(run.digest.fastest_baseline);

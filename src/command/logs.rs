@@ -159,9 +159,11 @@ fn outcome(output: &StepOutput) -> String {
         StepOutput::TaskRejected { code, message, .. } | StepOutput::NoCode { code, message, .. } => {
             format!("{code}: {message}")
         }
-        StepOutput::Planned { plan, .. } => format!("{} subtasks: {}", plan.subtasks.len(), plan.summary),
+        StepOutput::Planned { plan, .. } => {
+            format!("{}: {}", present::count(plan.subtasks.len(), "subtask"), plan.summary)
+        }
         StepOutput::CodeWritten { source, findings, .. } => {
-            format!("source {}, {} findings", source.short(), findings.len())
+            format!("source {}, {}", source.short(), present::count(findings.len(), "finding"))
         }
         StepOutput::TurnTaken { turn, .. } => {
             let said = turn.problem.as_ref().unwrap_or(&turn.note);
@@ -230,11 +232,7 @@ fn print_step(
         return output.json(&json!({ "step": view, "output": result, "texts": texts }));
     }
     let status = output.paint(view.status.as_str(), present::step_tone(view.status));
-    output.text(&format!(
-        "{}  {status}, begun {}",
-        view.key,
-        present::count(usize::try_from(view.tries).unwrap_or(usize::MAX), "time")
-    ))?;
+    output.text(&format!("{}  {status}, begun {}", view.key, present::count(view.tries, "time")))?;
     if let Some(waiting) = &view.waiting_for {
         output.text(&format!("waits: {}", printable(waiting)))?;
     }

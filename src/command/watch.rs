@@ -92,7 +92,7 @@ fn print(context: &Context, run: &RunSummary) -> Result<()> {
         String::new()
     };
     let what = if run.status.is_final() { present::ending(run) } else { run.digest.activity.clone() };
-    let attempts = present::count(usize::try_from(run.digest.attempts).unwrap_or(usize::MAX), "attempt");
+    let attempts = present::count(run.digest.attempts, "attempt");
     // With how to open the gate that it waits at.
     let gates = present::gate_commands(run).map_or_else(String::new, |commands| format!(" ({commands})"));
     let line = format!("{}  {:20} {attempts}{best}: {what}{gates}", run.id.short(), run.digest.task);

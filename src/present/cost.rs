@@ -42,7 +42,7 @@ pub(super) fn tokens(read: u64, cached: Option<u64>, written: u64, reasoning: Op
 }
 
 fn calls(number: u32) -> String {
-    count(usize::try_from(number).unwrap_or(usize::MAX), "call")
+    count(number, "call")
 }
 
 fn dollars(microusd: u64) -> String {

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::archive_file;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::present;
 
 pub(super) async fn export(context: &Context, client: &Client, id: &CampaignId, out: &Path) -> Result<()> {
     let part = archive_file::part_of(out);
@@ -43,10 +44,10 @@ pub(super) async fn export(context: &Context, client: &Client, id: &CampaignId, 
         }));
     }
     output.text(&format!(
-        "{}: {} rows, {} artifacts, {bytes} bytes; `nightshift import` rebuilds the campaign",
+        "{}: {}, {}, {bytes} bytes; `nightshift import` rebuilds the campaign",
         out.display(),
-        manifest.rows,
-        manifest.artifacts
+        present::count(manifest.rows, "row"),
+        present::count(manifest.artifacts, "artifact")
     ))
 }
 

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::{CampaignExport, not_written};
 use crate::context::Context;
 use crate::failure::Result;
+use crate::present;
 use crate::resolve::Target;
 
 /// Name of the format, at the beginning of every archive.
@@ -71,7 +72,8 @@ pub(super) async fn export(context: &Context, client: &Client, target: &Target, 
             "missing": written.missing,
         }));
     }
-    output.text(&format!("{}: {} runs, {} artifacts", args.out.display(), runs.len(), written.artifacts))
+    let (runs, artifacts) = (present::count(runs.len(), "run"), present::count(written.artifacts, "artifact"));
+    output.text(&format!("{}: {runs}, {artifacts}", args.out.display()))
 }
 
 async fn collect(client: &Client, target: &Target) -> Result<(CampaignDetail, Vec<ArchivedRun>)> {

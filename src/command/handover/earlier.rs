@@ -9,6 +9,7 @@ use nightshift_server::SystemClock;
 use nightshift_store::{OpenOptions, SqlStore};
 
 use crate::failure::{Failure, Result};
+use crate::present;
 
 /// Copies the artifacts that `store` lacks from the other folders next to `folder`.
 pub(super) async fn bring(store: &dyn ArtifactStore, folder: &Path, wanted: &[ArtifactHash]) -> Result<()> {
@@ -33,7 +34,10 @@ pub(super) async fn bring(store: &dyn ArtifactStore, folder: &Path, wanted: &[Ar
         None => Ok(()),
         Some(first) => Err(Failure::new(
             "handover.artifacts_missing",
-            format!("the file leaves out {} artifacts that this machine does not have ({first})", missing.len()),
+            format!(
+                "the file leaves out {} that this machine does not have ({first})",
+                present::count(missing.len(), "artifact")
+            ),
         )
         .hint("write the file again without --since: nightshift handover create CAMPAIGN --again --out FILE")),
     }
