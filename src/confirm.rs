@@ -13,9 +13,8 @@ pub(crate) async fn confirm(context: &Context, what: &str, yes: bool) -> Result<
     }
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         let message = format!("this would {what}, and there is no terminal to confirm it");
-        return Err(
-            Failure::new("usage.not_confirmed", message).hint("look with --dry-run what it is about, and give --yes")
-        );
+        return Err(Failure::new("usage.not_confirmed", message)
+            .hint("run it with --dry-run to see what it is about, then with --yes"));
     }
     context.output.note(&format!("{what}? [y/N]"));
     let answer = tokio::task::spawn_blocking(|| {

@@ -23,9 +23,16 @@ pub(super) async fn run(context: &Context, args: Prune) -> Result<ExitCode> {
             context.output.note("nothing was deleted (--dry-run); artifacts that nothing names would go too");
             return Ok(ExitCode::Ok);
         }
+        let age = duration(args.older_than);
+        if meant.campaigns.is_empty() && !args.yes {
+            report(context, &meant)?;
+            context.output.note(&format!(
+                "no campaign ended {age} ago or earlier: nothing was deleted (--yes deletes artifacts that nothing names)"
+            ));
+            return Ok(ExitCode::Ok);
+        }
         let more = if meant.more { "at least " } else { "" };
         let campaigns = present::count(meant.campaigns.len(), "campaign");
-        let age = duration(args.older_than);
         let what =
             format!("delete {more}{campaigns} that ended {age} ago or earlier, and artifacts that nothing names");
         confirm(context, &what, args.yes).await?;
@@ -56,7 +63,8 @@ fn report(context: &Context, done: &PruneDone) -> Result<()> {
         output.text(campaign.as_str())?;
     }
     let campaigns = present::count(done.campaigns.len(), "campaign");
-    output.text(&format!("{campaigns}, {} rows, {} artifacts", done.rows, done.artifacts))?;
+    let (rows, artifacts) = (present::count(done.rows, "row"), present::count(done.artifacts, "artifact"));
+    output.text(&format!("{campaigns}, {rows}, {artifacts}"))?;
     if done.more {
         output.note("there is more");
     }
