@@ -1,6 +1,6 @@
 //! `nightshift reward recompute`: history under other formulas and newer rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::score::{AttemptScore, RewardFormula, RunScores};
@@ -11,6 +11,7 @@ use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::Tone;
+use crate::present;
 use crate::stored_runs;
 
 pub(super) async fn run(context: &Context, args: Recompute) -> Result<ExitCode> {
@@ -33,6 +34,11 @@ fn show(context: &Context, all: &[RunScores]) -> Result<()> {
     if output.is_json() {
         return output.json(&json!({ "runs": all }));
     }
+    let attempts: BTreeSet<_> =
+        all.iter().flat_map(|run| run.scores.iter().map(|score| (&run.run, score.attempt))).collect();
+    if attempts.is_empty() {
+        return output.text("no attempt has a score yet");
+    }
     let mut table = output.table(&["formula", "attempts", "mean reward", "best", "judge unavailable"]);
     for (formula, sum) in sums(&scores) {
         table.add_row([
@@ -44,7 +50,8 @@ fn show(context: &Context, all: &[RunScores]) -> Result<()> {
         ]);
     }
     output.text(&table.to_string())?;
-    output.text(&format!("{} runs were scored anew; `nightshift show RUN/NUMBER` shows each score", all.len()))
+    let scored = present::count(attempts.len(), "attempt");
+    output.text(&format!("scored {scored} anew; `nightshift show RUN/NUMBER` shows each score"))
 }
 
 #[derive(Default)]
