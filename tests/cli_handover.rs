@@ -245,6 +245,7 @@ fn a_campaign_is_in_one_place_and_files_that_do_not_belong_are_refused() {
     let other = machines.folder.path().join("other");
     let refused = json(&other, &["handover", "finish", &machines.path("back")], 4);
     assert_eq!(Machines::error_of(&refused), "handover.unknown");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("another data folder"), "{refused}");
     assert_eq!(machines.summary()["status"], "paused", "nothing of this changed anything");
 
     assert_eq!(machines.finish("back", 0)["repeated"], false);

@@ -33,10 +33,12 @@ pub(super) async fn examine(
 }
 
 fn unknown(shared: &Shared, header: &HandoverHeader) -> ApiFailure {
-    let HandoverHeader { handover: id, server, .. } = header;
+    let (HandoverHeader { handover: id, server, .. }, name) = (header, &shared.config.name);
+    // Two servers of one machine have the same name.
+    let other = if server == name { " (another data folder or database)" } else { "" };
     let message = format!(
-        "this server ({}) does not know the hand-over {id}: use the server that created the file, which is named {server}",
-        shared.config.name
+        "this server ({name}) does not know the hand-over {id}: use the server that created the file, which is named \
+         {server}{other}"
     );
     conflict("handover.unknown", message)
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nightshift_client::Client;
+use nightshift_protocol::api::HandoverState;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::handover::{HandoverError, UnpackedHandover};
@@ -32,7 +33,11 @@ pub(super) async fn run(context: &Context, args: HandoverCreate) -> Result<ExitC
         let client = &session.client;
         let id = resolve::campaign(client, &args.campaign).await?;
         if !args.again {
-            context.output.note(&format!("pausing {}: steps in flight have {} s to end", id.short(), args.wait));
+            let handover = client.campaign(&id).await?.summary.handover;
+            // Then the call below is refused.
+            if handover.is_none_or(|handover| handover.state != HandoverState::Out) {
+                context.output.note(&format!("pausing {}: steps in flight have {} s to end", id.short(), args.wait));
+            }
             client.begin_handover(&id, args.wait).await.map_err(|error| {
                 let failure = Failure::from(error);
                 match failure.error.code.as_str() {
