@@ -103,6 +103,11 @@ fn default_hint(code: &str) -> Option<&'static str> {
         "worker.not_found" => "`nightshift list workers` shows the workers",
         "campaign.not_found" => "`nightshift list` shows the campaigns",
         "request.not_found" => "`nightshift requests list --all` shows the requests",
+        "attempt.not_found" => "`nightshift show RUN` shows the attempts of a run",
+        "request.illegal_transition" => {
+            "`nightshift show RUN` shows the state of a run; a cancelled run cannot go on: begin a new one with \
+             `nightshift run`"
+        }
         "run.not_found" => "`nightshift list runs` shows the runs",
         _ => return None,
     })
