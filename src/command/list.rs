@@ -112,7 +112,7 @@ fn runs(context: &Context, page: &Page<RunSummary>) -> Result<()> {
         "task",
         "model",
         "created",
-        "status",
+        "state",
         "attempts",
         "best over the reference",
         "over the fastest baseline",
