@@ -11,11 +11,10 @@ use serde::Serialize;
 use crate::environment::Environment;
 use crate::failure::{Failure, Result};
 
-/// Width of tables when standard output is no terminal: wide enough for ids and words, narrow enough to be read.
-const PIPE_WIDTH_CHARS: u16 = 120;
-
 /// Terminals that claim to be narrower are not believed.
 const MIN_WIDTH_CHARS: u16 = 40;
+/// Width of tables for such a terminal.
+const FALLBACK_WIDTH_CHARS: u16 = 120;
 
 /// Where and how a command writes.
 #[derive(Debug, Clone, Copy)]
@@ -144,10 +143,14 @@ impl Output {
 
     fn styled(self, style: TableStyle, headings: &[&str]) -> Table {
         let mut table = Table::new();
-        table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic);
-        // A terminal that does not know its size says zero.
-        if !std::io::stdout().is_terminal() || table.width().is_none_or(|width| width < MIN_WIDTH_CHARS) {
-            table.set_width(PIPE_WIDTH_CHARS);
+        table.load_style(style);
+        // A program that reads a pipe finds each value whole, in one line.
+        if std::io::stdout().is_terminal() {
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            // A terminal that does not know its size says zero.
+            if table.width().is_none_or(|width| width < MIN_WIDTH_CHARS) {
+                table.set_width(FALLBACK_WIDTH_CHARS);
+            }
         }
         if !self.color {
             table.force_no_tty();

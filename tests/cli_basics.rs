@@ -162,6 +162,14 @@ fn a_wrong_configuration_ends_with_2_and_says_what_was_meant() {
 }
 
 #[test]
+fn a_table_in_a_pipe_keeps_each_value_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = folder.path().join("long-".repeat(40));
+    let shown = stdout(&expect_exit(nightshift(&long).args(["config", "show"]), 0));
+    assert!(shown.contains(&long.display().to_string()), "{shown}");
+}
+
+#[test]
 fn completions_name_every_command() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
