@@ -156,7 +156,14 @@ fn a_wrong_configuration_ends_with_2_and_says_what_was_meant() {
     assert!(wrong_type["message"].as_str().unwrap().contains("server.bind"), "{wrong_type}");
     let broken = config("[server\n");
     assert_eq!(broken["code"], "config.invalid");
-    assert!(broken["message"].as_str().unwrap().contains("line 1"), "{broken}");
+    let message = broken["message"].as_str().unwrap();
+    assert!(message.contains("line 1"), "{broken}");
+    assert!(message.lines().next().unwrap().contains("config.toml"), "the first line names the file: {broken}");
+    let file = folder.path().join("models.toml");
+    std::fs::write(&file, "[models.x]\nkind = \"nosuch\"\n").unwrap();
+    let mut show = nightshift(folder.path());
+    show.arg("--config").arg(&file).args(["config", "show", "--json"]);
+    assert_eq!(error(&expect_exit(&mut show, 2))["code"], "config.invalid_model");
     let missing = expect_exit(nightshift(folder.path()).args(["--config", "/no/such/file", "--json", "list"]), 2);
     assert_eq!(error(&missing)["code"], "config.file_missing");
 }

@@ -64,6 +64,8 @@ fn lines(context: &Context) -> Vec<Line<'_>> {
 }
 
 fn show(context: &Context) -> Result<()> {
+    // What no campaign could use is an error here, too.
+    compose::catalog(context)?;
     let output = context.output;
     let lines = lines(context);
     if output.is_json() {

@@ -147,7 +147,10 @@ fn explain(error: &figment::Error) -> Failure {
         }
         kind => {
             let place = if path.is_empty() { String::new() } else { format!("`{}`: ", path.join(".")) };
-            Failure::new("config.invalid", format!("{place}{kind}{origin}"))
+            let text = kind.to_string();
+            // A syntax error quotes lines of the file: the file's name goes into the first one.
+            let (first, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
+            Failure::new("config.invalid", format!("{place}{first}{origin}{rest}"))
         }
     }
 }
