@@ -207,7 +207,7 @@ pub(crate) enum Command {
     Prune(Prune),
     /// Check the requirements of campaigns on this machine, with remedies for what is missing
     Doctor(Doctor),
-    /// List and check the prompts
+    /// Check the prompts
     Prompts(Prompts),
     /// Show the configuration
     Config(Config),
