@@ -328,7 +328,10 @@ fn nothing_but_messages_is_on_standard_output_and_the_end_of_the_input_ends_it()
     let verify = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
         "name": "verify_program",
         "arguments": {"task": "gaussian", "source": program("", "2", "value"), "wait_s": 0}}});
-    let answers = exchange(folder.path(), &[begin, ready, verify]);
+    let unknown = json!({"jsonrpc": "2.0", "id": 3, "method": "no/such", "params": {}});
+    let answers = exchange(folder.path(), &[begin, ready, verify, unknown]);
+    let refused = answers.iter().find(|answer| answer["id"] == 3).unwrap();
+    assert_eq!(refused["error"], json!({"code": -32601, "message": "this server has no method `no/such`"}));
     assert!(answers.iter().all(|answer| answer["jsonrpc"] == "2.0"), "{answers:?}");
     assert_eq!(answers[0]["result"]["serverInfo"]["name"], "nightshift", "{answers:?}");
     // A client that says nothing is no error either.
