@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::output::printable;
 use crate::progress::Progress;
+use crate::server_file;
 
 /// Time between two looks.
 pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(300);
@@ -65,45 +66,81 @@ async fn look_until(
     ids: &[CampaignId],
     progress: &mut Progress,
 ) -> Result<Followed> {
-    let mut failed = 0;
+    let mut outage = Outage::default();
     let mut stuck = Stuck::default();
     loop {
-        let pause = match look(client, ids).await {
-            Ok(campaigns) => {
-                if failed > 0 {
-                    context.output.note("the server answers again");
-                }
-                failed = 0;
-                let runs: Vec<RunSummary> = campaigns.iter().flat_map(|campaign| campaign.runs.clone()).collect();
-                stuck.look(client, &runs).await;
-                progress.show(&runs, &stuck.waits);
-                if runs.iter().all(|run| run.status.is_final()) {
-                    return Ok(Followed { campaigns, until: Until::Ended });
-                }
-                if runs.iter().all(|run| run.status.is_final() || run.status == RunStatus::Paused) {
-                    return Ok(Followed { campaigns, until: Until::Paused });
-                }
-                if context.interrupt.is_cancelled() {
-                    return Ok(Followed { campaigns, until: Until::Interrupted });
-                }
-                LOOK_PAUSE
-            }
-            Err(error) => {
-                failed += 1;
-                if !error.is_transient() || failed >= MAX_FAILED_LOOKS || context.interrupt.is_cancelled() {
-                    return Err(error.into());
-                }
-                if failed == 1 {
-                    context.output.note(&printable(&format!("{error}; trying again")));
-                }
-                FAILED_PAUSE
-            }
-        };
+        let Some(campaigns) = outage.answer(context, client, look(client, ids).await).await? else { continue };
+        let runs: Vec<RunSummary> = campaigns.iter().flat_map(|campaign| campaign.runs.clone()).collect();
+        stuck.look(client, &runs).await;
+        progress.show(&runs, &stuck.waits);
+        if runs.iter().all(|run| run.status.is_final()) {
+            return Ok(Followed { campaigns, until: Until::Ended });
+        }
+        if runs.iter().all(|run| run.status.is_final() || run.status == RunStatus::Paused) {
+            return Ok(Followed { campaigns, until: Until::Paused });
+        }
+        if context.interrupt.is_cancelled() {
+            return Ok(Followed { campaigns, until: Until::Interrupted });
+        }
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(LOOK_PAUSE) => {}
             () = context.interrupt.cancelled() => {}
         }
     }
+}
+
+/// Polls of a server that failed in a row.
+#[derive(Default)]
+pub(crate) struct Outage {
+    failed: u32,
+}
+
+impl Outage {
+    /// Returns the answer of a poll. After an error that may pass, waits and returns nothing, so that the caller polls
+    /// again.
+    pub(crate) async fn answer<T>(
+        &mut self,
+        context: &Context,
+        client: &Client,
+        answer: std::result::Result<T, ClientError>,
+    ) -> Result<Option<T>> {
+        let error = match answer {
+            Ok(answer) => {
+                if self.failed > 0 {
+                    context.output.note("the server answers again");
+                }
+                self.failed = 0;
+                return Ok(Some(answer));
+            }
+            Err(error) => error,
+        };
+        self.failed += 1;
+        let may_pass = error.is_transient() || renew_token(context, client, &error)?;
+        if !may_pass || self.failed >= MAX_FAILED_LOOKS || context.interrupt.is_cancelled() {
+            return Err(error.into());
+        }
+        if self.failed == 1 {
+            context.output.note(&printable(&format!("{error}; trying again")));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(FAILED_PAUSE) => {}
+            () = context.interrupt.cancelled() => {}
+        }
+        Ok(None)
+    }
+}
+
+/// Reads the token of the local server again after it was refused: a server that is started again has another one. Returns
+/// false for other errors, and for a server whose token was given.
+fn renew_token(context: &Context, client: &Client, error: &ClientError) -> Result<bool> {
+    let config = context.config();
+    if error.code() != "auth.wrong_token" || config.server.url.is_some() {
+        return Ok(false);
+    }
+    if let Some(server) = server_file::read(&config.data_dir).filter(|server| server.address == client.address()) {
+        client.replace_token(&server.token)?;
+    }
+    Ok(true)
 }
 
 /// Runs that have not moved for a while, and what they wait for.

@@ -1,7 +1,7 @@
 //! Sends requests and reads their answers, for all calls.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,14 +37,14 @@ const MAX_ERROR_BYTES: usize = 1024 * 1024;
 /// Maximum length of the quotation of an unknown answer in an error, in characters.
 const MAX_QUOTED_CHARS: usize = 200;
 
-/// A connection to a server or to its replicas. Cheap to clone; clones share the current replica.
+/// A connection to a server or to its replicas. Cheap to clone; clones share the current replica and the token.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
     addresses: Arc<Addresses>,
     /// Ends with `/api/v1/`. Requests are built for it and sent to the current replica.
     base: Url,
-    authorization: Option<HeaderValue>,
+    authorization: Arc<RwLock<Option<HeaderValue>>>,
     trace: Option<HeaderValue>,
     /// Cookie and host header of the original caller, on whose behalf it calls. The name of a cookie depends on the
     /// host.
@@ -57,7 +57,7 @@ impl Client {
     /// addresses separated by commas. Sends nothing.
     pub fn new(base_url: &str, token: Option<SecretString>) -> Result<Self, ClientError> {
         let addresses = Addresses::parse(base_url)?;
-        let authorization = token.map(|token| bearer(&token)).transpose()?;
+        let authorization = Arc::new(RwLock::new(token.map(|token| bearer(&token)).transpose()?));
         let http = http_client(&addresses).map_err(ClientError::Setup)?;
         let base = addresses.base(0).cloned().ok_or_else(|| ClientError::InvalidAddress {
             address: base_url.to_owned(),
@@ -70,6 +70,12 @@ impl Client {
     #[must_use]
     pub fn address(&self) -> String {
         self.addresses.address(self.addresses.current()).to_owned()
+    }
+
+    /// Replaces the token of this client and of its clones, for a server that was started again with another one.
+    pub fn replace_token(&self, token: &SecretString) -> Result<(), ClientError> {
+        *self.authorization.write().unwrap_or_else(PoisonError::into_inner) = Some(bearer(token)?);
+        Ok(())
     }
 
     /// Returns the same client with a trace context for its calls (W3C `traceparent`).
@@ -88,7 +94,7 @@ impl Client {
         cookie: Option<HeaderValue>,
         host: Option<HeaderValue>,
     ) -> Self {
-        Self { authorization, cookie, host, ..self.clone() }
+        Self { authorization: Arc::new(RwLock::new(authorization)), cookie, host, ..self.clone() }
     }
 
     /// Returns the address of an endpoint. Path segments are escaped, and missing query values are omitted.
@@ -110,8 +116,9 @@ impl Client {
 
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
         let mut request = self.http.request(method, url).timeout(REQUEST_TIMEOUT);
-        if let Some(value) = &self.authorization {
-            request = request.header(AUTHORIZATION, value.clone());
+        let authorization = self.authorization.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(value) = authorization {
+            request = request.header(AUTHORIZATION, value);
         }
         if let Some(value) = &self.cookie {
             request = request.header(COOKIE, value.clone());

@@ -18,6 +18,7 @@ use crate::args::Logs;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::follow::Outage;
 use crate::output::{Tone, printable};
 use crate::present::{self, limits};
 use crate::resolve;
@@ -58,11 +59,13 @@ pub(super) async fn follow(context: &Context, session: &Session, run: &RunId) ->
     let mut after = 0;
     // Everything that is there first; only then is it worth asking whether more can come.
     let mut wait_ms = 0;
+    let mut outage = Outage::default();
     loop {
-        let page = tokio::select! {
-            page = client.run_events(run, after, wait_ms) => page?,
+        let answer = tokio::select! {
+            answer = client.run_events(run, after, wait_ms) => answer,
             () = context.interrupt.cancelled() => return Ok(client.run(run).await?.summary.status),
         };
+        let Some(page) = outage.answer(context, client, answer).await? else { continue };
         if let Some(last) = page.events.last() {
             after = last.seq;
             print_all(context, &page.events)?;
@@ -71,7 +74,8 @@ pub(super) async fn follow(context: &Context, session: &Session, run: &RunId) ->
         if page.status.is_final() {
             return Ok(page.status);
         }
-        let summary = client.run(run).await?.summary;
+        let Some(detail) = outage.answer(context, client, client.run(run).await).await? else { continue };
+        let summary = detail.summary;
         if stands_still(context, session, [&summary].into_iter()) {
             return Ok(summary.status);
         }

@@ -14,6 +14,7 @@ use crate::args::Named;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::Result;
+use crate::follow::Outage;
 use crate::output::printable;
 use crate::present;
 use crate::resolve::{self, Target};
@@ -50,8 +51,10 @@ async fn watch_run(context: &Context, session: &Session, id: &RunId) -> Result<E
 async fn watch_campaign(context: &Context, session: &Session, id: &CampaignId) -> Result<ExitCode> {
     let mut seen: BTreeMap<RunId, RunSummary> = BTreeMap::new();
     let mut told = None;
+    let mut outage = Outage::default();
     loop {
-        let detail = session.client.campaign(id).await?;
+        let answer = session.client.campaign(id).await;
+        let Some(detail) = outage.answer(context, &session.client, answer).await? else { continue };
         let runs = &detail.runs;
         for run in runs {
             if seen.get(&run.id) != Some(run) {

@@ -12,9 +12,14 @@ pub(crate) struct Served {
 
 impl Served {
     /// Starts `serve` on a free port, with this command and these further arguments.
-    pub(crate) fn start(mut command: Command, args: &[&str]) -> Self {
+    pub(crate) fn start(command: Command, args: &[&str]) -> Self {
+        Self::start_at(command, "127.0.0.1:0", args)
+    }
+
+    /// Starts `serve` at an address.
+    pub(crate) fn start_at(mut command: Command, address: &str, args: &[&str]) -> Self {
         let mut child = command
-            .args(["serve", "--bind", "127.0.0.1:0", "--json"])
+            .args(["serve", "--bind", address, "--json"])
             .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
