@@ -68,10 +68,13 @@ async fn look_until(
 ) -> Result<Followed> {
     let mut outage = Outage::default();
     let mut stuck = Stuck::default();
+    let mut store_fault = None;
     loop {
         let Some(campaigns) = outage.answer(context, client, look(client, ids).await).await? else { continue };
         let runs: Vec<RunSummary> = campaigns.iter().flat_map(|campaign| campaign.runs.clone()).collect();
-        stuck.look(client, &runs).await;
+        if stuck.look(client, &runs).await {
+            note_store_fault(context, client, &mut store_fault).await;
+        }
         progress.show(&runs, &stuck.waits);
         if runs.iter().all(|run| run.status.is_final()) {
             return Ok(Followed { campaigns, until: Until::Ended });
@@ -87,6 +90,25 @@ async fn look_until(
             () = context.interrupt.cancelled() => {}
         }
     }
+}
+
+/// Prints a note when the server cannot write to its database, once for each kind of fault. Reading may still work.
+async fn note_store_fault(context: &Context, client: &Client, noted: &mut Option<String>) {
+    let fault = client.health().await.err().filter(|error| error.code().starts_with("store."));
+    let code = fault.as_ref().map(|error| error.code().to_owned());
+    if let Some(error) = fault.filter(|_| code != *noted) {
+        context.output.note(&printable(&match (error.code(), &context.config().server.url) {
+            ("store.full", None) => format!(
+                "no space left in {}; the campaign waits and continues when there is space",
+                context.config().data_dir.display()
+            ),
+            ("store.full", Some(url)) => {
+                format!("no space left for the database of {url}; the campaign waits and continues when there is space")
+            }
+            (code, _) => format!("{code}: {error}; the campaign waits and continues when the database can be used"),
+        }));
+    }
+    *noted = code;
 }
 
 /// Polls of a server that failed in a row.
@@ -153,8 +175,9 @@ pub(crate) struct Stuck {
 }
 
 impl Stuck {
-    /// Asks for runs that have shown the same activity for some looks: in turns, as each costs a call.
-    pub(crate) async fn look(&mut self, client: &Client, runs: &[RunSummary]) {
+    /// Asks for runs that have shown the same activity for some looks: in turns, as each costs a call. Returns whether there
+    /// were some.
+    pub(crate) async fn look(&mut self, client: &Client, runs: &[RunSummary]) -> bool {
         let mut due = Vec::new();
         for run in runs {
             let (activity, looks) = self.seen.entry(run.id.clone()).or_default();
@@ -169,6 +192,7 @@ impl Stuck {
                 }
             }
         }
+        let asks = !due.is_empty();
         for id in due.into_iter().take(MAX_ASKED) {
             // Only a word more for the person who watches: the next look says it when the server is gone.
             let Ok(detail) = client.run(id).await else { continue };
@@ -184,6 +208,7 @@ impl Stuck {
                 None => self.waits.remove(id),
             };
         }
+        asks
     }
 }
 
