@@ -10,7 +10,7 @@ use nightshift_protocol::evidence::Evidence;
 use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::profile::{Profile, SanitizeReport};
-use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::step::{PreparedTask, StepFailure};
 use nightshift_protocol::verdict::{Answer, Finding, Severity, Verdict, has_violation};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -93,6 +93,7 @@ pub(crate) struct Program<'a> {
     evidence: Evidence,
     reason: Option<String>,
     fastest: Option<FastestBaseline>,
+    over_fastest: Option<Interval>,
     roofline_share: Option<f64>,
 }
 
@@ -190,8 +191,8 @@ pub(crate) fn rounded(value: f64) -> f64 {
 }
 
 impl<'a> Program<'a> {
-    /// Creates the program of an attempt.
-    pub(crate) fn of_attempt(attempt: &'a Attempt, fastest: Option<FastestBaseline>) -> Self {
+    /// Creates the program of an attempt at this task; none while the task is not prepared.
+    pub(crate) fn of_attempt(attempt: &'a Attempt, prepared: Option<&PreparedTask>) -> Self {
         let route = attempt.route.as_ref().map(|decision| format!("{}: {}", decision.route.as_str(), decision.reason));
         Self {
             outcome: attempt.outcome,
@@ -212,7 +213,8 @@ impl<'a> Program<'a> {
                 attempt.check.as_ref(),
                 None,
             ),
-            fastest,
+            fastest: prepared.and_then(PreparedTask::fastest_baseline),
+            over_fastest: attempt.published().and_then(|measured| prepared?.over_fastest(measured)),
             roofline_share: attempt.roofline_share(),
         }
     }
@@ -233,6 +235,7 @@ impl<'a> Program<'a> {
             evidence: Evidence::of(found.outcome, found.check.as_ref(), found.measurement.as_ref(), None),
             reason: found.failure_reason(),
             fastest,
+            over_fastest: found.measurement.as_ref().and_then(|measured| Some(fastest?.speedup_of(measured.speedup))),
             roofline_share: found.profile.as_ref().and_then(|profile| profile.roofline_share),
         }
     }
@@ -241,7 +244,6 @@ impl<'a> Program<'a> {
         let is_correct = self.outcome.is_correct();
         // Times of an incorrect program are meaningless.
         let timed = self.measurement.filter(|_| is_correct);
-        let over_fastest = timed.and_then(|timed| Some(self.fastest?.speedup_of(timed.speedup)));
         let judged = self.outcome != AttemptOutcome::Pending;
         ProgramSummary {
             outcome: Some(self.outcome.as_str().to_owned()),
@@ -256,7 +258,7 @@ impl<'a> Program<'a> {
             evidence: Some(EvidenceAnswer { complete: self.evidence.complete, missing: lines(&self.evidence.missing) }),
             fault: None,
             speedup: timed.map(|timed| timed.speedup.into()),
-            speedup_over_fastest: over_fastest.map(SpeedupAnswer::from),
+            speedup_over_fastest: timed.and(self.over_fastest).map(SpeedupAnswer::from),
             fastest_baseline: self.fastest.map(|fastest| fastest.kind.label().to_owned()),
             program_median_ns: timed.map(|timed| rounded(timed.candidate_median_ns)),
             reference_median_ns: timed.map(|timed| rounded(timed.baseline_median_ns)),
@@ -473,3 +475,6 @@ pub(crate) fn digest(profile: &Profile) -> String {
 pub(crate) fn json<T: Serialize>(value: &T) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,6 @@ use nightshift_protocol::attempt::{AgentTool, AgentTurn, Attempt, SessionLeft};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::run::RunStatus;
-use nightshift_protocol::step::PreparedTask;
 
 use crate::error::ToolError;
 use crate::limits::PROGRESS_INTERVAL;
@@ -210,8 +209,7 @@ impl Session {
 
     /// Returns the evidence on the program of a turn; none where the turn has none.
     pub(crate) fn evidence(&self, turn: &AgentTurn) -> Option<ProgramSummary> {
-        let fastest = self.detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
-        let summary = |attempt: &Attempt| Program::of_attempt(attempt, fastest).summary();
+        let summary = |attempt: &Attempt| Program::of_attempt(attempt, self.detail.view.prepared.as_ref()).summary();
         if let Some(number) = turn.attempt {
             return lookup::attempt(&self.detail, number).ok().map(summary);
         }

@@ -4,7 +4,6 @@ use nightshift_client::Client;
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
-use nightshift_protocol::step::PreparedTask;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
@@ -107,8 +106,7 @@ pub(super) fn summary(detail: &RunDetail, attempt: &Attempt) -> Answer {
 }
 
 fn program<'a>(detail: &RunDetail, attempt: &'a Attempt) -> Program<'a> {
-    let fastest = detail.view.prepared.as_ref().and_then(PreparedTask::fastest_baseline);
-    Program::of_attempt(attempt, fastest)
+    Program::of_attempt(attempt, detail.view.prepared.as_ref())
 }
 
 /// Returns a section as text.
