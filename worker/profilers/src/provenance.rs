@@ -8,15 +8,17 @@ use nightshift_protocol::profile::{KernelTime, Profile};
 
 use nightshift_toolchain::build::EXTENSION_MARKER;
 
-/// Prefixes of kernels of libraries and compilers whose names are valid names of Python functions.
-const OTHERS: [&str; 12] = [
-    "nvjet", "sm70_", "sm75_", "sm80_", "sm90_", "sm100_", "cudnn", "cublas", "cutlass", "ampere_", "volta_", "triton_",
-];
+/// Prefixes of kernels of libraries whose names are valid names of Python functions.
+const LIBRARIES: [&str; 7] = ["nvjet", "cudnn", "cublas", "cutlass", "ampere_", "turing_", "volta_"];
+/// Last part of the name of a decorator that makes a function a kernel: `@triton.jit`, `@gluon.jit`, `@jit`.
+const KERNEL_DECORATOR: &str = "jit";
+/// Length of the kind of kernel in a name that `torch.compile` gives, such as `triton_poi_fused_add_0`.
+const KIND_CHARS: usize = 3;
 
 /// The kernel code of a program.
 struct OwnCode {
-    /// Names of functions that its text defines, which is what kernels of Triton are called.
-    functions: BTreeSet<String>,
+    /// Names of the kernels of Triton that its text defines.
+    kernels: BTreeSet<String>,
     /// Libraries that were compiled from its text.
     libraries: Vec<Vec<u8>>,
 }
@@ -34,22 +36,46 @@ impl OwnCode {
     fn of(program: &str) -> Self {
         let (extensions, text): (Vec<&str>, Vec<&str>) =
             program.lines().partition(|line| line.starts_with(EXTENSION_MARKER));
-        let defined = |line: &&str| {
-            let name = line.trim_start().strip_prefix("def ")?.split('(').next()?.trim();
-            (!name.is_empty()).then(|| name.to_owned())
-        };
         let decoded = |line: &&str| BASE64_STANDARD.decode(line.split_whitespace().next_back()?).ok();
-        Self {
-            functions: text.iter().filter_map(defined).collect(),
-            libraries: extensions.iter().filter_map(decoded).collect(),
-        }
+        Self { kernels: kernels(&text), libraries: extensions.iter().filter_map(decoded).collect() }
     }
 
     fn has(&self, kernel: &KernelTime) -> bool {
         let name = kernel.mangled.as_deref().unwrap_or(&kernel.name);
-        let is_known = OTHERS.iter().any(|prefix| name.starts_with(prefix));
-        (!is_known && self.functions.contains(name)) || self.libraries.iter().any(|library| holds(library, name))
+        (self.kernels.contains(name) && !is_foreign(name)) || self.libraries.iter().any(|library| holds(library, name))
     }
+}
+
+/// Returns the names of the functions that a decorator of Triton makes kernels.
+fn kernels(text: &[&str]) -> BTreeSet<String> {
+    let mut kernels = BTreeSet::new();
+    let mut is_kernel = false;
+    for line in text.iter().map(|line| line.trim_start()) {
+        if let Some(decorator) = line.strip_prefix('@') {
+            let is_part = |c: char| c.is_alphanumeric() || c == '_';
+            let path = decorator.split(|c: char| !is_part(c) && c != '.').next().unwrap_or_default();
+            is_kernel |= path.rsplit('.').next() == Some(KERNEL_DECORATOR);
+        } else if let Some(function) = line.strip_prefix("def ") {
+            let name = function.split('(').next().unwrap_or_default().trim();
+            if std::mem::take(&mut is_kernel) {
+                kernels.insert(name.to_owned());
+            }
+        }
+    }
+    kernels
+}
+
+/// True if a library or `torch.compile` names its kernels so.
+fn is_foreign(name: &str) -> bool {
+    let of_architecture = name.strip_prefix("sm").is_some_and(|rest| {
+        let rest_of_name = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        rest_of_name.len() < rest.len() && rest_of_name.starts_with('_')
+    });
+    let is_generated = name
+        .strip_prefix("triton_")
+        .and_then(|rest| rest.get(KIND_CHARS..))
+        .is_some_and(|rest| rest.starts_with("_fused"));
+    of_architecture || is_generated || LIBRARIES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Returns whether a library names this kernel: what starts kernels registers them by their names.
@@ -69,17 +95,52 @@ mod tests {
         KernelTime { name: name.to_owned(), mangled: mangled.map(str::to_owned), ..KernelTime::default() }
     }
 
+    /// Own kernels of Triton, names of others that a decorator is put in front of, and functions that are no kernels.
+    const TRITON: &str = r#"
+    """A docstring:
+    def gemmSN_TN_kernel(x)
+    """
+@triton.jit
+def triton_softmax_kernel(x):
+    pass
+@triton.autotune(configs=[
+    triton.Config({"BLOCK": 128}),
+], key=["n"])
+@triton.jit(do_not_specialize=["n"])
+def tuned_kernel(x, n):
+    pass
+@triton.jit
+def nvjet_hsh_128(x):
+    pass
+@triton.jit
+def sm86_xmma_gemm(x):
+    pass
+@triton.jit
+def turing_sgemm(x):
+    pass
+@triton.jit
+def triton_poi_fused_add_0(x):
+    pass
+def forward(x):
+    pass"#;
+
     #[test]
     fn kernels_of_the_program_are_told_from_those_of_libraries() {
         let library = BASE64_STANDARD.encode(b"\x7fELF\0_Z8my_scalePfi\0more");
         let program = format!(
-            "import triton\n@triton.jit\ndef add_kernel(x):\n    pass\ndef nvjet_hsh_128(x):\n    pass\n{EXTENSION_MARKER}ext {library}\n"
+            "import triton\n@triton.jit\ndef add_kernel(x):\n    pass\n{TRITON}\n{EXTENSION_MARKER}ext {library}\n"
         );
         let expected = [
             (kernel("add_kernel", Some("add_kernel")), true),
             (kernel("my_scale(float*, int)", Some("_Z8my_scalePfi")), true),
             (kernel("my_scale(float*, int)", Some("_Z8my_scale")), false),
+            (kernel("triton_softmax_kernel", None), true),
+            (kernel("tuned_kernel", None), true),
             (kernel("nvjet_hsh_128", Some("nvjet_hsh_128")), false),
+            (kernel("sm86_xmma_gemm", None), false),
+            (kernel("turing_sgemm", None), false),
+            (kernel("gemmSN_TN_kernel", None), false),
+            (kernel("forward", None), false),
             (kernel("triton_poi_fused_add_0", None), false),
             (kernel("void at::native::vectorized_elementwise_kernel<4>(int)", None), false),
         ];
