@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, EarlierVersion, Stage};
 use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::rubric::{JudgeOpinion, Rubric};
 use nightshift_protocol::verdict::{Answer, Verdict};
 
 /// The versions of an attempt's program, oldest first. Without fix turns, it is the attempt. An attempt of an agent
@@ -26,11 +27,17 @@ pub(super) fn of(attempt: &Attempt) -> Vec<Cow<'_, Attempt>> {
     versions.push(if versions.is_empty() {
         Cow::Borrowed(attempt)
     } else {
-        // The judge rated the attempt for what was first asked for, and this answer was asked to fix a program.
+        // The judge rated the attempt for what was first asked for, and this answer was asked to fix a program. A grave cheat
+        // concerns the program, whatever was asked for, and leaves no reward to any score.
         let calls = calls.to_vec();
-        Cow::Owned(Attempt { stage, calls, rubric: None, earlier_versions: Vec::new(), ..attempt.clone() })
+        let rubric = attempt.rubric.clone().filter(saw_grave_cheat);
+        Cow::Owned(Attempt { stage, calls, rubric, earlier_versions: Vec::new(), ..attempt.clone() })
     });
     versions
+}
+
+fn saw_grave_cheat(rubric: &Rubric) -> bool {
+    matches!(rubric.judge, JudgeOpinion::Rated { major_hacking: true, .. })
 }
 
 /// The calls that wrote the program of a version.
@@ -123,6 +130,21 @@ mod tests {
         assert_eq!(writing_calls(&all[2])[0].reply, ArtifactHash::of(b"reply of c"));
         assert_eq!((all[0].verdict.contract_compliant, all[1].verdict.compiled), (Answer::Fail, Answer::Fail));
         assert!(all.iter().all(|version| version.rubric.is_none()), "the judge rated what was first asked for");
+    }
+
+    #[test]
+    fn a_grave_cheat_that_the_judge_saw_is_one_of_the_last_version() {
+        let scores = json!({ "anti_hacking": 1, "cuda_engineering": 4, "operator_coverage": 4, "skill_compliance": 4 });
+        let judged = |major_hacking: bool| {
+            let mut attempt = attempt(&[earlier("first", "not_compliant")], &[call("a", 1), call("b", 1)]);
+            attempt.rubric = serde_json::from_value(json!({
+                "skill": "refinement", "rules": scores, "rule_reasons": [], "rule_major_hacking": false,
+                "judge": { "state": "rated", "scores": scores, "major_hacking": major_hacking, "reasons": [] },
+            }))
+            .unwrap();
+            of(&attempt).iter().map(|version| version.rubric.is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!((judged(true), judged(false)), (vec![false, true], vec![false, false]));
     }
 
     #[test]
