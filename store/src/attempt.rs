@@ -8,6 +8,7 @@
 //! Before each answer they are refreshed up to the last change (`attempt_clock`). So all replicas give the same answer,
 //! and it contains everything stored at the time of the query. Only the rows of the page are read from the database.
 
+mod bests;
 pub(crate) mod boards;
 pub(crate) mod columns;
 pub(crate) mod cursor;

@@ -44,7 +44,7 @@ pub struct TaskBoard {
     pub attempts: u64,
     /// Campaigns of these runs.
     pub campaigns: u64,
-    /// The fastest attempt that is right: a confirmed one, when there is one.
+    /// The fastest of the attempts that became the best of their run.
     pub best: Option<AttemptRow>,
     /// How the best speedup grew over all campaigns, oldest first; the last ones, when there are many.
     pub history: Vec<BestSoFar>,

@@ -142,9 +142,9 @@ pub struct DeviceUse {
     pub runs: u64,
     /// Attempts that were timed on it.
     pub attempts: u64,
-    /// The fastest right one.
+    /// The fastest of those that became the best of their run.
     pub best_speedup: Option<f64>,
-    /// The highest speedup of a right one over the fastest baseline of its task.
+    /// The highest of their speedups over the fastest baseline of their task.
     #[serde(default)]
     pub best_speedup_over_fastest: Option<f64>,
     /// For how long steps of them were on a device, in milliseconds.

@@ -8,7 +8,8 @@ use nightshift_protocol::speedups::Speedups;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::time::TimestampMs;
 
-use super::columns::{ABSENT, Columns, Key, Slot};
+use super::bests;
+use super::columns::{ABSENT, Columns, Key};
 use super::labels::Label;
 use super::rows::from_ppm;
 use super::tagged::Tagged;
@@ -35,14 +36,13 @@ pub(crate) struct TaskFound {
     pub(crate) history: Vec<BestSoFar>,
 }
 
-/// A correct and timed attempt.
+/// An attempt that became the best of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Timed {
     finished_ms: i64,
     key: Key,
     speedup_ppm: i64,
     over_fastest_ppm: Option<i64>,
-    is_confirmed: bool,
 }
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ struct OfTask {
     runs: BTreeSet<i64>,
     campaigns: BTreeSet<Label>,
     attempts: u64,
-    timed: Vec<Timed>,
+    bests: Vec<Timed>,
 }
 
 pub(crate) fn tasks(
@@ -61,34 +61,31 @@ pub(crate) fn tasks(
     let wanted = ResolvedFilter::with_tag(filter, tagged, columns);
     let mut groups: BTreeMap<(Label, Target, Option<Label>), OfTask> = BTreeMap::new();
     let mut home: (i64, Option<Label>) = (ABSENT, None);
+    let mut of_run = Vec::new();
     wanted.scan(columns, |run_id, run, slot, misses| {
         if !misses.none() {
             return;
         }
         if home.0 != run_id {
             home = (run_id, run.attempts.iter().find_map(|slot| slot.device));
+            of_run = bests::of_run(run);
         }
         let of_task = groups.entry((run.task, run.target, slot.device.or(home.1))).or_default();
         of_task.attempts += 1;
         of_task.runs.insert(run_id);
         of_task.campaigns.insert(run.campaign);
-        if let Some(speedup_ppm) = slot.right_speedup_ppm() {
-            of_task.timed.push(Timed {
+        if let Some(speedup_ppm) = slot.right_speedup_ppm().filter(|_| of_run.binary_search(&slot.number).is_ok()) {
+            of_task.bests.push(Timed {
                 finished_ms: if slot.finished_ms == ABSENT { slot.created_ms } else { slot.finished_ms },
                 key: (run_id, slot.number),
                 speedup_ppm,
                 over_fastest_ppm: slot.right_over_fastest_ppm(),
-                is_confirmed: slot.is_confirmed,
             });
         }
     });
     let mut boards = Vec::with_capacity(groups.len());
     for ((task, target, device), mut of_task) in groups {
-        // An unconfirmed measurement counts only if no measurement was confirmed.
-        if of_task.timed.iter().any(|timed| timed.is_confirmed) {
-            of_task.timed.retain(|timed| timed.is_confirmed);
-        }
-        of_task.timed.sort_unstable();
+        of_task.bests.sort_unstable();
         boards.push(TaskFound {
             task: columns.names.name(task).to_owned(),
             target,
@@ -96,8 +93,8 @@ pub(crate) fn tasks(
             runs: count(of_task.runs.len()),
             attempts: of_task.attempts,
             campaigns: count(of_task.campaigns.len()),
-            best: best_of(columns, &of_task.timed),
-            history: history(columns, &of_task.timed)?,
+            best: best_of(columns, &of_task.bests),
+            history: history(columns, &of_task.bests)?,
         });
     }
     boards.sort_by(|one, other| (&one.task, one.target, &one.device).cmp(&(&other.task, other.target, &other.device)));
@@ -144,36 +141,20 @@ struct OfModel {
     tokens: i64,
     cost_microusd: i64,
     unpriced: u64,
-    runs: BTreeMap<i64, OfRun>,
-}
-
-/// The best speedups of a run over the reference and over the fastest baseline, in millionths.
-#[derive(Default)]
-struct OfRun {
-    confirmed: Option<(i64, Option<i64>)>,
-    any: Option<(i64, Option<i64>)>,
-}
-
-impl OfRun {
-    fn add(&mut self, slot: &Slot) {
-        let speedups = slot.right_speedup_ppm().map(|speedup_ppm| (speedup_ppm, slot.right_over_fastest_ppm()));
-        self.any = self.any.max(speedups);
-        self.confirmed = self.confirmed.max(speedups.filter(|_| slot.is_confirmed));
-    }
-
-    /// Returns the best speedups. An unconfirmed measurement counts only if no measurement was confirmed.
-    fn best(&self) -> (Option<f64>, Option<f64>) {
-        let best = self.confirmed.or(self.any);
-        (best.map(|(speedup, _)| from_ppm(speedup)), best.and_then(|(_, over)| over).map(from_ppm))
-    }
+    /// The best speedups of each run over the reference and over the fastest baseline, in millionths.
+    runs: BTreeMap<i64, Option<(i64, Option<i64>)>>,
 }
 
 pub(crate) fn models(columns: &Columns, filter: &AttemptFilter, tagged: Option<Tagged>) -> Vec<ModelBoard> {
     let wanted = ResolvedFilter::with_tag(filter, tagged, columns);
     let mut groups: BTreeMap<(Label, Label), OfModel> = BTreeMap::new();
+    let mut of_run: (i64, Vec<u32>) = (ABSENT, Vec::new());
     wanted.scan(columns, |run_id, run, slot, misses| {
         if !misses.none() {
             return;
+        }
+        if of_run.0 != run_id {
+            of_run = (run_id, bests::of_run(run));
         }
         let of_model = groups.entry((slot.model, run.strategy)).or_default();
         of_model.attempts += 1;
@@ -182,7 +163,10 @@ pub(crate) fn models(columns: &Columns, filter: &AttemptFilter, tagged: Option<T
         of_model.tokens = of_model.tokens.saturating_add(slot.tokens.max(0));
         of_model.cost_microusd = of_model.cost_microusd.saturating_add(slot.cost_microusd.max(0));
         of_model.unpriced += u64::from(slot.cost_microusd == ABSENT);
-        of_model.runs.entry(run_id).or_default().add(slot);
+        let best = of_model.runs.entry(run_id).or_default();
+        if of_run.1.binary_search(&slot.number).is_ok() {
+            *best = (*best).max(slot.right_speedup_ppm().map(|speedup| (speedup, slot.right_over_fastest_ppm())));
+        }
     });
     let mut boards: Vec<ModelBoard> = groups
         .into_iter()
@@ -199,7 +183,10 @@ pub(crate) fn models(columns: &Columns, filter: &AttemptFilter, tagged: Option<T
 
 #[expect(clippy::cast_precision_loss, reason = "a share for people")]
 fn board(model: &str, strategy: &str, of_model: &OfModel) -> ModelBoard {
-    let bests = || of_model.runs.values().map(OfRun::best);
+    let bests = || {
+        let of_runs = of_model.runs.values().copied();
+        of_runs.map(|best| (best.map(|best| from_ppm(best.0)), best.and_then(|best| best.1).map(from_ppm)))
+    };
     let over_reference = Speedups::of_estimates(bests().map(|(speedup, _)| (speedup, speedup)));
     let over_fastest = Speedups::of_estimates(bests());
     let fast_p = |speedups: &Speedups| FAST_P_THRESHOLDS.iter().filter_map(|p| speedups.fast_p(*p)).collect();

@@ -8,15 +8,15 @@ use nightshift_protocol::api::{
     AttemptFilter, BestAt, CampaignResults, DeviceUse, Facet, FastP, MAX_LINE_POINTS, MAX_RESULT_DEVICES,
     MAX_RESULT_LINES, MAX_RESULT_MARKS, ResultLine, ResultMark,
 };
-use nightshift_protocol::attempt::{AttemptOutcome, TimedAttempt, new_bests};
+use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
-use super::boards;
-use super::columns::{ABSENT, Columns, Run, Slot};
+use super::columns::{ABSENT, Columns, Slot};
 use super::labels::Label;
 use super::rows::from_ppm;
 use super::wanted::ResolvedFilter;
+use super::{bests, boards};
 use crate::failure::Failure;
 use crate::public_id::public_id;
 
@@ -129,10 +129,10 @@ fn count_all(columns: &Columns, wanted: &ResolvedFilter, places: &RangeInclusive
     let mut counts = Counts::default();
     let mut seen = 0_u64;
     let mut line = Line { run_id: ABSENT, ..Line::default() };
-    let mut bests = Vec::new();
+    let mut of_run = Vec::new();
     wanted.scan(columns, |run_id, run, slot, _| {
         if line.run_id != run_id {
-            bests = bests_of(run);
+            of_run = bests::of_run(run);
             let done = std::mem::replace(&mut line, Line { run_id, until_ms: ABSENT, ..Line::default() });
             counts.lines.extend((!done.bests.is_empty()).then_some(done));
         }
@@ -140,7 +140,7 @@ fn count_all(columns: &Columns, wanted: &ResolvedFilter, places: &RangeInclusive
         let at_ms = moment_ms(slot);
         line.until_ms = line.until_ms.max(at_ms);
         counts.outcomes[slot.outcome as usize] += 1;
-        let place = place(slot, &bests);
+        let place = place(slot, &of_run);
         seen += 1;
         if places.contains(&seen) {
             counts.at_places.0 += u64::from(place == Place::Kept);
@@ -173,8 +173,10 @@ fn count_all(columns: &Columns, wanted: &ResolvedFilter, places: &RangeInclusive
             used.runs.insert(run_id);
             used.attempts += 1;
             used.device_ms += u64::from(slot.device_ms);
-            used.best_ppm = used.best_ppm.max(speedup_ppm);
-            used.best_over_fastest_ppm = used.best_over_fastest_ppm.max(slot.right_over_fastest_ppm());
+            if place == Place::Kept {
+                used.best_ppm = used.best_ppm.max(speedup_ppm);
+                used.best_over_fastest_ppm = used.best_over_fastest_ppm.max(slot.right_over_fastest_ppm());
+            }
             used.first_ms = used.first_ms.min(slot.created_ms);
             used.last_ms = used.last_ms.max(at_ms);
         } else {
@@ -188,16 +190,6 @@ fn count_all(columns: &Columns, wanted: &ResolvedFilter, places: &RangeInclusive
 /// Returns the time at which it finished, or else began.
 fn moment_ms(slot: &Slot) -> i64 {
     if slot.finished_ms == ABSENT { slot.created_ms } else { slot.finished_ms }
-}
-
-/// Returns the numbers of the attempts that became the best of the run, in ascending order.
-fn bests_of(run: &Run) -> Vec<u32> {
-    let timed = run.attempts.iter().filter_map(|slot| {
-        let speedup = from_ppm(slot.right_speedup_ppm()?);
-        Some(TimedAttempt { number: slot.number, speedup, is_confirmed: slot.is_confirmed })
-    });
-    let best = run.attempts.iter().find(|slot| slot.is_best).map(|slot| slot.number);
-    new_bests(&timed.collect::<Vec<_>>(), best)
 }
 
 fn place(slot: &Slot, bests: &[u32]) -> Place {
@@ -224,12 +216,12 @@ fn marks(
     let mut marks = Vec::new();
     let mut failure = None;
     let (mut seen, mut seen_kept, mut seen_others) = (0_u64, 0_u64, 0_u64);
-    let mut bests: (i64, Vec<u32>) = (ABSENT, Vec::new());
+    let mut of_run: (i64, Vec<u32>) = (ABSENT, Vec::new());
     wanted.scan(columns, |run_id, run, slot, _| {
-        if bests.0 != run_id {
-            bests = (run_id, bests_of(run));
+        if of_run.0 != run_id {
+            of_run = (run_id, bests::of_run(run));
         }
-        let is_kept = place(slot, &bests.1) == Place::Kept;
+        let is_kept = place(slot, &of_run.1) == Place::Kept;
         let speedup_ppm = slot.right_speedup_ppm();
         seen += 1;
         if !places.contains(&seen) {

@@ -26,18 +26,24 @@ async fn the_board_of_a_task_shows_the_best_confirmed_attempt_and_how_it_came_ab
         attempt(1, AttemptOutcome::NoCode),
         at(10, timed(2, 1.25, true)),
         at(20, timed(3, 9.0, false)),
-        at(40, timed(4, 1.5, true)),
+        IndexedAttempt { is_best: true, ..at(40, timed(4, 1.5, true)) },
+        at(45, timed(5, 4.0, true)),
     ];
     let wrong = IndexedAttempt { outcome: AttemptOutcome::RuntimeFailed, ..timed(2, 50.0, true) };
-    let second = vec![at(30, timed(1, 2.0, true)), at(35, wrong), at(50, timed(3, 3.0, true))];
+    let best = IndexedAttempt { is_best: true, ..at(50, timed(3, 3.0, true)) };
+    let second = vec![at(30, timed(1, 2.0, true)), at(35, wrong), best];
     bench.store.put_index(vec![indexed(&runs[0], first), indexed(&runs[1], second)]).await.unwrap();
     let boards = bench.store.task_boards(&AttemptFilter::default()).await.unwrap();
     assert_eq!(boards.len(), 1, "an attempt of no device belongs to where its run was timed");
     let board = &boards[0];
     assert_eq!((board.task.as_str(), board.device.as_deref()), ("softmax", Some("NVIDIA H200")));
-    assert_eq!((board.runs, board.attempts, board.campaigns), (2, 7, 1));
+    assert_eq!((board.runs, board.attempts, board.campaigns), (2, 8, 1));
     let best = board.best.as_ref().unwrap();
-    assert_eq!((&best.run, best.number), (&runs[1], 3), "neither what was measured once nor what was wrong");
+    assert_eq!(
+        (&best.run, best.number),
+        (&runs[1], 3),
+        "neither what was measured once, nor what was wrong, nor what its run refused"
+    );
     assert_eq!(best.speedup_over_fastest.map(|speedup| speedup.estimate), Some(1.5));
     let history: Vec<(i64, f64, Option<f64>)> =
         board.history.iter().map(|best| (best.at.0, best.speedup, best.speedup_over_fastest)).collect();
@@ -53,7 +59,7 @@ async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
     let wrong = IndexedAttempt { outcome: AttemptOutcome::RuntimeFailed, ..timed(3, 50.0, true) };
     let pending = IndexedAttempt { finished_at: None, ..attempt(5, AttemptOutcome::Pending) };
     let best = IndexedAttempt { is_best: true, ..timed(4, 2.0, true) };
-    let first = vec![timed(1, 1.5, true), timed(2, 1.25, true), wrong, best, pending];
+    let first = vec![timed(1, 1.5, true), timed(2, 2.25, false), wrong, best, pending];
     let second = vec![attempt(1, AttemptOutcome::CompileFailed)];
     let other = vec![IndexedAttempt { is_best: true, ..timed(1, 99.0, true) }];
     let written = vec![indexed(&runs[0], first), indexed(&runs[1], second), indexed(&elsewhere[0], other)];
@@ -63,8 +69,8 @@ async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
     assert_eq!((results.failed, results.pending, results.timed, results.timed_runs), (2, 1, 3, 1));
     let outcomes: Vec<(&str, u64)> = results.outcomes.iter().map(|facet| (facet.value.as_str(), facet.count)).collect();
     assert_eq!(outcomes, [("correct_faster", 3), ("compile_failed", 1), ("pending", 1), ("runtime_failed", 1)]);
-    assert_eq!(results.speedups, [1.25, 1.5, 2.0], "of right ones alone");
-    assert_eq!((results.speedups_over_fastest, results.timed_over_fastest), (vec![0.625, 0.75, 1.0], 3));
+    assert_eq!(results.speedups, [1.5, 2.0, 2.25], "of right ones alone");
+    assert_eq!((results.speedups_over_fastest, results.timed_over_fastest), (vec![0.75, 1.0, 1.125], 3));
     let marks: Vec<(u64, u32, bool)> = results.marks.iter().map(|mark| (mark.place, mark.number, mark.kept)).collect();
     assert_eq!(marks, [(1, 1, true), (2, 2, false), (3, 3, false), (4, 4, true), (5, 5, false), (6, 1, false)]);
     let third = &results.marks[2];
@@ -138,23 +144,28 @@ async fn the_board_of_a_model_counts_runs_and_what_they_reached(bench: Bench) {
     assert_eq!(names, [("lab/a", "stitch", 6), ("lab/a", "beam", 1), ("lab/b", "stitch", 1)]);
     let board = &boards[0];
     assert_eq!((board.runs, board.finished, board.correct_share), (2, 5, Some(0.6)));
-    assert_eq!(board.median_best_speedup, Some(1.25), "between 2.0 and 0.5");
+    assert_eq!(board.median_best_speedup, Some(2.0), "the other run has no best one");
     assert_eq!(board.fast_p, [0.5, 0.5, 0.0, 0.0], "what is twice as fast is not more than that");
-    // The fastest baseline of one of the two runs is unknown.
     assert_eq!(board.median_best_speedup_over_fastest, Some(1.0));
     assert_eq!(board.fast_p_over_fastest, [0.0; 4]);
     assert_eq!((board.tokens, board.unpriced_attempts), (600, 1));
     assert!((board.cost_usd - 0.0125).abs() < 1e-9);
     assert_eq!((boards[1].median_best_speedup, boards[1].correct_share), (None, Some(0.0)));
     assert_eq!(boards[1].median_best_speedup_over_fastest, None);
-    // An unconfirmed attempt is not the best of a run with a confirmed one.
-    let run = bench.create(bench.new_campaign(1)).await.runs.remove(0);
+    // Neither an unconfirmed attempt nor one that its run refused is the best. The fastest baseline of the second run is unknown.
+    let runs = bench.create(bench.new_campaign(2)).await.runs;
     let of_c = |attempt: IndexedAttempt| IndexedAttempt { model: "lab/c".to_owned(), ..attempt };
-    let attempts = vec![of_c(timed(1, 1.0, true)), of_c(timed(2, 9.0, false))];
-    bench.store.put_index(vec![indexed(&run, attempts)]).await.unwrap();
+    let best = |attempt: IndexedAttempt| IndexedAttempt { is_best: true, ..of_c(attempt) };
+    let attempts = vec![best(timed(1, 1.0, true)), of_c(timed(2, 9.0, false)), of_c(timed(3, 1.5, true))];
+    let unknown = vec![IndexedAttempt { speedup_over_fastest: None, ..best(timed(1, 4.0, true)) }];
+    bench.store.put_index(vec![indexed(&runs[0], attempts), indexed(&runs[1], unknown)]).await.unwrap();
     let boards = bench.store.model_boards(&AttemptFilter::default()).await.unwrap();
     let board = boards.iter().find(|board| board.model == "lab/c").unwrap();
-    assert_eq!((board.median_best_speedup, board.fast_p.as_slice()), (Some(1.0), &[0.0; 4][..]));
+    assert_eq!((board.median_best_speedup, board.fast_p.as_slice()), (Some(2.5), &[0.5; 4][..]));
+    assert_eq!(
+        (board.median_best_speedup_over_fastest, board.fast_p_over_fastest.as_slice()),
+        (Some(0.5), &[0.0; 4][..])
+    );
 }
 
 async fn totals_of_many_campaigns_are_returned_at_once(bench: Bench) {
