@@ -13,7 +13,7 @@ use nightshift_optimizer::reward::recompute::rubric_of;
 use nightshift_optimizer::rollout::group::advantages;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::attempt::{Attempt, EDIT_SEARCH};
 use nightshift_protocol::error::ApiError;
 use nightshift_protocol::fence::fence_of;
 use nightshift_protocol::measurement::Interval;
@@ -203,19 +203,22 @@ pub(crate) struct Reply<'a> {
 pub(crate) fn reply(item: &RewardItem, form: CandidateForm) -> Result<Reply<'_>> {
     let as_it_is = Cow::Borrowed(item.completion.as_str());
     let alone = extract_program(&item.completion, None, form);
-    if !matches!(alone, Err(CodeProblem::Edit(EditProblem::NothingToEdit))) {
-        return Ok(Reply { text: as_it_is, problem: None });
-    }
-    let Some(before) = &item.before else {
+    let edits = matches!(alone, Err(CodeProblem::Edit(EditProblem::NothingToEdit)));
+    if edits && item.before.is_none() {
         let message = "the completion edits a program: send the program that its prompt shows as `before`";
         return Err(Failure::new("reward.no_program_before", message));
-    };
-    Ok(match extract_program(&item.completion, Some(before), form) {
-        Ok(program) => {
+    }
+    Ok(match extract_program(&item.completion, item.before.as_deref(), form) {
+        Ok(program) if edits => {
             let fence = fence_of(&program);
             Reply { text: Cow::Owned(format!("{fence}\n{program}{fence}\n")), problem: None }
         }
-        Err(problem) => Reply { text: as_it_is, problem: Some(problem) },
+        Err(problem) if edits => Reply { text: as_it_is, problem: Some(problem) },
+        // The run does not have the program before. It refuses every edit, and so this one, which stands for no change.
+        Err(problem @ CodeProblem::Edit(EditProblem::NoChange)) => {
+            Reply { text: Cow::Borrowed(EDIT_SEARCH), problem: Some(problem) }
+        }
+        Ok(_) | Err(_) => Reply { text: as_it_is, problem: None },
     })
 }
 
@@ -297,6 +300,12 @@ mod tests {
         assert_eq!(of(edit, None).unwrap_err().error.code, "reward.no_program_before");
         let (text, problem) = of(edit, Some("int z;\n")).unwrap();
         assert!(text == edit && problem.is_some_and(|problem| problem.contains("does not match")));
+        let again = "```cpp\nint x; // faster\n```";
+        let (text, problem) = of(again, Some("int x;\n")).unwrap();
+        let refused = extract_program(&text, None, CandidateForm::Native);
+        assert!(matches!(refused, Err(CodeProblem::Edit(_))), "{text}");
+        assert!(problem.is_some_and(|problem| problem.contains("changes nothing")));
+        assert_eq!(of(again, Some("int y;\n")).unwrap(), (again.to_owned(), None));
         // Whole programs and replies without one need no program before them.
         for whole in ["```cpp\nint x;\n```", "I would rather not.", "<<<<<<< SEARCH\nint x;\n"] {
             assert_eq!(of(whole, None).unwrap(), (whole.to_owned(), None));

@@ -56,6 +56,15 @@ pub fn strip_candidate(source: &str, form: CandidateForm) -> String {
     }
 }
 
+/// True if two programs differ in comments and blanks only.
+pub(crate) fn is_same_program(one: &str, other: &str, form: CandidateForm) -> bool {
+    let code = match form {
+        CandidateForm::Native => strip::without_comments,
+        CandidateForm::Torch => python::without_comments,
+    };
+    code(one) == code(other)
+}
+
 fn screened(source: &str, form: CandidateForm, rules: impl FnOnce(&str) -> Vec<Finding>) -> Vec<Finding> {
     let source = source.strip_prefix('\u{feff}').unwrap_or(source);
     if let Some(refusal) = hidden::unusable(source) {

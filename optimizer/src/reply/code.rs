@@ -5,6 +5,7 @@ use nightshift_protocol::task::CandidateForm;
 use super::edit::{EditProblem, apply_edits, holds_edits, parse_edits};
 use super::fence::{Block, blocks};
 use super::reasoning::strip_reasoning;
+use crate::screen::is_same_program;
 
 /// Largest program that is accepted, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 256 * 1024;
@@ -78,17 +79,32 @@ pub(super) fn holds_program(reply: &str, form: CandidateForm) -> bool {
 }
 
 /// The program that a reply stands for: the one that it holds, or `before` with the edits that it holds. Edits stand in
-/// fenced blocks or bare.
+/// fenced blocks or bare. Returns an error for a program that differs from `before` in comments and blanks only: it would be
+/// rewarded for what its author did not do.
 pub fn extract_program(reply: &str, before: Option<&str>, form: CandidateForm) -> Result<String, CodeProblem> {
-    let text = strip_reasoning(reply);
-    if !holds_edits(&text) {
-        return extract_code(reply, form);
+    let program = extract_any_program(reply, before, form)?;
+    if before.is_some_and(|before| is_same_program(before, &program, form)) {
+        return Err(EditProblem::NoChange.into());
     }
-    let edits = parse_edits(&text)?;
+    Ok(program)
+}
+
+/// Returns the program like [`extract_program`], but a reply may also repeat `before` as a whole.
+pub(super) fn extract_any_program(
+    reply: &str,
+    before: Option<&str>,
+    form: CandidateForm,
+) -> Result<String, CodeProblem> {
+    let text = strip_reasoning(reply);
+    if holds_edits(&text) { edited_program(&text, before, form) } else { extract_code(reply, form) }
+}
+
+fn edited_program(text: &str, before: Option<&str>, form: CandidateForm) -> Result<String, CodeProblem> {
+    let edits = parse_edits(text)?;
     let is_program = |block: &Block| {
         languages(form).contains(&block.language.as_str()) && !holds_edits(&block.content) && !block.language.is_empty()
     };
-    if blocks(&text).iter().any(is_program) {
+    if blocks(text).iter().any(is_program) {
         return Err(CodeProblem::ProgramAndEdits);
     }
     let edited = apply_edits(before.ok_or(EditProblem::NothingToEdit)?, &edits)?;
@@ -205,6 +221,29 @@ mod tests {
         assert_eq!(extract_program(&both, before), Err(CodeProblem::ProgramAndEdits));
         assert_eq!(extract_program(edit, None).map_err(|p| p.to_string()), Err(EditProblem::NothingToEdit.to_string()));
         assert_eq!(extract_program("```cpp\nint z;\n```", before).as_deref(), Ok("int z;\n"));
+    }
+
+    #[test]
+    fn a_program_that_only_repeats_the_one_before_is_no_change() {
+        let unchanged = Err(CodeProblem::Edit(EditProblem::NoChange));
+        let before = Some("int x; // a\nint y = f(\"a b\");\n");
+        for same in ["int x; // a\nint y = f(\"a b\");\n", "/* faster */ int x;\n\n  int y =f( \"a b\" );\n"] {
+            assert_eq!(extract_program(&format!("```cpp\n{same}```"), before), unchanged, "{same}");
+        }
+        let comment = "<<<<<<< SEARCH\nint x; // a\n=======\nint x; // b\n>>>>>>> REPLACE\n";
+        assert_eq!(extract_program(comment, before), unchanged);
+        for other in ["int x;\nint y = f(\"ab\");\n", "int x;\nint y = g(\"a b\");\n"] {
+            assert!(extract_program(&format!("```cpp\n{other}```"), before).is_ok(), "{other}");
+        }
+        let torch = |reply: &str, before: &str| {
+            super::extract_program(&format!("```python\n{reply}```"), Some(before), CandidateForm::Torch)
+        };
+        let before = "if a:  # why\n    b()\ncuda = \"\"\"\n#include <x>\nint y; // c\n\"\"\"\n";
+        let same = "if a:\n\n    b()\ncuda = \"\"\"\n#include <x>\n  int y;\n\"\"\"\n";
+        assert_eq!((torch(before, before), torch(same, before)), (unchanged.clone(), unchanged));
+        for (old, new) in [("    b()", "b()"), ("int y", "int z"), ("if a", "if b")] {
+            assert!(torch(&before.replace(old, new), before).is_ok(), "{new}");
+        }
     }
 
     #[test]

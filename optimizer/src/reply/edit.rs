@@ -59,8 +59,8 @@ pub enum EditProblem {
         /// Their first lines.
         lines: String,
     },
-    /// All blocks together change nothing.
-    #[error("the edits change nothing")]
+    /// The program is the one before, but for comments and blanks.
+    #[error("the reply changes nothing in the program but comments and blanks")]
     NoChange,
     /// There is no program to be edited.
     #[error("there is no program to edit yet: write the whole program")]
@@ -209,7 +209,7 @@ mod tests {
             (edit("int c;", "int d;") + &edit("int c;", "int e;"), "edit 2 does not match"),
             (edit("int b;", "int r;"), "edit 1 matches 2 places (lines 2, 5)"),
             (edit("", "int r;"), "edit 1 searches for nothing"),
-            (edit("int c;", "int c;"), "the edits change nothing"),
+            (edit("int c;", "int c;"), "the reply changes nothing"),
             (format!("{SEARCH}\nint c;\n{DIVIDER}\nint d;\n"), "edit 1 does not keep the form"),
             (format!("{SEARCH}\nint c;\n{REPLACE}\n"), "the line ======= is missing"),
             (format!("{}{REPLACE}\n", edit("int c;", "int d;")), "edit 2 does not keep the form: it ends before"),

@@ -3,7 +3,7 @@
 use nightshift_protocol::attempt::{MAX_NOTE_CHARS, SessionCall, ToolCall};
 use nightshift_protocol::task::CandidateForm;
 
-use super::code::{CodeProblem, extract_program, holds_program};
+use super::code::{CodeProblem, extract_any_program, holds_program};
 use super::fence::blocks;
 use super::json::JsonProblem;
 use super::reasoning::strip_reasoning;
@@ -57,7 +57,7 @@ pub fn extract_turn_program(
     if !holds_program(reply, form) {
         return Ok(None);
     }
-    extract_program(reply, before, form).map(Some)
+    extract_any_program(reply, before, form).map(Some)
 }
 
 #[cfg(test)]
@@ -116,6 +116,9 @@ mod tests {
         let edited = extract_turn_program(&edit, Some(PROGRAM), CandidateForm::Native);
         assert_eq!(edited, Ok(Some("#include \"nightshift.h\"\nint ns_run();\n".to_owned())));
         assert!(extract_turn_program(&edit, None, CandidateForm::Native).is_err());
+        let again = format!("{call}```cpp\n{PROGRAM}```\n");
+        let again = extract_turn_program(&again, Some(PROGRAM), CandidateForm::Native);
+        assert_eq!(again, Ok(Some(PROGRAM.to_owned())), "a turn may send its program again");
     }
 
     proptest! {

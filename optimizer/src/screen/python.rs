@@ -14,7 +14,7 @@ use super::cpp;
 use super::lexer;
 use super::prebuilt::{self, EncodedBytes, Loader};
 use super::report::{finding, warning};
-use super::strip::strip_comments_and_strings;
+use super::strip::{self, strip_comments_and_strings};
 use super::words;
 
 /// Signs that a text is C++ or CUDA.
@@ -77,6 +77,28 @@ pub(super) fn stripped(source: &str) -> String {
     });
     out.push_str(source.get(at..).unwrap_or(""));
     out
+}
+
+/// Returns the source without comments, blank lines and blanks at the ends of lines, and C++ and CUDA without comments and blanks.
+pub(super) fn without_comments(source: &str) -> String {
+    let Some(tree) = parse(source) else { return source.to_owned() };
+    let mut out = String::with_capacity(source.len());
+    let mut at = 0;
+    walk(tree.root_node(), |node, _| {
+        let range = node.byte_range();
+        if range.start < at || !matches!(node.kind(), "comment" | "string" | "concatenated_string") {
+            return;
+        }
+        out.push_str(source.get(at..range.start).unwrap_or(""));
+        at = range.end;
+        if node.kind() != "comment" {
+            let literal = Literal::of(node, source).text;
+            let code = is_code(&literal).then(|| strip::without_comments(&literal));
+            out.push_str(code.as_deref().unwrap_or(text(node, source)));
+        }
+    });
+    out.push_str(source.get(at..).unwrap_or(""));
+    out.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 fn parse(source: &str) -> Option<Tree> {

@@ -31,6 +31,19 @@ pub(super) fn without_texts(canonical: &str, names: IncludeNames) -> String {
     stripped(canonical, names, &mut None)
 }
 
+/// Returns code and literals of a source, without comments and without blanks between them.
+pub(super) fn without_comments(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    for (lexeme, text) in lexer::lexemes(&lexer::canonical(source)) {
+        match lexeme {
+            Lexeme::Comment => {}
+            Lexeme::Code => out.extend(text.split_whitespace()),
+            Lexeme::Text | Lexeme::Character | Lexeme::IncludeName => out.push_str(text),
+        }
+    }
+    out
+}
+
 fn stripped(canonical: &str, names: IncludeNames, assembly: &mut Option<Assembly>) -> String {
     let mut out = String::with_capacity(canonical.len());
     for (lexeme, text) in lexer::lexemes(canonical) {

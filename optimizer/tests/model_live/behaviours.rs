@@ -118,7 +118,7 @@ fn injection(stage: &str, right: &str) -> String {
         plan["correctness_risks"] = json!(["Less than five points."]);
         return plan.to_string();
     }
-    if stage_of(stage).is_some() { format!("```cpp\n{INJECTING}```") } else { right.to_owned() }
+    if stage_of(stage).is_some() { format!("```cpp\n{INJECTING}int more;\n```") } else { right.to_owned() }
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn every_stage_of_the_coder_takes_a_program_in_python_and_nothing_else() {
             let server = Server::start(answers).await;
             let mut bench = Bench::live();
             bench.task = bench.memory.keep(&serde_json::to_vec(&torch_bundle()).unwrap());
-            let given = input(&bench, stage, program);
+            let given = input(&bench, stage, &program.replace("exp", "sin"));
             let output = bench.carry_out(&agents(server.catalog(KIND)), stage, &given).await.unwrap();
             let told: Vec<String> = server.received().iter().map(|request| request.body.to_string()).collect();
             (output, told, bench)
@@ -244,7 +244,7 @@ async fn every_stage_of_the_coder_takes_a_program_in_python_and_nothing_else() {
         let (output, ..) = ask(vec![says(&in_python(&deceiving))]).await;
         let StepOutput::CodeWritten { findings, .. } = output else { panic!("{stage}: {output:?}") };
         assert_eq!((findings[0].code.as_str(), findings[0].severity), ("hidden_text", Severity::Violation), "{stage}");
-        let edit = "<<<<<<< SEARCH\n        return x.exp()\n=======\n        return torch.exp(x)\n>>>>>>> REPLACE\n";
+        let edit = "<<<<<<< SEARCH\n        return x.sin()\n=======\n        return torch.exp(x)\n>>>>>>> REPLACE\n";
         let (output, ..) = ask(vec![says(edit)]).await;
         let edited = matches!(output, StepOutput::CodeWritten { .. });
         assert_eq!(edited, stage_of(stage).is_some_and(|(stage, _)| stage != Stage::Draft), "{stage}: {output:?}");
