@@ -221,7 +221,7 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
             file: file.to_owned(),
             number,
             source: source.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
-            ..judged(attempt)
+            ..judged(attempt, bundle.spec.form)
         };
         if let Some(prepared) = &view.prepared {
             add_baselines(&mut sample, prepared, attempt);
@@ -299,7 +299,7 @@ fn place_of(machine: &MachineFacts) -> (String, String) {
 }
 
 /// What is known of an attempt, in that layout's words.
-fn judged(attempt: &Attempt) -> Sample {
+fn judged(attempt: &Attempt, form: CandidateForm) -> Sample {
     let (verdict, measured) = (&attempt.verdict, attempt.published());
     // The verdict of a program that crashed while it was timed still says that its check passed.
     let correct = attempt.outcome.is_correct() && verdict.contract_compliant != Answer::Fail;
@@ -325,6 +325,12 @@ fn judged(attempt: &Attempt) -> Sample {
         let interval = measured.speedup;
         say("speedup", json!({"estimate": interval.estimate, "low": interval.low, "high": interval.high}));
         say("baseline", json!(measured.baseline));
+        // The file holds a native program in a module, whose own time is not in the times.
+        let timed = match form {
+            CandidateForm::Native => "the native program without its module",
+            CandidateForm::Torch => "ModelNew",
+        };
+        say("runtime_of", json!(timed));
     }
     Sample {
         level: 0,
@@ -340,6 +346,7 @@ fn judged(attempt: &Attempt) -> Sample {
             .unwrap_or_default(),
         baseline_ns: measured.map(|measured| measured.baseline_samples_ns.clone()).unwrap_or_default(),
         compiled_ns: BTreeMap::new(),
+        speedup: measured.map(|measured| measured.speedup.estimate),
         over_fastest: None,
         hardware,
         device,
@@ -408,16 +415,19 @@ mod tests {
             missing,
         ];
         let prepared = PreparedTask { baselines, ..view.prepared.clone().unwrap() };
-        let mut sample = judged(attempt);
+        let mut sample = judged(attempt, CandidateForm::Native);
         add_baselines(&mut sample, &prepared, attempt);
         assert_eq!(sample.compiled_ns.keys().copied().collect::<Vec<_>>(), ["default", "reduce-overhead"]);
         let names: Vec<&str> =
             sample.metadata["baselines"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["cuda_graph", "torch.compile", "torch.compile:reduce-overhead"]);
         assert_eq!(sample.metadata["fastest_baseline"], "cuda_graph");
+        assert_eq!(sample.metadata["runtime_of"], "the native program without its module");
+        assert_eq!(judged(attempt, CandidateForm::Torch).metadata["runtime_of"], "ModelNew");
+        assert_eq!(sample.speedup, attempt.speedup().map(|speedup| speedup.estimate));
         assert!((sample.over_fastest.unwrap() * 2.0 - attempt.speedup().unwrap().estimate).abs() < 1e-9);
         let unmeasured = vec![Baseline { kind: BaselineKind::Compile, measurement: None, reason: None }];
-        let mut sample = judged(attempt);
+        let mut sample = judged(attempt, CandidateForm::Native);
         add_baselines(&mut sample, &PreparedTask { baselines: unmeasured, ..prepared }, attempt);
         assert_eq!((sample.over_fastest, sample.metadata.get("baselines")), (None, None), "nothing is made up");
     }
@@ -428,11 +438,14 @@ mod tests {
         let recorded: Value = serde_json::from_str(text).unwrap();
         let view = nightshift_optimizer::strategy::view(&recorded["state"]).unwrap();
         let mut attempt = view.attempts.into_iter().find(|attempt| attempt.published().is_some()).unwrap();
-        assert!(judged(&attempt).correct && !judged(&attempt).times_ns.is_empty());
+        assert!(
+            judged(&attempt, CandidateForm::Native).correct
+                && !judged(&attempt, CandidateForm::Native).times_ns.is_empty()
+        );
         attempt.confirmation = None;
         for outcome in [AttemptOutcome::Crashed, AttemptOutcome::TimedOut, AttemptOutcome::Pending] {
             attempt.outcome = outcome;
-            let sample = judged(&attempt);
+            let sample = judged(&attempt, CandidateForm::Native);
             assert_eq!(attempt.verdict.numerically_correct, Answer::Pass, "its check passed");
             assert_eq!((sample.compiled, sample.correct, sample.times_ns), (true, false, Vec::new()), "{outcome:?}");
         }
