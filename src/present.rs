@@ -79,14 +79,16 @@ pub(crate) fn summary_over_baselines(runs: &[&RunSummary]) -> Vec<String> {
     if runs.len() < 2 {
         return Vec::new();
     }
-    let line = |name: &str, over: fn(&RunSummary) -> Option<Interval>| {
+    let line = |name: &str, runs: &[&RunSummary], over: fn(&RunSummary) -> Option<Interval>| {
         let speedups = Speedups::collect(runs.iter().map(|run| (run.digest.best_speedup, over(run))));
         let (solved, faster, tasks) = (speedups.solved(), speedups.above(1.0), speedups.tasks);
         let mean = factor(speedups.geometric_mean()?);
         Some(format!("over {name}: geometric mean {mean} of {solved} tasks, faster in {faster} of {tasks} (fast_1)"))
     };
-    let over_reference = line("the reference", |run| run.digest.best_speedup);
-    let over_fastest = line("the fastest baseline", |run| run.digest.best_speedup_over_fastest);
+    // A task counts over the fastest baseline where that is known, solved or not.
+    let known: Vec<&RunSummary> = runs.iter().copied().filter(|run| run.digest.fastest_baseline.is_some()).collect();
+    let over_reference = line("the reference", runs, |run| run.digest.best_speedup);
+    let over_fastest = line("the fastest baseline", &known, |run| run.digest.best_speedup_over_fastest);
     let policies = precision_policies(runs.iter().copied());
     let mixed = (policies.len() > 1).then(|| format!("over several precision policies: {}", policies.join(", ")));
     [over_reference, over_fastest, mixed].into_iter().flatten().collect()

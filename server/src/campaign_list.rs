@@ -148,6 +148,7 @@ impl Campaigns {
             campaign.best_speedup_over_fastest = best.speedup_over_fastest;
             campaign.geometric_mean = best.geometric_mean;
             campaign.geometric_mean_over_fastest = best.geometric_mean_over_fastest;
+            (campaign.solved, campaign.solved_over_fastest) = (best.solved, best.solved_over_fastest);
             campaign.unpriced_attempts = best.unpriced_attempts;
             campaign.targets = best.targets;
         }

@@ -38,6 +38,8 @@ pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummar
         best_speedup_over_fastest: None,
         geometric_mean: None,
         geometric_mean_over_fastest: None,
+        solved: 0,
+        solved_over_fastest: 0,
         handover: None,
         targets: Vec::new(),
     })

@@ -77,7 +77,11 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
         "geometric mean",
         "over the fastest",
     ]);
-    let mean = |mean: Option<f64>| output.cell(mean.map_or_else(|| NONE.to_owned(), present::factor), Tone::Plain);
+    // Each mean is over the runs that it says, because not every run has both.
+    let mean = |mean: Option<f64>, solved: u64, runs: u64| {
+        let of_runs = |mean| format!("{} ({solved} of {runs})", present::factor(mean));
+        output.cell(mean.map_or_else(|| NONE.to_owned(), of_runs), Tone::Plain)
+    };
     for campaign in &page.items {
         let (failed, cancelled) = (campaign.runs.failed, campaign.runs.cancelled);
         table.add_row([
@@ -90,8 +94,8 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
             output.cell(campaign.runs.completed, Tone::Plain),
             output.cell(failed, if failed > 0 { Tone::Bad } else { Tone::Plain }),
             output.cell(cancelled, if cancelled > 0 { Tone::Caution } else { Tone::Plain }),
-            mean(campaign.geometric_mean),
-            mean(campaign.geometric_mean_over_fastest),
+            mean(campaign.geometric_mean, campaign.solved, campaign.runs.total()),
+            mean(campaign.geometric_mean_over_fastest, campaign.solved_over_fastest, campaign.runs.total()),
         ]);
     }
     output.text(&table.to_string())?;

@@ -136,6 +136,10 @@ pub struct CampaignBest {
     pub geometric_mean: Option<f64>,
     /// Geometric mean of the best speedups over the fastest baseline, where that is known.
     pub geometric_mean_over_fastest: Option<f64>,
+    /// How many runs have a best correct program.
+    pub solved: u64,
+    /// How many of these have a known fastest baseline.
+    pub solved_over_fastest: u64,
     /// Cost of its model calls with a known price, in millionths of a US dollar.
     pub cost_microusd: u64,
     /// Attempts with a model call of unknown price.

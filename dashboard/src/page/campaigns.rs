@@ -155,8 +155,9 @@ fn cost(campaign: &CampaignSummary) -> String {
 }
 
 /// Shows the geometric mean over the tasks of a campaign, in a line of its own.
-fn mean(mean: Option<f64>) -> Option<AnyView> {
-    mean.map(|mean| view! { <span class="range">{format!("mean {mean:.2}×")}</span> }.into_any())
+/// A mean, and over how many of the runs it is: not every run has a best program, or a known fastest baseline.
+fn mean(mean: Option<f64>, solved: u64, runs: u64) -> Option<AnyView> {
+    mean.map(|mean| view! { <span class="range">{format!("mean {mean:.2}× ({solved} of {runs})")}</span> }.into_any())
 }
 
 fn row(campaign: &CampaignSummary, now: TimestampMs) -> impl IntoView + use<> {
@@ -179,9 +180,9 @@ fn row(campaign: &CampaignSummary, now: TimestampMs) -> impl IntoView + use<> {
             </td>
             <td class="number">{count(runs.unfinished())}</td>
             <td class=failed_class>{count(runs.failed)}</td>
-            <td class="number">{times(campaign.best_speedup)}{mean(campaign.geometric_mean)}</td>
+            <td class="number">{times(campaign.best_speedup)}{mean(campaign.geometric_mean, campaign.solved, runs.total())}</td>
             <td class="number">
-                {times(campaign.best_speedup_over_fastest)}{mean(campaign.geometric_mean_over_fastest)}
+                {times(campaign.best_speedup_over_fastest)}{mean(campaign.geometric_mean_over_fastest, campaign.solved_over_fastest, runs.total())}
             </td>
             <td class="number">{cost(campaign)}</td>
             <td class="number">{milliseconds(end.since_ms(campaign.created_at))}</td>
@@ -230,6 +231,8 @@ mod tests {
             best_speedup_over_fastest: Some(1.25),
             geometric_mean: Some(2.0),
             geometric_mean_over_fastest: Some(1.125),
+            solved: 1,
+            solved_over_fastest: 1,
             handover: None,
             targets: Vec::new(),
         };

@@ -77,6 +77,12 @@ pub struct CampaignSummary {
     /// The same over the fastest baselines of their tasks, where those are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometric_mean_over_fastest: Option<f64>,
+    /// How many runs have a best right program: those that `geometric_mean` is over.
+    #[serde(default)]
+    pub solved: u64,
+    /// How many of these have a known fastest baseline: those that `geometric_mean_over_fastest` is over.
+    #[serde(default)]
+    pub solved_over_fastest: u64,
     /// The hand-over that has it now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<HandoverDetail>,

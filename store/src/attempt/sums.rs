@@ -23,6 +23,8 @@ pub(crate) fn of_campaigns(columns: &Columns, campaigns: &[CampaignId]) -> Vec<C
         speedup_over_fastest: None,
         geometric_mean: None,
         geometric_mean_over_fastest: None,
+        solved: 0,
+        solved_over_fastest: 0,
         cost_microusd: 0,
         unpriced_attempts: 0,
         targets: Vec::new(),
@@ -57,6 +59,8 @@ fn with_bests(of_campaign: CampaignBest, bests: &[(Option<f64>, Option<f64>)]) -
         speedup_over_fastest: over_fastest.highest(),
         geometric_mean: over_reference.geometric_mean(),
         geometric_mean_over_fastest: over_fastest.geometric_mean(),
+        solved: over_reference.solved(),
+        solved_over_fastest: over_fastest.solved(),
         targets,
         ..of_campaign
     }

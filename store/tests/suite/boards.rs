@@ -174,7 +174,8 @@ async fn totals_of_many_campaigns_are_returned_at_once(bench: Bench) {
     let third = bench.create(bench.new_campaign(1)).await;
     let best = |speedup: f64| IndexedAttempt { is_best: true, ..timed(1, speedup, true) };
     let unpriced = IndexedAttempt { cost_microusd: None, ..timed(2, 7.0, true) };
-    let on_cpu = IndexedRun { target: NeededTarget::Cpu, ..indexed(&first.runs[1], vec![best(3.0)]) };
+    let unknown = IndexedAttempt { speedup_over_fastest: None, ..best(3.0) };
+    let on_cpu = IndexedRun { target: NeededTarget::Cpu, ..indexed(&first.runs[1], vec![unknown]) };
     let written = vec![
         indexed(&first.runs[0], vec![best(2.0), unpriced]),
         on_cpu,
@@ -191,8 +192,9 @@ async fn totals_of_many_campaigns_are_returned_at_once(bench: Bench) {
         (Some(3.0), 1),
         "the best of a run, not the fastest of its attempts"
     );
-    assert_eq!((one.speedup_over_fastest, one.geometric_mean.unwrap().powi(2).round()), (Some(1.5), 6.0));
-    assert!((one.geometric_mean_over_fastest.unwrap() * 2.0 - one.geometric_mean.unwrap()).abs() < 1e-9);
+    assert_eq!((one.speedup_over_fastest, one.geometric_mean.unwrap().powi(2).round()), (Some(1.0), 6.0));
+    assert!((one.geometric_mean_over_fastest.unwrap() - 1.0).abs() < 1e-9);
+    assert_eq!((one.solved, one.solved_over_fastest), (2, 1), "each mean is over so many runs");
     assert_eq!((of(&second.id).geometric_mean, of(&second.id).geometric_mean_over_fastest), (None, None));
     assert_eq!(one.targets, [NeededTarget::Cpu, NeededTarget::Cuda]);
     assert_eq!((one.cost_microusd, of(&second.id).cost_microusd), (5_000, 2_500), "of those with a price");

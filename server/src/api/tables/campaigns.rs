@@ -33,6 +33,8 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::number("best_speedup_over_fastest"),
     Column::number("geometric_mean"),
     Column::number("geometric_mean_over_fastest"),
+    Column::integer("solved"),
+    Column::integer("solved_over_fastest"),
 ];
 
 /// Pages of campaigns.
@@ -88,5 +90,7 @@ fn row(campaign: CampaignSummary) -> Row {
         campaign.best_speedup_over_fastest.into(),
         campaign.geometric_mean.into(),
         campaign.geometric_mean_over_fastest.into(),
+        campaign.solved.into(),
+        campaign.solved_over_fastest.into(),
     ]
 }
