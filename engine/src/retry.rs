@@ -20,6 +20,9 @@ impl Default for RetryPolicy {
     }
 }
 
+/// The largest number of tries of a step that a provider may charge for without a usable reply.
+pub const MAX_CHARGED_TRIES: u32 = 3;
+
 /// What follows a failed try.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AfterFailure {
@@ -43,7 +46,7 @@ pub fn after_failure(policy: &RetryPolicy, tries: u32, failure: &StepFailure, ji
     if failure.class == FailureClass::Fatal {
         return AfterFailure::GiveUp { failure: failure.clone() };
     }
-    if tries >= policy.max_tries {
+    if tries >= policy.max_tries || failure.charged_tries >= MAX_CHARGED_TRIES {
         let mut exhausted = failure.clone();
         exhausted.class = FailureClass::Fatal;
         exhausted.message = format!("{} (given up after {tries} tries)", failure.message);
@@ -81,6 +84,16 @@ mod tests {
         let AfterFailure::GiveUp { failure } = after_failure(&POLICY, 3, &failure, 0.0) else { panic!("gave not up") };
         assert_eq!(failure.class, FailureClass::Fatal);
         assert!(failure.message.contains("3 tries"));
+    }
+
+    #[test]
+    fn tries_that_may_be_charged_for_are_given_up_early() {
+        let patient = RetryPolicy { max_tries: 40, ..POLICY };
+        let mut failure = StepFailure::retriable("model.timeout", "no reply");
+        failure.charged_tries = MAX_CHARGED_TRIES - 1;
+        assert!(matches!(after_failure(&patient, 9, &failure, 0.0), AfterFailure::Retry { .. }));
+        failure.charged_tries = MAX_CHARGED_TRIES;
+        assert!(matches!(after_failure(&patient, 9, &failure, 0.0), AfterFailure::GiveUp { .. }));
     }
 
     #[test]

@@ -294,12 +294,12 @@ async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<
                 Ok(Err(_)) => TryOutcome::Failed {
                     failure: StepFailure::retriable("agent.panicked", "the agent panicked; this is a defect of the program"),
                 },
-                Err(_) => TryOutcome::Failed {
-                    failure: StepFailure::retriable(
-                        "step.timed_out",
-                        format!("the step took longer than {} ms", step.timeout_ms),
-                    ),
-                },
+                Err(_) => {
+                    let message = format!("the step took longer than {} ms", step.timeout_ms);
+                    let mut failure = StepFailure::retriable("step.timed_out", message);
+                    failure.charged_tries = 1;
+                    TryOutcome::Failed { failure }
+                }
             },
         }
     };

@@ -153,10 +153,14 @@ impl Driving {
     async fn end_of(
         &self,
         step: &StepRecord,
-        outcome: TryOutcome,
+        mut outcome: TryOutcome,
         reporter: Reporter,
         at: TimestampMs,
     ) -> Result<TryEnd, CommitError> {
+        if let TryOutcome::Failed { failure } = &mut outcome {
+            let earlier = step.failure.as_ref().map_or(0, |earlier| earlier.charged_tries);
+            failure.charged_tries = failure.charged_tries.saturating_add(earlier);
+        }
         Ok(match (outcome, reporter) {
             (TryOutcome::Completed { output }, _) => {
                 let kind = StepKind::parse(&step.kind);

@@ -109,7 +109,7 @@ pub enum ModelError {
         excerpt: String,
     },
     /// A time limit passed.
-    #[error("the endpoint `{endpoint}` let the {phase} pass: {limit_ms} ms")]
+    #[error("the endpoint `{endpoint}` let the {phase} pass: {limit_ms} ms{}", waiting_hint(phase))]
     Timeout {
         /// Name of the endpoint.
         endpoint: String,
@@ -297,6 +297,18 @@ impl ModelError {
         }
     }
 
+    /// Whether the model may have written a whole reply that did not arrive. A repeated request may be charged for again and is
+    /// likely to end the same way.
+    #[must_use]
+    pub fn lost_its_reply(&self) -> bool {
+        match self {
+            Self::Timeout { phase, .. } => *phase != CONNECTING,
+            Self::Truncated { .. } | Self::Malformed { .. } => true,
+            Self::NoneAnswered { errors } => errors.iter().any(|(_, error)| error.lost_its_reply()),
+            _ => false,
+        }
+    }
+
     /// When the endpoint wants to be asked again, in milliseconds from now.
     #[must_use]
     pub fn retry_after_ms(&self) -> Option<u64> {
@@ -387,6 +399,15 @@ impl ModelError {
     }
 }
 
+/// Returns what to do about a time limit that passes at each try.
+fn waiting_hint(phase: &str) -> &'static str {
+    if phase == CONNECTING {
+        return "";
+    }
+    "; if this comes again, raise `whole_ms`, `first_byte_ms` or `idle_ms` in its `timeouts`, or set `reasoning_summaries` so that \
+     more of the reply arrives early"
+}
+
 /// The error that decides about the step: the first one that may pass, else the first one.
 fn decisive(errors: &[(String, Arc<ModelError>)]) -> Option<&ModelError> {
     let passing = errors.iter().find(|(_, error)| error.is_retriable());
@@ -408,6 +429,7 @@ impl From<&ModelError> for StepFailure {
             Self::fatal(error.code(), error.describe())
         };
         failure.retry_after_ms = error.retry_after_ms();
+        failure.charged_tries = u32::from(error.lost_its_reply());
         failure
     }
 }

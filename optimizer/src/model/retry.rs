@@ -19,10 +19,10 @@ fn may_pass_soon(error: &ModelError) -> bool {
         ModelError::RateLimited { retry_after_ms, .. } => {
             retry_after_ms.is_none_or(|wait_ms| Duration::from_millis(wait_ms) <= MAX_IN_CALL_WAIT)
         }
-        // A timeout has already cost its whole limit: the step's own retry decides about another one. And what keeps a try
-        // from beginning, such as parallel work that holds the budget, takes longer than a call may wait.
-        ModelError::Timeout { .. } | ModelError::NotBegun(_) => false,
-        other => other.is_retriable(),
+        // What keeps a try from beginning, such as parallel work that holds the budget, takes longer than a call may wait.
+        ModelError::NotBegun(_) => false,
+        // The step counts its tries that may be charged for.
+        other => other.is_retriable() && !other.lost_its_reply(),
     }
 }
 
@@ -110,6 +110,15 @@ mod tests {
         let (result, used, waited) = play(vec![Err(limited(Some(3_600_000))), Ok(1)]).await;
         assert_eq!(result.err().and_then(|error| error.retry_after_ms()), Some(3_600_000));
         assert_eq!((used, waited), (1, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_that_may_have_been_paid_for_is_not_asked_for_again() {
+        let message = "no end marker".to_owned();
+        let cut_off = ModelError::Truncated { endpoint: "e".to_owned(), bytes: 7, message };
+        let (result, used, _) = play(vec![Err(cut_off), Ok(1)]).await;
+        assert!(matches!(result, Err(ModelError::Truncated { .. })));
+        assert_eq!(used, 1);
     }
 
     #[tokio::test(start_paused = true)]

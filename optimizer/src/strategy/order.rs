@@ -50,7 +50,7 @@ const TUNE_COST_MS: u64 = 60_000;
 const MEASURE_COST_MS: u64 = 30_000;
 const PROFILE_COST_MS: u64 = 30_000;
 
-/// A provider may be away for an hour in the night; nothing is lost by waiting.
+/// A provider may be away for an hour in the night; nothing is lost by waiting. Tries that may be charged for end earlier.
 const AGENT_RETRY: RetryPolicy = RetryPolicy { max_tries: 40, first_delay_ms: 1_000, max_delay_ms: 120_000 };
 /// Losing a machine counts as a try, and a fleet may lose many in a night. A wrong candidate is no failure.
 const WORKER_RETRY: RetryPolicy = RetryPolicy { max_tries: 20, first_delay_ms: 250, max_delay_ms: 30_000 };

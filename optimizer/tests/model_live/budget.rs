@@ -1,7 +1,7 @@
 //! What live calls set aside before they are made, and what is settled when they are over.
 
 use nightshift_optimizer::agent::Agents;
-use nightshift_optimizer::model::{Catalog, EndpointConfig, IN_CALL_TRIES, PriceTable, WireFormat};
+use nightshift_optimizer::model::{Catalog, EndpointConfig, PriceTable, WireFormat};
 use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::budget::Resource;
 use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
@@ -120,14 +120,13 @@ async fn an_answer_that_does_not_say_what_it_took_counts_as_the_most_that_it_can
 }
 
 #[tokio::test]
-async fn every_try_that_broke_off_within_its_answer_counts_as_a_whole() {
+async fn a_call_that_broke_off_within_its_answer_counts_as_a_whole() {
     let server = Server::start(vec![stream(&events_of_text(KIND, "half of"))]).await;
     let bench = Bench::live();
     let failure = planned(&bench, &priced(server.catalog(KIND))).await.unwrap_err();
     assert_eq!(failure.code, "model.truncated");
     let (tokens, reserved) = bench.memory.spent(Resource::Tokens);
-    let tries = u64::try_from(IN_CALL_TRIES).unwrap();
-    assert!(tokens > 32_768 * tries && tokens % tries == 0 && reserved == 0, "{tokens}");
+    assert!(tokens > 32_768 && tokens < 2 * 32_768 && reserved == 0, "{tokens}");
 }
 
 #[tokio::test]

@@ -113,15 +113,12 @@ async fn a_reply_without_usage_has_unknown_tokens() {
 }
 
 #[tokio::test]
-async fn a_malformed_piece_is_tried_again_and_then_reported() {
+async fn a_malformed_piece_is_reported_and_the_step_counts_that_it_may_be_charged_for() {
     for kind in ALL {
         let broken = events_of_text(kind, "half") + "data: {\"choices\": [{\n\n";
-        let server = Server::start(vec![stream(&broken), good(kind, TEXT)]).await;
-        assert_eq!(call(&server, kind).await.unwrap().text, TEXT);
-        assert_eq!(server.requests(), 2);
-
         let (error, requests) = failure(kind, stream(&broken)).await;
-        assert_eq!((error.code(), requests), ("model.malformed", IN_CALL_TRIES));
+        assert_eq!((error.code(), requests), ("model.malformed", 1));
+        assert_eq!(StepFailure::from(&error).charged_tries, 1);
         assert!(error.to_string().contains("{\"choices\": [{"), "{error}");
     }
 }
@@ -136,8 +133,9 @@ async fn an_excerpt_of_a_foreign_text_is_short() {
 async fn a_stream_without_its_end_is_truncated_and_may_be_asked_for_again() {
     for kind in ALL {
         let (error, requests) = failure(kind, stream(&events_of_text(kind, TEXT))).await;
-        assert_eq!((error.code(), requests), ("model.truncated", IN_CALL_TRIES));
-        assert_eq!(StepFailure::from(&error).class, FailureClass::Retriable);
+        assert_eq!((error.code(), requests), ("model.truncated", 1));
+        let failure = StepFailure::from(&error);
+        assert_eq!((failure.class, failure.charged_tries), (FailureClass::Retriable, 1));
         assert!(error.to_string().contains(&format!("after {} bytes", TEXT.len())), "{error}");
     }
 }

@@ -29,6 +29,10 @@ pub struct StepFailure {
     /// Do not try again sooner than this many milliseconds from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// The number of tries of the step, up to this one, that a model may have worked for without a usable reply. A provider may
+    /// charge for each.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub charged_tries: u32,
     /// Model calls of the step that were answered and committed all the same: they have their price.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ModelCallSummary>,
@@ -46,6 +50,11 @@ impl StepFailure {
     }
 
     fn new(class: FailureClass, code: String, message: String) -> Self {
-        Self { class, code, message, retry_after_ms: None, calls: Vec::new() }
+        Self { class, code, message, retry_after_ms: None, charged_tries: 0, calls: Vec::new() }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use nightshift_engine::retry::RetryPolicy;
 use nightshift_protocol::api::{Control, ControlAction, Page, ReportResult, StepView, TryOutcome};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
@@ -77,6 +78,19 @@ async fn an_agents_passing_trouble_is_retried() {
     server.until_status(&run, RunStatus::Completed).await;
     let tries = plan_step(&server, &run).await.tries;
     assert!(tries >= 2, "{tries} tries");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_step_whose_replies_are_lost_is_given_up_before_its_tries_are_used_up() {
+    let agents = FakeAgents::new(Behaviour::LosesReplies);
+    let retry = RetryPolicy { max_tries: 40, first_delay_ms: 2, max_delay_ms: 4 };
+    let (server, _folder) = TestServer::start(Wish { agents: agents.clone(), retry, ..Wish::default() }).await;
+    let run = up_to_the_agent(&server).await;
+    server.until_status(&run, RunStatus::Failed).await;
+    assert_eq!(agents.begun.load(Ordering::SeqCst), 5, "three of them may have been charged for");
+    let failure = server.run(&run).await.summary.failure.unwrap();
+    assert_eq!((failure.code.as_str(), failure.charged_tries), ("model.timeout", 3));
     server.stop().await;
 }
 

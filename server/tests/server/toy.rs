@@ -293,6 +293,8 @@ pub(crate) enum Behaviour {
     PlansWhenAnswered,
     /// It asks an outside agent, and returns a plan after the answer.
     AsksOutside,
+    /// It fails, and in every second try its model may be paid for a reply that did not arrive.
+    LosesReplies,
     /// It never ends.
     Hangs,
     /// It panics.
@@ -374,6 +376,13 @@ impl AgentExecutor for FakeAgents {
             Behaviour::FailsRetriably => {
                 armed.1 = false;
                 Err(StepFailure::retriable("model.unreachable", "no answer"))
+            }
+            Behaviour::LosesReplies => {
+                armed.1 = false;
+                // Every second try fails for nothing.
+                let mut failure = StepFailure::retriable("model.timeout", "no reply in time");
+                failure.charged_tries = u32::from(earlier.is_multiple_of(2));
+                Err(failure)
             }
             Behaviour::WaitsForBudget(times) if earlier < times => {
                 armed.1 = false;
