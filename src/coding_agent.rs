@@ -8,6 +8,7 @@ mod watch;
 mod workspace;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use nightshift_client::Client;
@@ -216,6 +217,8 @@ pub(crate) struct Site<'a> {
     pub(crate) turn_timeout: Duration,
     /// The folder that keeps the workspaces; without one they are in the data folder, and are removed with their sessions.
     pub(crate) workspaces: Option<PathBuf>,
+    /// Whether the agent took a turn of any session.
+    pub(crate) is_known: AtomicBool,
 }
 
 impl<'a> Site<'a> {
@@ -228,6 +231,7 @@ impl<'a> Site<'a> {
             at_once: usize::try_from(DEFAULT_AT_ONCE).unwrap_or(1),
             turn_timeout: Duration::from_secs(DEFAULT_TURN_TIMEOUT_S.into()),
             workspaces: None,
+            is_known: AtomicBool::new(false),
         }
     }
 

@@ -1,5 +1,6 @@
 //! One session: the process of its agent is started, watched, and started again until the session is over.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nightshift_mcp::install::TOKEN_VARIABLE;
@@ -17,10 +18,20 @@ use crate::environment::{MCP_CONFIG_VARIABLE, RUN_VARIABLE};
 use crate::failure::{Failure, Result};
 use crate::mcp::launch_for_run;
 
-/// Starts in a row that may end without a turn.
+/// Starts in a row that may end without a turn, of an agent that took no turn yet: its command may be wrong.
 const MAX_IDLE_STARTS: usize = 3;
-/// Times before a process is started again, by the starts before it without a turn: what keeps an agent from working may pass.
-const RESTART_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(20)];
+/// The same of an agent that took turns before. The pauses between them are longer than the five hours of a usage limit.
+const MAX_IDLE_STARTS_OF_KNOWN: usize = 12;
+/// Times before a process is started again, by the starts before it without a turn. The last one is repeated.
+const RESTART_PAUSES: [Duration; 7] = [
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(20),
+    Duration::from_mins(2),
+    Duration::from_mins(10),
+    Duration::from_mins(30),
+    Duration::from_hours(1),
+];
 /// Time between two looks at a session.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a place is kept for a session of which no turn waits, because it is paused or another role is asked.
@@ -143,20 +154,28 @@ pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
         if after.is_over() {
             break;
         }
-        idle = if after.progress() == begin.progress() { idle + 1 } else { 0 };
+        let took_turns = after.progress() != begin.progress();
+        idle = if took_turns { 0 } else { idle + 1 };
+        if took_turns {
+            site.is_known.store(true, Ordering::Relaxed);
+        }
         if never_ran && starts == 1 && idle == 1 {
             let message = format!("the command of the coding agent cannot be run: {said}");
             return Err(Failure::new("agent.not_started", message));
         }
-        if idle == MAX_IDLE_STARTS {
+        let Some(pause) = pause_before_restart(idle, site.is_known.load(Ordering::Relaxed)) else {
             let message = format!("the coding agent `{name}` took no turn of {run} in {idle} starts: {said}");
             return Err(Failure::new("agent.no_turn", message).hint(format!(
                 "its log is {}; the session stays open: `nightshift agent AGENT --of {run}` goes on with it",
                 log.display()
             )));
+        };
+        output.note(&format!("{}  {name} is started again in {} s: {said}", run.short(), pause.as_secs()));
+        let since = Instant::now();
+        // A session that is cancelled meanwhile ends at once.
+        while since.elapsed() < pause && !Look::at(&site.server, run).await?.is_over() {
+            tokio::time::sleep(LOOK_EVERY).await;
         }
-        output.note(&format!("{}  {name} is started again: {said}", run.short()));
-        tokio::time::sleep(RESTART_PAUSES[idle.min(RESTART_PAUSES.len() - 1)]).await;
     }
     output.note(&format!("{}  the session is over", run.short()));
     // What the session came to does not depend on its folder.
@@ -166,6 +185,12 @@ pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
         output.note(&format!("{}  its folder stays: {error}", run.short()));
     }
     Ok(Worked::Over)
+}
+
+/// Returns the time before an agent is started again after so many starts without a turn, or nothing where it is given up.
+fn pause_before_restart(idle: usize, took_turns_before: bool) -> Option<Duration> {
+    let most = if took_turns_before { MAX_IDLE_STARTS_OF_KNOWN } else { MAX_IDLE_STARTS };
+    (idle < most).then(|| RESTART_PAUSES[idle.min(RESTART_PAUSES.len() - 1)])
 }
 
 /// Returns what a process sees in addition to the variables of every command.
@@ -230,6 +255,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_agent_that_worked_before_outlasts_a_usage_limit_and_a_wrong_command_ends_soon() {
+        let waited = |took_turns| (1..).map_while(|idle| pause_before_restart(idle, took_turns)).sum::<Duration>();
+        assert!(waited(true) > Duration::from_hours(5), "{:?}", waited(true));
+        assert!(waited(false) < Duration::from_mins(1), "{:?}", waited(false));
+        assert_eq!(pause_before_restart(0, true), pause_before_restart(0, false), "an agent that ends between turns");
+    }
 
     #[test]
     fn turns_of_sessions_are_told_from_other_requests() {

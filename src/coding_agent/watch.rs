@@ -1,7 +1,7 @@
 //! Many sessions: agents are started for runs whose turn waits, as many at once as are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -24,6 +24,12 @@ const PER_CALL: u32 = 500;
 /// Pause before a session is tried again that another process of this machine works on.
 const ELSEWHERE_PAUSE: Duration = Duration::from_secs(10);
 
+/// Pause before the session of an agent that took no turn is tried again, when every session is worked on.
+const GIVEN_UP_PAUSE: Duration = Duration::from_mins(30);
+
+/// Runs that no agent is started for: each until a moment, or while its session is worked on.
+type Taken = BTreeMap<RunId, Option<Instant>>;
+
 /// What was found to do.
 enum Found {
     /// A session whose turn waits.
@@ -34,7 +40,8 @@ enum Found {
 
 /// Has agents work on the sessions of a campaign or run until they are over, or on every session without an end.
 ///
-/// A session whose agent takes no turn is left open. The first such error is returned when the others are over.
+/// A session whose agent takes no turn is left open. Of a campaign or run, the first such error is returned when the others are
+/// over. Else it is tried again later.
 pub(crate) async fn work(site: &Site<'_>, of: Option<&Target>, model: Option<&str>) -> Result<()> {
     remove_ended(site).await;
     if let Some(target) = of {
@@ -45,14 +52,14 @@ pub(crate) async fn work(site: &Site<'_>, of: Option<&Target>, model: Option<&st
         }
     }
     let mut working = FuturesUnordered::new();
-    let (mut taken, mut left, mut told) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut taken, mut left, mut told) = (Taken::new(), BTreeSet::new(), BTreeSet::new());
     let (mut over, mut failure): (bool, Option<Failure>) = (false, None);
     while !(over && working.is_empty()) {
         tokio::select! {
             found = find(site, of, model, &taken, &left), if !over && working.len() < site.at_once => match found? {
                 Found::Over => over = true,
                 Found::Session(run) => {
-                    taken.insert(run.clone());
+                    taken.insert(run.clone(), None);
                     working.push(async move {
                         let worked = work_on(site, &run).await;
                         if matches!(worked, Ok(Worked::Elsewhere)) {
@@ -74,6 +81,7 @@ pub(crate) async fn work(site: &Site<'_>, of: Option<&Target>, model: Option<&st
                 Err(error) if error.error.code == "agent.not_started" => return Err(error),
                 Err(error) => {
                     site.context.output.note(&format!("{}  {error}", run.short()));
+                    taken.insert(run.clone(), of.is_none().then(|| Instant::now() + GIVEN_UP_PAUSE));
                     left.insert(run);
                     failure.get_or_insert(error);
                 }
@@ -131,7 +139,7 @@ async fn find(
     site: &Site<'_>,
     of: Option<&Target>,
     model: Option<&str>,
-    taken: &BTreeSet<RunId>,
+    taken: &Taken,
     left: &BTreeSet<RunId>,
 ) -> Result<Found> {
     let (campaign, run) = match of {
@@ -146,7 +154,7 @@ async fn find(
         // The newest come first, and the oldest waits longest.
         let waiting = open.items.into_iter().rev().filter(|request| {
             let is_meant = model.map_or_else(|| is_external(&request.model), |model| request.model == model);
-            is_meant && is_turn(request) && !taken.contains(&request.run)
+            is_meant && is_turn(request) && !is_taken(taken, &request.run, Instant::now())
         });
         let mut paused = BTreeMap::new();
         for request in waiting {
@@ -167,6 +175,10 @@ async fn find(
     }
 }
 
+fn is_taken(taken: &Taken, run: &RunId, now: Instant) -> bool {
+    taken.get(run).is_some_and(|until| until.is_none_or(|until| now < until))
+}
+
 /// Returns whether every run is over, or left to other agents.
 async fn is_over(site: &Site<'_>, target: &Target, left: &BTreeSet<RunId>) -> Result<bool> {
     let runs = match target {
@@ -174,4 +186,20 @@ async fn is_over(site: &Site<'_>, target: &Target, left: &BTreeSet<RunId>) -> Re
         Target::Campaign(id) => site.server.call(async |client| client.campaign(id).await).await?.runs,
     };
     Ok(runs.iter().all(|run| run.status.is_final() || left.contains(&run.id)))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_was_given_up_is_free_again_after_a_pause() {
+        let (run, now): (RunId, _) = (format!("run_{:032x}", 1).parse().unwrap(), Instant::now());
+        let mut taken = Taken::from([(run.clone(), None)]);
+        assert!(is_taken(&taken, &run, now + GIVEN_UP_PAUSE), "it is worked on");
+        taken.insert(run.clone(), Some(now + GIVEN_UP_PAUSE));
+        assert!(is_taken(&taken, &run, now));
+        assert!(!is_taken(&taken, &run, now + GIVEN_UP_PAUSE));
+    }
 }
