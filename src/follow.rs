@@ -60,6 +60,11 @@ pub(crate) async fn campaigns(context: &Context, client: &Client, ids: &[Campaig
     followed
 }
 
+/// Returns the campaigns as they are now, for a command that stops following them.
+pub(crate) async fn now(client: &Client, ids: &[CampaignId]) -> Result<Followed> {
+    Ok(Followed { campaigns: look(client, ids).await?, until: Until::Interrupted })
+}
+
 async fn look_until(
     context: &Context,
     client: &Client,

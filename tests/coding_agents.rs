@@ -30,7 +30,7 @@ const TOKEN: &str = "the-operator-of-this-test";
 /// Maximum number of bytes of the instructions of an MCP server.
 const MAX_INSTRUCTIONS_BYTES: u64 = 2_000;
 /// Waits are bounded by this.
-const LONG: Duration = Duration::from_mins(2);
+const LONG: Duration = Duration::from_mins(4);
 
 /// The line that starts the agent of the tests.
 fn command_line(plan: &str, replies: &Path, notes: &Path, rest: &[&str]) -> String {
@@ -110,6 +110,48 @@ fn an_agent_that_is_killed_goes_on_with_its_session_and_sees_no_other_run() {
     assert!(turns.len() <= 3, "the turn before the kill was taken once: {turns:?}");
     assert!(std::fs::read_to_string(folder.path().join("own.cpp")).unwrap().contains("ns_run"));
     assert_eq!(entries(&folder.path().join("data/agents")), Vec::<String>::new(), "the workspace is removed");
+}
+
+#[test]
+fn a_search_that_stops_early_writes_its_best_program_and_goes_on_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = gaussian::write_task(folder.path(), "gaussian", 4096, 2);
+    // Far from the roofline, where the session would end.
+    std::fs::write(folder.path().join("right.cpp"), gaussian::program("", "32", "value")).unwrap();
+    let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/row_softmax/replies");
+    let replies = folder.path().join("replies");
+    std::fs::create_dir(&replies).unwrap();
+    for name in ["subtask1.attempt1.judge.md", "subtask1.attempt1.diagnose.md"] {
+        std::fs::copy(bundled.join(name), replies.join(name)).unwrap();
+    }
+    let plan = r#"{"summary": "Evaluate the exponential fewer times.",
+ "subtasks": [{"title": "gaussian", "scope": ["gaussian"], "fusion_boundary": "the whole program"}]}"#;
+    std::fs::write(replies.join("plan.md"), plan).unwrap();
+    let (program, evidence) = (folder.path().join("own.cpp"), folder.path().join("own.json"));
+    let status = || -> Value {
+        let evidence: Value = serde_json::from_slice(&std::fs::read(&evidence).unwrap()).unwrap();
+        evidence["result"]["status"].clone()
+    };
+    let noted = folder.path().join("notes");
+    let waits = command_line("waits", &replies, &noted, &[folder.path().join("right.cpp").to_str().unwrap()]);
+    let search = |agent: &str| {
+        let mut command = nightshift(&folder.path().join("data"));
+        command.current_dir(folder.path()).args(["optimize", "--allow-unsandboxed", "--json"]).arg(&task);
+        command.args(["--agent", agent, "--strategy", "agent", "--target-speedup", "1000", "--out", "own.cpp"]);
+        command
+    };
+
+    let mut first = search(&waits).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("a program was submitted", || notes(&noted).iter().any(|note| note["waits"] == true));
+    interrupt(&mut first);
+    assert!(std::fs::read_to_string(&program).unwrap().contains("ns_run"));
+    assert_eq!(status(), "running");
+
+    std::fs::write(&program, "replaced").unwrap();
+    let printed = json_lines(&expect_exit(&mut search("echo nothing to do; exit 3"), 6));
+    assert_eq!(printed.last().unwrap()["error"]["code"], "agent.no_turn", "{printed:?}");
+    assert!(std::fs::read_to_string(&program).unwrap().contains("ns_run"));
+    assert_eq!(status(), "running");
 }
 
 /// A server with a worker, and a session whose first turn waits.

@@ -117,7 +117,7 @@ impl Files {
         Self { program, evidence }
     }
 
-    /// Refuses files that exist or cannot be written, before anything is spent.
+    /// Refuses files that exist or cannot be written, before anything is spent. Those of a search that was not over are replaced.
     fn check(&self, task: &str, force: bool) -> Result<()> {
         if self.program == self.evidence {
             let message = format!("`{}` would hold the evidence, too", self.program.display());
@@ -136,7 +136,8 @@ impl Files {
             let message = format!("`{}` is the task's own file", path.display());
             return Err(Failure::new("usage.invalid", message).hint("name another file with --out"));
         }
-        match [&self.program, &self.evidence].into_iter().find(|path| path.exists() && !force) {
+        let may_replace = force || result::is_unfinished(&self.evidence);
+        match [&self.program, &self.evidence].into_iter().find(|path| path.exists() && !may_replace) {
             None => Ok(()),
             Some(path) => Err(Failure::new("usage.file_exists", format!("`{}` exists already", path.display()))
                 .hint("choose another file with --out, or give --force to replace it")),

@@ -215,7 +215,15 @@ async fn with_session(
         None => following.await?,
         Some(agent) => {
             let site = Site::new(context, &session.client, agent);
-            coding_agent::work_during(&site, ids[0].clone(), following).await?
+            match coding_agent::work_during(&site, ids[0].clone(), following).await {
+                Ok(followed) => followed,
+                Err(failure) => {
+                    // The programs that were found outlive the failure of the agent.
+                    let followed = follow::now(&session.client, &ids).await?;
+                    show(&session.client, &followed).await?;
+                    return Err(failure);
+                }
+            }
         }
     };
     let recorded = match record {

@@ -13,7 +13,7 @@ use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::{CandidateForm, PrecisionPolicy, TaskBundle};
 use nightshift_protocol::verdict::Answer;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Files;
 use crate::command::export::not_written;
@@ -80,7 +80,7 @@ pub(super) async fn write(
     };
     let detail = client.run(&summary.id).await?;
     let best = Best::of(&detail);
-    let faster = best.as_ref().filter(|best| best.is_faster() && followed.until == Until::Ended);
+    let faster = best.as_ref().filter(|best| best.is_faster());
     let result = Outcome::new(&detail, best.as_ref(), faster.map(|_| files));
     if let Some(faster) = faster {
         let bundle = bundle(client, &detail.view.task).await?;
@@ -134,6 +134,14 @@ async fn program(client: &Client, detail: &RunDetail, attempt: &Attempt, task: &
         text.extend_from_slice(DROP_IN.as_bytes());
     }
     Ok(text)
+}
+
+/// Returns whether the evidence in a file is that of a search which was not over.
+pub(super) fn is_unfinished(evidence: &Path) -> bool {
+    let read = std::fs::read(evidence).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    let status =
+        read.and_then(|evidence| serde_json::from_value::<RunStatus>(evidence["result"]["status"].clone()).ok());
+    status.is_some_and(|status| !status.is_final())
 }
 
 /// The result for programs.
@@ -210,6 +218,9 @@ fn lines(detail: &RunDetail, best: Option<&Best<'_>>, written: Option<(&str, &Fi
         let (program, evidence) = (files.program.display(), files.evidence.display());
         lines.push(format!("written: {program}, and the evidence, {evidence}"));
         lines.push(format!("`nightshift verify {task} {program}` judges it again"));
+        if !detail.summary.status.is_final() {
+            lines.push("the search is not over: the same command goes on with it, and replaces both files".to_owned());
+        }
     }
     lines
 }
@@ -255,13 +266,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn milliseconds_have_four_digits() {
-        for (ns, text) in [(1_492_345.0, "1.492"), (12_345.0, "0.01235"), (123_456_789.0, "123.5"), (5e9, "5000")] {
-            assert_eq!(milliseconds(ns), text);
-        }
-    }
-}
-    #[test]
     fn times_agree_with_the_speedups_beside_them() {
         let exact = |estimate| Interval { estimate, low: estimate, high: estimate };
         let graph = FastestBaseline { kind: BaselineKind::CudaGraph, median_ns: 400.0, speedup: exact(2.0) };
@@ -272,3 +276,10 @@ mod tests {
         assert_eq!(beside(1000.0, itself, false), Some(1000.0));
     }
 
+    #[test]
+    fn milliseconds_have_four_digits() {
+        for (ns, text) in [(1_492_345.0, "1.492"), (12_345.0, "0.01235"), (123_456_789.0, "123.5"), (5e9, "5000")] {
+            assert_eq!(milliseconds(ns), text);
+        }
+    }
+}
