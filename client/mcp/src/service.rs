@@ -47,6 +47,9 @@ pub struct Offer {
     pub version: String,
 }
 
+/// The server did not say which role the caller has.
+struct RoleUnknown;
+
 /// State of a service: what its calls share, and the tools that it offers.
 struct State {
     shared: Shared,
@@ -84,26 +87,25 @@ impl Service {
 }
 
 impl State {
-    /// Returns whether a caller of this role is offered the tool. If the role is unknown, tools that read are offered, and all
-    /// those of a session, whose server may be starting: the server decides.
-    fn offers(&self, entry: &Entry, role: Option<Role>) -> bool {
-        match entry.access {
-            Access::Open => true,
-            Access::Judges => self.shared.verifications.is_some(),
-            Access::Needs(Role::Viewer) => role.is_none_or(|role| role.includes(Role::Viewer)),
-            Access::Needs(needed) => {
-                !self.read_only && role.map_or(self.shared.bound.is_some(), |role| role.includes(needed))
-            }
+    /// Returns whether a caller of this role is offered the tool. If the role is unknown, all tools are offered, because the server
+    /// may be starting or busy: it decides when they are called.
+    fn offers(&self, entry: &Entry, role: &Result<Option<Role>, RoleUnknown>) -> bool {
+        match (entry.access, role) {
+            (Access::Judges, _) => self.shared.verifications.is_some(),
+            (Access::Needs(needed), _) if self.read_only && needed != Role::Viewer => false,
+            (Access::Needs(needed), Ok(Some(role))) => role.includes(needed),
+            (Access::Needs(needed), Ok(None)) => needed == Role::Viewer || self.shared.bound.is_some(),
+            (Access::Open, _) | (Access::Needs(_), Err(RoleUnknown)) => true,
         }
     }
 
-    /// Returns the caller's role on the server, if it can be determined.
-    async fn role(&self, caller: &Caller) -> Option<Role> {
+    /// Asks the server for the caller's role, which it may not have.
+    async fn role(&self, caller: &Caller) -> Result<Option<Role>, RoleUnknown> {
         let asked = async {
-            let connection = self.shared.servers.connect(caller).await.ok()?;
-            connection.client.session().await.ok()?.role
+            let connection = self.shared.servers.connect(caller).await.map_err(|_| RoleUnknown)?;
+            Ok(connection.client.session().await.map_err(|_| RoleUnknown)?.role)
         };
-        tokio::time::timeout(ROLE_TIMEOUT, asked).await.ok().flatten()
+        tokio::time::timeout(ROLE_TIMEOUT, asked).await.unwrap_or(Err(RoleUnknown))
     }
 
     async fn answer(&self, name: &str, call: &Call<'_>, mut arguments: rmcp::model::JsonObject) -> CallToolResult {
@@ -145,10 +147,11 @@ impl State {
             .hint("ask the user to start it without --read-only")),
             Access::Needs(needed) => {
                 let role = self.role(&call.caller).await;
-                if self.offers(entry, role) {
+                // Without a server, the call itself says why.
+                if self.offers(entry, &role) {
                     return Ok(entry);
                 }
-                let has = role.map_or("no known role", Role::as_str);
+                let has = role.ok().flatten().map_or("none", Role::as_str);
                 Err(ToolError::new(
                     "access.role_needed",
                     format!("{name} needs a token with the role {}, and this caller has {has}", needed.as_str()),
@@ -182,7 +185,7 @@ impl ServerHandler for Service {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let role = self.state.role(&caller(&context)).await;
-        let offered = self.state.entries.iter().filter(|entry| self.state.offers(entry, role));
+        let offered = self.state.entries.iter().filter(|entry| self.state.offers(entry, &role));
         // In one page, because some clients do not request a second one.
         Ok(ListToolsResult::with_all_items(offered.map(|entry| entry.listed.clone()).collect()))
     }

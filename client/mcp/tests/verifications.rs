@@ -227,3 +227,13 @@ async fn answers_stay_small_whatever_programs_say() {
     let wrong = answer(&client, "get_verification", json!({"verification": {"z".repeat(50_000): 1}})).await;
     assert!(serde_json::to_string(&wrong).unwrap().len() <= MAX_ANSWER_BYTES);
 }
+
+#[tokio::test]
+async fn a_tool_that_changes_something_says_that_no_server_answers_and_stays_in_the_list() {
+    let (client, _judge) = client(0).await;
+    let tools = client.list_all_tools().await.unwrap();
+    assert!(tools.iter().any(|tool| tool.name == "next_request"), "the role is unknown, and the server decides");
+    let answer = client.call_tool(call("next_request", &json!({}))).await.unwrap();
+    let said = serde_json::to_string(&answer.content).unwrap();
+    assert!(said.contains("server.unreachable"), "{said}");
+}

@@ -120,7 +120,7 @@ impl Tool for GetTurn {
     }
 }
 
-/// Returns the time to wait for a session: none where no server carries it out.
+/// Returns the time to wait for a session or a request: none where no server carries out runs.
 pub(super) fn wait(connection: &Connection, wait_s: Option<u32>) -> Duration {
     let wait = Duration::from_secs(wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S).into());
     if connection.drives { wait } else { Duration::ZERO }

@@ -1,7 +1,5 @@
 //! `next_request`.
 
-use std::time::Duration;
-
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{LeasedRequest, NextRequest, RequestView};
 use nightshift_protocol::models::AgentRole;
@@ -9,7 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ToolError;
-use crate::limits::{MAX_WAIT_S, WAIT_S};
 use crate::lookup;
 use crate::text::{Window, name};
 use crate::tool::{Access, Call, Effect, Tool};
@@ -89,7 +86,7 @@ impl Tool for NextRequestTool {
             lease_s: arguments.lease_s,
             wait_ms: 0,
         };
-        let wait = Duration::from_secs(arguments.wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S).into());
+        let wait = super::get_turn::wait(&connection, arguments.wait_s);
         let Some(leased) = client.wait_for_request(&wish, wait).await? else { return Ok(Answer { request: None }) };
         let LeasedRequest { lease, request, question } = leased;
         let RequestView { id, run, step_key, turn, role, deadline, .. } = request;
