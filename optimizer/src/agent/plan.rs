@@ -15,18 +15,20 @@ use serde::Serialize;
 
 use self::limits::Grounds;
 pub use self::problem::PlanProblem;
+pub(super) use self::reference::ReferenceView;
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::knowledge::retrieve;
 use super::target::{AttemptsOfRun, RunTarget};
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema};
 use crate::knowledge::{Question, Retrieved};
-use crate::prompt::{AttemptView, GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView, contract};
+use crate::prompt::{AttemptView, MachineView, MemoryView, PlanView, Prompt, TaskView, contract};
 use crate::reply::extract_json;
 use crate::roofline::Floor;
 
 mod estimates;
 mod limits;
 mod problem;
+mod reference;
 mod shares;
 
 /// Most subtasks of a plan.
@@ -139,16 +141,8 @@ struct PlanValues<'a> {
     attempts: Option<AttemptsOfRun>,
     /// The highest speedup over the reference that the roofline allows, where the target of the run lies above it.
     most_speedup: Option<String>,
-    /// What the profilers saw of the reference; none on the `cpu` target.
-    reference_profile: Option<GpuProfileView>,
-    /// Share of a call that each operator takes, as far as the names of kernels tell.
-    operator_shares: Vec<String>,
-    /// Shares of operators in the task's own counts, where no profile tells more.
-    operator_estimates: Vec<String>,
-    /// What no program can be faster than.
-    roofline: Vec<String>,
-    /// What limits nothing, because a number is not known.
-    roofline_unknown: Vec<String>,
+    #[serde(flatten)]
+    reference: ReferenceView,
     /// Notes and lessons.
     knowledge: Retrieved,
 }
@@ -236,11 +230,7 @@ fn common<'a>(
         target_of_run,
         attempts: AttemptsOfRun::of(goal, None),
         most_speedup,
-        reference_profile: prepared.profile.as_deref().map(GpuProfileView::new),
-        operator_shares: grounds.shares.lines(),
-        operator_estimates: estimates::lines(&bundle.spec),
-        roofline: grounds.roofline.lines(),
-        roofline_unknown: grounds.roofline.unknown.clone(),
+        reference: ReferenceView::of(&bundle.spec, prepared, grounds),
         knowledge,
     })
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::conversation::{Conversation, NoReply, Unusable, shown_again};
 use super::knowledge::retrieve;
+use super::plan::ReferenceView;
 use super::target::RunTarget;
 use super::write_code::with_tunables;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
@@ -36,7 +37,7 @@ const FULL_TURNS: usize = 3;
 const MAX_SHORT_RESULT_BYTES: usize = 1_500;
 
 #[derive(Serialize)]
-struct Values<'a> {
+struct Values {
     target: &'static str,
     task: TaskView,
     machine: MachineView,
@@ -48,8 +49,9 @@ struct Values<'a> {
     max_submissions: u32,
     near_roofline_percent: String,
     target_of_run: Option<RunTarget>,
-    hints: &'a [String],
     knowledge: Retrieved,
+    #[serde(flatten)]
+    reference: ReferenceView,
 }
 
 /// What a reply asks for, before the program is kept.
@@ -90,9 +92,11 @@ pub(super) async fn take_turn(
         Some(text) => Some(ports.put_artifact(text.into_bytes()).await?),
         None => None,
     };
-    let mut conversation = Conversation::new(agents, ports, step, Prompt::Session(form))
-        .with_session(turns, form)
-        .with_note(budget_left(&ports.budget(step.run).await?));
+    // Both may change from turn to turn: at the end of the last message they leave the beginning as providers have cached it.
+    let advice = agents.config.prompts.advice(&request.hints).map_err(StepFailure::from)?;
+    let note = [advice, budget_left(&ports.budget(step.run).await?)].join("\n\n").trim().to_owned();
+    let mut conversation =
+        Conversation::new(agents, ports, step, Prompt::Session(form)).with_session(turns, form).with_note(note);
     let keys = Mutex::new(Vec::new());
     let parse = |reply: &str| {
         let call = extract_call(reply);
@@ -121,14 +125,14 @@ pub(super) async fn take_turn(
     Ok(StepOutput::TurnTaken { turn, calls: conversation.into_calls() })
 }
 
-async fn values<'a>(
+async fn values(
     ports: &dyn AgentPorts,
     step: AgentStep<'_>,
     bundle: &TaskBundle,
     prepared: &PreparedTask,
-    request: &'a CodeRequest,
+    request: &CodeRequest,
     session: &SessionRequest,
-) -> Result<Values<'a>, StepFailure> {
+) -> Result<Values, StepFailure> {
     let scope = subtask(&request.plan, request.subtask)?;
     let about = Question { spec: &bundle.spec, prepared, subtask: Some(scope), bound: None, said: "" };
     let knowledge = retrieve(ports, &AgentStep { step_key: RETRIEVAL_KEY, ..step }, about).await?;
@@ -144,8 +148,8 @@ async fn values<'a>(
         max_submissions: goal.max_attempts.unwrap_or(session.submissions_left),
         near_roofline_percent: format!("{:.0}", NEAR_ROOFLINE * 100.0),
         target_of_run: RunTarget::of(goal, prepared),
-        hints: &request.hints,
         knowledge,
+        reference: ReferenceView::new(&bundle.spec, prepared),
     })
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::knowledge::retrieve;
+use super::plan::ReferenceView;
 use super::target::AttemptsOfRun;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
 use crate::knowledge::{Question, Retrieved};
@@ -49,6 +50,8 @@ struct Values<'a> {
     attempts: Option<AttemptsOfRun>,
     /// Notes and lessons; only a correct program is worth them.
     knowledge: Retrieved,
+    #[serde(flatten)]
+    reference: ReferenceView,
 }
 
 #[derive(Serialize)]
@@ -147,6 +150,7 @@ pub(super) async fn write_code(
             Some(_) => AttemptsOfRun::of(&step.run_input.goal, None),
         },
         knowledge,
+        reference: ReferenceView::new(&bundle.spec, prepared),
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Code(stage, form));
     if group.is_some() {

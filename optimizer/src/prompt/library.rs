@@ -33,6 +33,8 @@ const STABLE_END: &str = "<!-- stable until here -->";
 /// What is said when a reply cannot be used: rendered with every recorded step.
 const REPAIRS: [&str; 3] = ["shared/repair_code.md", "shared/repair_json.md", "coder/session/repair.md"];
 
+/// The template of the operator's advice.
+const ADVICE: &str = "shared/hints.md";
 /// The result of a turn of an agent session, and what is left after it.
 const TURN_RESULT: [&str; 2] = ["coder/session/result.md", "coder/session/left.md"];
 
@@ -175,6 +177,11 @@ impl Prompts {
             }
         };
         self.one(prompt.repair(), &BTreeMap::from([("problem", problem), ("language", language(form))]))
+    }
+
+    /// Returns the operator's advice as a section of its own; empty without any.
+    pub fn advice(&self, hints: &[String]) -> Result<String, PromptError> {
+        self.one(ADVICE, &BTreeMap::from([("hints", hints)]))
     }
 
     /// Returns the text that the Coder gets after a turn of an agent session: the result, and what is left.

@@ -15,7 +15,7 @@ use crate::wire::ALL;
 const KEY: &str = "subtask1/attempt1/turn1/write_code";
 const PROGRAM: &str = "#include \"nightshift.h\"\nint x;\n";
 
-fn turn_step(bench: &Bench) -> StepInput {
+fn turn_step(bench: &Bench, hints: &[&str]) -> StepInput {
     let session = SessionRequest {
         turn: 1,
         opens_attempt: true,
@@ -42,13 +42,13 @@ fn turn_step(bench: &Bench) -> StepInput {
             session: Some(Box::new(session)),
             history: Vec::new(),
             memory: AttemptMemory::default(),
-            hints: Vec::new(),
+            hints: hints.iter().map(|&hint| hint.to_owned()).collect(),
         }),
     }
 }
 
 async fn take(bench: &Bench, agents: &Agents) -> (TurnReply, String) {
-    let output = bench.carry_out(agents, KEY, &turn_step(bench)).await.unwrap();
+    let output = bench.carry_out(agents, KEY, &turn_step(bench, &[])).await.unwrap();
     let StepOutput::TurnTaken { turn, calls } = output else { panic!("{output:?}") };
     (*turn, bench.memory.text(&calls.last().unwrap().reply))
 }
@@ -174,4 +174,19 @@ async fn a_turn_says_what_the_budget_has_left_and_is_found_again_when_less_is_le
     assert!(bench.memory.spent(Resource::Tokens).0 > 0);
     assert_eq!(take(&bench, &agents).await.0, turn);
     assert_eq!(server.requests(), 1, "the committed call is found, although the budget has moved");
+}
+
+#[tokio::test]
+async fn advice_stands_last_and_leaves_the_beginning_of_the_prompt_as_it_was() {
+    let text = "```json\n{\"tool\": \"finish\", \"note\": \"n\"}\n```\n";
+    let mut asked = Vec::new();
+    for hints in [&[][..], &["try the tensor cores"]] {
+        let server = Server::start(vec![good(WireFormat::Openai, text)]).await;
+        let bench = Bench::live();
+        bench.carry_out(&agents(server.catalog(WireFormat::Openai)), KEY, &turn_step(&bench, hints)).await.unwrap();
+        let messages = server.received()[0].body["messages"].clone();
+        asked.push(messages.as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned());
+    }
+    let added = asked[1].strip_prefix(&asked[0]).unwrap();
+    assert!(added.contains("try the tensor cores"), "{added}");
 }
