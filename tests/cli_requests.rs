@@ -154,9 +154,11 @@ fn a_folder_of_files_is_enough_for_an_agent() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("data");
     let task = tiny_task::write(folder.path(), "gaussian", &[2]);
-    let served = Serving::on(&data_dir, &[]);
-    let run = begin(&data_dir, &task);
     let asked = folder.path().join("asked");
+    let early = json(&data_dir, &["requests", "serve", asked.to_str().unwrap()], 6);
+    assert_eq!(early["error"]["code"], "server.does_not_drive", "it keeps the database from nobody");
+    let mut served = Serving::on(&data_dir, &[]);
+    let run = begin(&data_dir, &task);
     let mut serving = nightshift(&data_dir)
         .args(["requests", "serve"])
         .arg(&asked)
@@ -166,21 +168,28 @@ fn a_folder_of_files_is_enough_for_an_agent() {
         .spawn()
         .expect("the binary starts");
     let began = Instant::now();
-    let mut refused = false;
+    let (mut refusals, mut is_elsewhere) = (0, false);
     loop {
         assert!(began.elapsed() < LIMIT, "the run does not end");
         let folders = std::fs::read_dir(&asked).into_iter().flatten().flatten().map(|entry| entry.path());
         for request in folders.filter(|path| path.join("request.json").is_file()) {
             let text = std::fs::read_to_string(request.join("request.json")).unwrap_or_default();
             let Ok(taken) = serde_json::from_str::<Value>(&text) else { continue };
-            let spoken = request.join("answer.md").exists();
-            if !refused && !spoken {
-                refused = request.join("refused.md").exists();
-                if !refused {
+            if request.join("answer.md").exists() {
+                continue;
+            }
+            refusals += u32::from(std::fs::remove_file(request.join("refused.md")).is_ok());
+            match refusals {
+                // Nothing that can be read.
+                0 => drop(std::fs::create_dir(request.join("answer.md"))),
+                1 => {
+                    if !std::mem::replace(&mut is_elsewhere, true) {
+                        drop(served);
+                        served = Serving::on(&data_dir, &[]);
+                    }
                     put(&request, "no answer");
                 }
-            } else if !spoken {
-                put(&request, &answer_of(&task, &taken));
+                _ => put(&request, &answer_of(&task, &taken)),
             }
         }
         match json(&data_dir, &["show", &run], 0)["summary"]["status"].as_str() {
@@ -194,7 +203,7 @@ fn a_folder_of_files_is_enough_for_an_agent() {
     }
     serving.kill().unwrap();
     serving.wait().unwrap();
-    assert!(refused, "the reason of a refusal is a file");
+    assert!(refusals >= 2, "the reason of a refusal is a file");
     drop(served);
 }
 

@@ -27,6 +27,22 @@ impl<'a> CurrentServer<'a> {
         Self { context, client: Mutex::new(client.clone()) }
     }
 
+    /// Makes a call once. After an error that may pass, the next call goes to the local server that runs by then.
+    pub(crate) async fn call_once<T>(
+        &self,
+        call: impl AsyncFn(&Client) -> std::result::Result<T, ClientError>,
+    ) -> std::result::Result<T, ClientError> {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let answered = call(&client).await;
+        if answered.as_ref().is_err_and(|error| self.may_pass(error))
+            && self.is_local()
+            && let Some(found) = Session::running_client(self.context).await
+        {
+            *self.client.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+        answered
+    }
+
     /// Makes a call. Repeats it while the server does not answer, for about a minute.
     pub(super) async fn call<T>(
         &self,
@@ -34,21 +50,16 @@ impl<'a> CurrentServer<'a> {
     ) -> Result<T> {
         let mut failed = 0;
         loop {
-            let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match call(&client).await {
+            match self.call_once(&call).await {
                 Err(error) if self.may_pass(&error) && failed < MAX_FAILED_CALLS => failed += 1,
                 answered => return Ok(answered?),
             }
             tokio::time::sleep(PAUSE).await;
-            if self.is_local()
-                && let Some(found) = Session::running_client(self.context).await
-            {
-                *self.client.lock().unwrap_or_else(PoisonError::into_inner) = found;
-            }
         }
     }
 
-    fn may_pass(&self, error: &ClientError) -> bool {
+    /// Returns whether a later call may succeed.
+    pub(crate) fn may_pass(&self, error: &ClientError) -> bool {
         error.is_transient() || (self.is_local() && error.code() == WRONG_TOKEN)
     }
 

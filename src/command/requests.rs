@@ -23,9 +23,16 @@ use crate::resolve;
 
 /// Requests that are read at once.
 const PER_CALL: u32 = 500;
+/// How long `serve` waits for a server that was begun just before.
+const START_WAIT: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(context: &Context, command: RequestsCommand) -> Result<ExitCode> {
-    Session::with(context, Purpose::Ask, async |session| {
+    // A server of its own would keep the database from the command that carries out runs.
+    let purpose = match command {
+        RequestsCommand::Serve(_) => Purpose::Join { wait: START_WAIT },
+        _ => Purpose::Ask,
+    };
+    Session::with(context, purpose, async |session| {
         let client = &session.client;
         match &command {
             RequestsCommand::Next(args) => next(context, client, args).await?,

@@ -80,7 +80,10 @@ impl RequestFolder {
 
     /// Moves a refused answer aside and writes the reason.
     pub(super) fn refuse(&self, reason: &str) -> std::io::Result<()> {
-        std::fs::rename(self.answer(), self.path.join(REFUSED_ANSWER))?;
+        let aside = self.path.join(REFUSED_ANSWER);
+        // An earlier refused answer, which may be a folder.
+        let _before = std::fs::remove_dir_all(&aside).or_else(|_| std::fs::remove_file(&aside));
+        std::fs::rename(self.answer(), aside)?;
         std::fs::write(self.path.join(REFUSED), format!("{reason}\n"))
     }
 
