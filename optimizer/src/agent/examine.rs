@@ -1,11 +1,11 @@
 //! The examination of an outside agent's answer before it is accepted: what can be judged without the run.
 
 use nightshift_protocol::api::{MAX_ANSWER_BYTES, RequestQuestion};
-use nightshift_protocol::task::CandidateForm;
+use nightshift_protocol::attempt::AgentTool;
 use serde_json::Value;
 
 use super::schema;
-use crate::reply::{CodeProblem, extract_json, extract_program};
+use crate::reply::{CodeProblem, extract_call, extract_json, extract_program, extract_turn_program};
 
 /// Why an answer is not accepted. The request stays open under the same lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +28,9 @@ pub enum AnswerProblem {
     /// There is no program where one is wanted.
     #[error("{0}")]
     NoCode(String),
+    /// There is no call of a tool where a turn of a session is wanted.
+    #[error("{0}; answer with exactly one call of a tool, in the form that the rules name")]
+    NoCall(String),
 }
 
 impl AnswerProblem {
@@ -40,6 +43,7 @@ impl AnswerProblem {
             Self::NotJson(_) => "answer.not_json",
             Self::Schema(_) => "answer.schema_mismatch",
             Self::NoCode(_) => "answer.no_code",
+            Self::NoCall(_) => "answer.no_call",
         }
     }
 }
@@ -57,11 +61,20 @@ pub fn examine_answer(question: &RequestQuestion, text: &str) -> Result<(), Answ
         let object: Value = extract_json(text).map_err(|problem| AnswerProblem::NotJson(problem.to_string()))?;
         return schema::check(wanted, &object).map_err(AnswerProblem::Schema);
     }
-    question.form.map_or(Ok(()), |form| examine_program(form, text))
+    let Some(form) = question.form else { return Ok(()) };
+    if !question.is_turn {
+        return examine_program(extract_program(text, None, form));
+    }
+    let call = extract_call(text).map_err(|problem| AnswerProblem::NoCall(problem.to_string()))?;
+    if AgentTool::parse(&call.tool).is_none() {
+        let known = AgentTool::ALL.map(AgentTool::as_str).join(", ");
+        return Err(AnswerProblem::NoCall(format!("there is no tool `{}`, only {known}", call.tool)));
+    }
+    examine_program(extract_turn_program(text, None, form))
 }
 
-fn examine_program(form: CandidateForm, text: &str) -> Result<(), AnswerProblem> {
-    match extract_program(text, None, form) {
+fn examine_program<T>(extracted: Result<T, CodeProblem>) -> Result<(), AnswerProblem> {
+    match extracted {
         // Only the run has the program, and can say whether edits apply.
         Ok(_) | Err(CodeProblem::Edit(_)) => Ok(()),
         Err(problem) => Err(AnswerProblem::NoCode(problem.to_string())),
@@ -70,6 +83,7 @@ fn examine_program(form: CandidateForm, text: &str) -> Result<(), AnswerProblem>
 
 #[cfg(test)]
 mod tests {
+    use nightshift_protocol::task::CandidateForm;
     use serde_json::json;
 
     use super::*;
@@ -81,6 +95,7 @@ mod tests {
             earlier: Vec::new(),
             schema,
             form,
+            is_turn: false,
             max_output_tokens: 1,
         }
     }
@@ -104,6 +119,21 @@ mod tests {
         let missing = json!({"critical_issue": "a", "why_it_matters": "b"});
         let problem = examine_answer(&question, &missing.to_string()).err().map(|problem| problem.to_string());
         assert!(problem.is_some_and(|problem| problem.contains("`minimal_fix` is missing")));
+    }
+
+    #[test]
+    fn a_turn_has_to_call_one_tool_with_one_program_at_most() {
+        let turn = RequestQuestion { is_turn: true, ..question(None, Some(CandidateForm::Native)) };
+        let build = "```json\n{\"tool\": \"build\", \"note\": \"n\"}\n```\n";
+        let program = "```cpp\nint ns_run();\n```\n";
+        let edit = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n";
+        for good in [build.to_owned(), format!("{build}{program}"), format!("{build}{edit}")] {
+            assert_eq!(code(&turn, &good), None, "{good}");
+        }
+        assert_eq!(code(&turn, "I would build it."), Some("answer.no_call"));
+        assert_eq!(code(&turn, &build.replace("build", "shell")), Some("answer.no_call"));
+        assert_eq!(code(&turn, &build.repeat(2)), Some("answer.no_call"));
+        assert_eq!(code(&turn, &format!("{build}{program}{program}")), Some("answer.no_code"));
     }
 
     #[test]

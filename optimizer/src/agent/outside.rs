@@ -131,9 +131,10 @@ pub(super) fn question(request: &ModelRequest, prompt: Prompt) -> RequestQuestio
             .collect(),
         schema: request.json_schema.clone(),
         form: match prompt {
-            Prompt::Code(_, form) => Some(form),
+            Prompt::Code(_, form) | Prompt::Session(form) => Some(form),
             _ => None,
         },
+        is_turn: matches!(prompt, Prompt::Session(_)),
         max_output_tokens: request.max_output_tokens,
     }
 }

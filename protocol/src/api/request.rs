@@ -130,6 +130,9 @@ pub struct RequestQuestion {
     /// Form of the program that the answer has to contain: whole in one fenced code block, or as edits where there is one to start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<CandidateForm>,
+    /// True if a turn of an agent session is asked for: one call of a tool, with or without a program of this form.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_turn: bool,
     /// Limit of the answer, in tokens, as models are given it. Not enforced for requests.
     pub max_output_tokens: u32,
 }
@@ -144,6 +147,7 @@ impl RequestQuestion {
             parts.push(format!("# User\n\n{}", turn.user));
         }
         let wanted = match (&self.schema, self.form) {
+            _ if self.is_turn => Some("Exactly one call of a tool, in the form that the rules name.".to_owned()),
             (Some(schema), _) => {
                 Some(format!("Exactly one JSON object that satisfies this schema:\n\n```json\n{schema:#}\n```"))
             }

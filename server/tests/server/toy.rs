@@ -428,6 +428,7 @@ impl FakeAgents {
             earlier: Vec::new(),
             schema: Some(json!({ "type": "object", "required": ["summary"] })),
             form: None,
+            is_turn: false,
             max_output_tokens: 100,
         };
         let call = OutsideCall {

@@ -43,6 +43,7 @@ fn question() -> RequestQuestion {
         earlier: Vec::new(),
         schema: Some(json!({ "type": "object" })),
         form: None,
+        is_turn: false,
         max_output_tokens: 100,
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
         .fails(409, &OVER)
         .fails(409, &["request.busy"])
         .fails(413, &["answer.too_large"])
-        .fails(422, &["answer.empty", "answer.not_json", "answer.schema_mismatch", "answer.no_code"]),
+        .fails(422, &["answer.empty", "answer.not_json", "answer.schema_mismatch", "answer.no_code", "answer.no_call"]),
         post("/requests/{id}/extend", AREA, Permission::Operates, "Moves the end of a lease on a request")
             .takes(schemas.of::<ExtendRequest>())
             .gives(200, schemas.of::<RequestView>())
