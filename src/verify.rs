@@ -188,6 +188,7 @@ fn screened(submission: &Submission, task: &TaskBundle) -> Option<Judgement> {
         measurement: None,
         measurement_end: None,
         profile: None,
+        profile_failure: None,
     })
 }
 

@@ -7,6 +7,7 @@ use crate::attempt_outcome::AttemptOutcome;
 use crate::measurement::Measurement;
 use crate::profile::Profile;
 use crate::reports::{BuildReport, CheckReport};
+use crate::step::StepFailure;
 use crate::verdict::{Finding, ProcessEnd};
 
 /// The verdict on a program, with its evidence.
@@ -26,6 +27,8 @@ pub struct Judgement {
     pub measurement_end: Option<ProcessEnd>,
     /// The profile.
     pub profile: Option<Profile>,
+    /// Why there is no profile, where one was asked for. It says nothing about the program.
+    pub profile_failure: Option<StepFailure>,
 }
 
 impl Judgement {

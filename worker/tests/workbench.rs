@@ -12,13 +12,14 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::step::{FailureClass, StepInput, StepOutput};
+use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_testbed::executable::write_executable;
 use nightshift_toolchain::build::{Compiler, Role, build_key};
-use nightshift_worker::execute::{examine, find_cpp_toolchain};
+use nightshift_worker::execute::{Submission, Verifier, VerifyOptions, Workbench, examine, find_cpp_toolchain};
 
-use self::bench::{Bench, CHILD};
+use self::bench::{Bench, CHILD, Store, config};
 use self::findings::violations;
 
 /// Two loops that vectorize, one that calls the scalar mathematics library.
@@ -333,4 +334,34 @@ fn a_configured_compiler_is_really_run() {
     let missing =
         find_cpp_toolchain(Path::new(CHILD), Some("/nowhere/g++"), &folder.path().join("scratch")).unwrap_err();
     assert_eq!(missing.code(), "toolchain.no_cpp_compiler");
+}
+
+/// A compiler that builds everything but the program by which a profile measures the peaks.
+fn compiler_without_roofline(folder: &Path) -> String {
+    let compiler = folder.join("g++");
+    write_executable(
+        &compiler,
+        "#!/bin/sh\nfor arg in \"$@\"; do [ \"$arg\" = roofline.cpp ] && exit 1; done\nexec /usr/bin/g++ \"$@\"\n",
+    );
+    compiler.display().to_string()
+}
+
+#[test]
+fn a_profile_that_fails_leaves_the_verdict() {
+    let (folder, store) = (tempfile::tempdir().unwrap(), Store::default());
+    let config = config(folder.path(), Some(compiler_without_roofline(folder.path())));
+    let bench = Workbench::open(&config, Box::new(store.clone())).unwrap();
+    let spec = "schema = 1\nname = \"t\"\ntitle = \"t\"\ndescription = \"t\"\ntarget = \"cpu\"\nreference = \"reference.cpp\"\n\
+                inputs = [{ name = \"x\", dtype = \"f32\", shape = [1024] }]\n\
+                outputs = [{ name = \"y\", dtype = \"f32\", shape = [1024] }]\n";
+    let task =
+        TaskBundle { spec: toml::from_str(spec).unwrap(), reference_source: PROGRAM.to_owned(), library_source: None };
+    let going_on = CancelFlag::default();
+    let options = VerifyOptions { profile: true, require_sandbox: false };
+    let verifier = Verifier::new(&bench, task, options, &going_on).unwrap();
+    let submission = Submission { source: PROGRAM.to_owned(), form: CandidateForm::Native };
+    let judgement = verifier.judge(verifier.build(&submission).unwrap()).unwrap();
+    assert!(judgement.outcome.is_correct() && judgement.measurement.is_some(), "{judgement:?}");
+    assert_eq!(judgement.profile, None);
+    assert_eq!(judgement.profile_failure.unwrap().code, "profile.peaks_unknown");
 }

@@ -112,6 +112,7 @@ impl Judge for PlayedJudge {
                 measurement: None,
                 measurement_end: None,
                 profile: None,
+                profile_failure: None,
             })),
         })
     }

@@ -227,6 +227,9 @@ impl Program {
         if let Some(profile) = &judgement.profile {
             lines.push(format!("{name}: held back by {}", present::bound(profile)));
         }
+        if let Some(failure) = &judgement.profile_failure {
+            lines.push(format!("{name}: no profile: {} ({})", printable(&failure.message), failure.code));
+        }
         lines
     }
 }

@@ -155,11 +155,13 @@ impl<'a> Verifier<'a> {
             measurement: None,
             measurement_end: None,
             profile: None,
+            profile_failure: None,
         };
         Ok(BuiltProgram { judgement, library, task, folder })
     }
 
-    /// Checks, times and profiles a program. A failure concerns the machine or the reference, never the program.
+    /// Checks, times and profiles a program. A failure concerns the machine or the reference, never the program. Where only the
+    /// profile fails, the judgement says so.
     pub fn judge(&self, mut built: BuiltProgram) -> Result<Judgement, StepFailure> {
         let Some(path) = built.library.clone() else { return Ok(built.judgement) };
         self.check(&mut built, &path)?;
@@ -170,7 +172,8 @@ impl<'a> Verifier<'a> {
         let step = step(self.bench, folder.path(), self.cancel);
         self.measure(&step, &task, &path, &mut judgement)?;
         if self.options.profile && judgement.outcome.is_correct() {
-            judgement.profile = Self::profiled(&step, &task, &path, &judgement)?;
+            let profiled = || Self::profiled(&step, &task, &path, &judgement);
+            (judgement.profile, judgement.profile_failure) = with_failure(step.in_memory(&task, profiled, |_| false));
         }
         Ok(judgement)
     }
@@ -273,4 +276,12 @@ impl<'a> Verifier<'a> {
 fn step<'s>(bench: &'s Workbench, folder: &'s Path, cancel: &'s CancelFlag) -> Step<'s> {
     let artifacts = StepArtifacts::new(&bench.artifacts, Transfer { cancel, traceparent: None });
     Step { bench, folder, artifacts, device: None, cancel }
+}
+
+/// A profile, or why there is none.
+fn with_failure(profiled: Result<Option<Profile>, StepFailure>) -> (Option<Profile>, Option<StepFailure>) {
+    match profiled {
+        Ok(profile) => (profile, None),
+        Err(failure) => (None, Some(failure)),
+    }
 }
