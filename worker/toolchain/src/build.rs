@@ -7,9 +7,9 @@ mod cpp;
 mod cuda;
 mod cuda_module;
 mod extensions;
+mod machine_fault;
 mod python;
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::artifact::ArtifactHash;
@@ -23,6 +23,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 
 pub use self::cuda_module::compile_module;
 pub use self::extensions::EXTENSION_MARKER;
+use self::machine_fault::{MachineFault, NO_MESSAGE};
 pub use self::python::{PythonBuilder, build_python};
 use crate::build_cache::{BuildCache, CachedBuild};
 pub use crate::compiler_limits::{LIBRARY, limits};
@@ -180,23 +181,6 @@ pub fn build(
     delivery.of(&key, &format!("{}.so", role.name()), || compile(builder, source, role, &key, timeout_ms))
 }
 
-/// The message of compilers and linkers for a full disk, in the locale of builds.
-const NO_SPACE: &str = "No space left on device";
-
-/// The messages of GCC, its linker driver, Clang and nvcc for a process of theirs that was killed. The compiler itself then exits.
-const KILLED: [&str; 4] = [
-    "Killed signal terminated program",
-    "terminated with signal 9",
-    "unable to execute command: Killed",
-    "died due to signal 9",
-];
-
-/// Returns the lines of a log that do not repeat text of the source, which could imitate a fault of the machine.
-fn lines_of_tools(log: &str) -> impl Iterator<Item = &str> {
-    const QUOTING: [&str; 6] = ["#error", "#warning", "#pragma", "static assertion", "static_assert", " | "];
-    log.lines().filter(|line| !QUOTING.iter().any(|quoting| line.contains(quoting)))
-}
-
 /// A cache of builds.
 struct Delivery<'a> {
     cache: &'a BuildCache,
@@ -217,16 +201,17 @@ impl Delivery<'_> {
             return self.hand_over(cached, file, true);
         }
         let built = compile()?;
-        let log = if built.library.is_none() { String::from_utf8_lossy(&built.log) } else { Cow::default() };
-        if lines_of_tools(&log).any(|line| line.trim_end().ends_with(NO_SPACE)) {
-            let message =
-                format!("the compiler found no space left on the disk of {}: free some", self.scratch.display());
-            return Err(StepFailure::retriable("worker.disk", message));
-        }
         // Without a cgroup only the message tells. A process that reached its own limit has another end.
-        let exited = matches!(built.report.end, ProcessEnd::Exited { .. });
-        if exited && lines_of_tools(&log).any(|line| KILLED.iter().any(|message| line.contains(message))) {
-            return Err(ProcessError::MachineFull.into());
+        if matches!(built.report.end, ProcessEnd::Exited { .. }) {
+            match MachineFault::of(&built) {
+                Some(MachineFault::Killed) => return Err(ProcessError::MachineFull.into()),
+                Some(MachineFault::NoSpace) => {
+                    let folder = self.scratch.display();
+                    let message = format!("the compiler found no space left on the disk of {folder}: free some");
+                    return Err(StepFailure::retriable("worker.disk", message));
+                }
+                None => {}
+            }
         }
         // A build that a limit ended may succeed on a less busy machine.
         let is_lasting = matches!(built.report.end, ProcessEnd::Finished | ProcessEnd::Exited { .. });
@@ -345,7 +330,7 @@ impl Compiled {
                 ),
             ),
             end if compiled.messages.iter().all(|message| message.severity != "error") => {
-                let message = format!("the compiler ended without an error message: {}", end.describe());
+                let message = format!("{NO_MESSAGE}: {}", end.describe());
                 compiled.reject(job, message);
             }
             _ => {}
@@ -420,7 +405,7 @@ mod tests {
         let report = BuildReport {
             library: None,
             end,
-            messages: Vec::new(),
+            messages: compiler_output::messages(log, ""),
             log: ArtifactHash::of(log.as_bytes()),
             toolchain,
             build_key: key.to_owned(),
@@ -458,6 +443,10 @@ mod tests {
             "k.cu(2): error: static assertion failed with \"No space left on device",
             "    1 | // No space left on device",
             "k.cu(3): error: identifier \"No space left on device\" is undefined",
+            // A message of several lines, and what the assembler is told to print.
+            "k.cpp:1:1: error: static assertion failed: no\ng++: fatal error: Killed signal terminated program cc1plus",
+            "g++: fatal error: Killed signal terminated program cc1plus\nk.cpp:2:1: error: expected `;'",
+            "k.cpp:1:1: warning: \nld: final link failed: No space left on device\nld: k.o: undefined reference to `other'",
         ]
         .into_iter()
         .enumerate()
