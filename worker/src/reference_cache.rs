@@ -2,20 +2,19 @@
 //! programs, and the results depend only on the model, on `PyTorch` and on the device.
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::Path;
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::baseline::Baseline;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::PreparedTask;
+use nightshift_toolchain::cache_folder::CacheFolder;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of entries of each kind; the oldest are removed when a worker starts.
 const MAX_ENTRIES: usize = 2_000;
 
-const UNFINISHED: &str = "finding-";
 const FOUND: &str = "found.json";
 
 /// A cacheable result, with the artifacts that it names.
@@ -72,35 +71,17 @@ fn traces(profile: Option<&Profile>) -> Vec<ArtifactHash> {
 
 /// A cache folder with one entry for each key.
 #[derive(Debug)]
-pub(crate) struct ReferenceCache {
-    folder: PathBuf,
-}
+pub(crate) struct ReferenceCache(CacheFolder);
 
 impl ReferenceCache {
-    /// Opens or creates the folder, and removes unfinished entries and the oldest ones beyond the limit.
+    /// Opens or creates the folder, and removes the oldest entries beyond the limit.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let mut entries: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for entry in std::fs::read_dir(folder)?.filter_map(Result::ok) {
-            let Ok(modified) = entry.metadata().and_then(|data| data.modified()) else { continue };
-            if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
-                // A process that is writing this entry notices that it was not stored.
-                let _ = std::fs::remove_dir_all(entry.path());
-            } else {
-                entries.push((modified, entry.path()));
-            }
-        }
-        entries.sort();
-        let surplus = entries.len().saturating_sub(MAX_ENTRIES);
-        for (_, path) in entries.into_iter().take(surplus) {
-            let _ = std::fs::remove_dir_all(path);
-        }
-        Ok(Self { folder: folder.to_path_buf() })
+        CacheFolder::open(folder, MAX_ENTRIES).map(Self)
     }
 
     /// Returns an entry with the bytes of its artifacts. A damaged entry counts as missing.
     pub(crate) fn get<T: Findings>(&self, key: &str) -> Option<(T, Vec<Vec<u8>>)> {
-        let entry = self.folder.join(key);
+        let entry = self.0.entry(key);
         let found: T = serde_json::from_slice(&std::fs::read(entry.join(FOUND)).ok()?).ok()?;
         let artifact = |hash: &ArtifactHash| {
             let bytes = std::fs::read(entry.join(hash.as_str())).ok()?;
@@ -112,17 +93,14 @@ impl ReferenceCache {
 
     /// Stores an entry with the bytes of its artifacts, atomically, and replaces an older one.
     pub(crate) fn put<T: Findings>(&self, key: &str, found: &T, artifacts: &[Vec<u8>]) -> io::Result<()> {
-        let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(&self.folder)?;
-        std::fs::write(unfinished.path().join(FOUND), serde_json::to_vec(found)?)?;
-        for (hash, bytes) in found.artifacts().iter().zip(artifacts) {
-            std::fs::write(unfinished.path().join(hash.as_str()), bytes)?;
-        }
-        let entry = self.folder.join(key);
-        let _ = std::fs::remove_dir_all(&entry);
-        match std::fs::rename(unfinished.path(), &entry) {
-            Err(_) if entry.is_dir() => Ok(()),
-            other => other,
-        }
+        self.0.put(key, |folder| {
+            std::fs::write(folder.join(FOUND), serde_json::to_vec(found)?)?;
+            for (hash, bytes) in found.artifacts().iter().zip(artifacts) {
+                std::fs::write(folder.join(hash.as_str()), bytes)?;
+            }
+            let _ = std::fs::remove_dir_all(self.0.entry(key));
+            Ok(())
+        })
     }
 }
 

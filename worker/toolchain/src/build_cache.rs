@@ -1,18 +1,16 @@
 //! Builds that were done before, by their address, in a local folder.
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::Path;
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 
+use crate::cache_folder::CacheFolder;
+
 /// Maximum number of builds that are kept; the oldest are removed when a worker starts.
 pub const MAX_CACHED_BUILDS: usize = 4_000;
-/// A folder that was begun this long ago will not be finished: its writer was killed.
-const ABANDONED_AFTER: Duration = Duration::from_hours(1);
 
-const UNFINISHED: &str = "building-";
 const REPORT: &str = "report.json";
 const LIBRARY: &str = "library.so";
 const LOG: &str = "log.txt";
@@ -30,41 +28,18 @@ pub struct CachedBuild {
 
 /// A folder of builds.
 #[derive(Debug)]
-pub struct BuildCache {
-    folder: PathBuf,
-}
+pub struct BuildCache(CacheFolder);
 
 impl BuildCache {
     /// Opens the folder, which is created, and removes the oldest entries beyond the limit.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        Self::open_with_limit(folder, MAX_CACHED_BUILDS)
-    }
-
-    fn open_with_limit(folder: &Path, max_builds: usize) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        // The folder's own idea of now: the clock is not ours to read.
-        let now = tempfile::tempfile_in(folder)?.metadata()?.modified()?;
-        let mut builds: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for entry in std::fs::read_dir(folder)?.filter_map(Result::ok) {
-            let Ok(modified) = entry.metadata().and_then(|data| data.modified()) else { continue };
-            if !entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
-                builds.push((modified, entry.path()));
-            } else if now.duration_since(modified).is_ok_and(|age| age > ABANDONED_AFTER) {
-                let _ = std::fs::remove_dir_all(entry.path());
-            }
-        }
-        builds.sort();
-        let surplus = builds.len().saturating_sub(max_builds);
-        for (_, path) in builds.into_iter().take(surplus) {
-            let _ = std::fs::remove_dir_all(path);
-        }
-        Ok(Self { folder: folder.to_path_buf() })
+        CacheFolder::open(folder, MAX_CACHED_BUILDS).map(Self)
     }
 
     /// The build of that address. A damaged entry is removed and counts as missing.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<CachedBuild> {
-        let entry = self.folder.join(key);
+        let entry = self.0.entry(key);
         if !entry.is_dir() {
             return None;
         }
@@ -78,18 +53,11 @@ impl BuildCache {
 
     /// Keeps a build. It appears whole or not at all; one that is there already stays.
     pub fn put(&self, key: &str, build: &CachedBuild) -> io::Result<()> {
-        let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(&self.folder)?;
-        std::fs::write(unfinished.path().join(REPORT), serde_json::to_vec(&build.report)?)?;
-        std::fs::write(unfinished.path().join(LOG), &build.log)?;
-        if let Some(library) = &build.library {
-            std::fs::write(unfinished.path().join(LIBRARY), library)?;
-        }
-        let entry = self.folder.join(key);
-        match std::fs::rename(unfinished.path(), &entry) {
-            // Another thread or process was faster with the same build.
-            Err(_) if entry.is_dir() => Ok(()),
-            other => other,
-        }
+        self.0.put(key, |folder| {
+            std::fs::write(folder.join(REPORT), serde_json::to_vec(&build.report)?)?;
+            std::fs::write(folder.join(LOG), &build.log)?;
+            build.library.iter().try_for_each(|library| std::fs::write(folder.join(LIBRARY), library))
+        })
     }
 }
 
@@ -111,6 +79,8 @@ fn read_entry(entry: &Path, key: &str) -> Option<CachedBuild> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
     use nightshift_protocol::machine::{SandboxReport, Toolchain};
     use nightshift_protocol::measurement::CompilerReport;
     use nightshift_protocol::verdict::ProcessEnd;
@@ -193,7 +163,7 @@ mod tests {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(age as u64);
             std::fs::File::open(folder.path().join(key)).unwrap().set_modified(time).unwrap();
         }
-        let cache = BuildCache::open_with_limit(folder.path(), 2).unwrap();
+        let cache = BuildCache(CacheFolder::open(folder.path(), 2).unwrap());
         assert_eq!(cache.get("k1"), None);
         assert!(cache.get("k2").is_some() && cache.get("k3").is_some());
     }

@@ -5,6 +5,7 @@
 pub mod build;
 pub mod build_cache;
 mod build_provenance;
+pub mod cache_folder;
 mod compiler_limits;
 pub mod compiler_output;
 pub mod disassembly;
