@@ -52,3 +52,12 @@ pub struct WorkerConfig {
     /// no time. This suits campaigns that need many verdicts.
     pub profilers: bool,
 }
+
+impl WorkerConfig {
+    /// Returns the folder with the locks of all GPUs, which processes of this machine share. Those of a GPU lie in a folder below it
+    /// that has its UUID as name.
+    #[must_use]
+    pub fn device_locks(&self) -> PathBuf {
+        self.cache_dir.join("devices")
+    }
+}

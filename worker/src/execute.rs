@@ -117,14 +117,18 @@ impl Workbench {
         let contexts = (config.gpu_contexts, hardware.memory_bytes);
         let demand = only.filter(|(target, _)| *target == Target::Cuda).map(|(_, demand)| demand);
         // Processes start while the search for compilers runs.
-        let gpus = SharedGpus::new(&host, &config.gpus, contexts, &config.cache_dir.join("devices"), demand);
+        let gpus = SharedGpus::new(&host, &config.gpus, contexts, &config.device_locks(), demand);
         let only = only.map(|(target, _)| target);
         let Found { toolchain, sandbox, cuda } = find_all(jail, config, only, &hardware, scratch.folder(), cancel)?;
         tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers and sandbox were found");
         let cuda = cuda.map(|cuda| cuda.with_gpus(gpus));
         let cuda = if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) };
         if let Err(reason) = &cuda {
-            tracing::debug!(reason, "this worker carries out no steps on the `cuda` target");
+            if config.gpus.usable().is_empty() || only.is_some() {
+                tracing::debug!(reason, "this worker carries out no steps on the `cuda` target");
+            } else {
+                tracing::warn!(reason, "this worker has GPUs and carries out no steps on the `cuda` target");
+            }
         }
         let mut machine = machine::facts(hardware, Some(toolchain.clone()), sandbox);
         machine.cuda_toolchain = cuda.as_ref().ok().map(|cuda| cuda.nvcc.toolchain().clone());

@@ -111,7 +111,7 @@ pub async fn run(config: WorkerConfig, stop: impl Into<Stop>) -> Result<(), Work
         let mut config = config.clone();
         // Children die with the thread that starts them, so one thread does the whole examination.
         tokio::task::spawn_blocking(move || {
-            let prober = ChildProber::new(config.executable.clone());
+            let prober = ChildProber::new(config.executable.clone(), config.device_locks());
             let (gpus, monitor) = DeviceHealthMonitor::open(config.gpus, Arc::new(prober));
             config.gpus = gpus;
             let workbench = Workbench::open(&config, Box::new(artifacts))?;

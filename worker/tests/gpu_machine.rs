@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 }
 
 fn prober() -> ChildProber {
-    ChildProber::new(std::env::current_exe().unwrap())
+    ChildProber::new(std::env::current_exe().unwrap(), std::env::temp_dir().join("nightshift-test-locks"))
 }
 
 fn each_gpu_is_described_whole(gpus: &Gpus) {

@@ -22,7 +22,7 @@ pub(super) async fn checks(context: &Context) -> Result<Vec<Check>> {
     })?;
     let config = compose::worker_config(context, "http://127.0.0.1:0", None, true, None)?;
     let mut checks = tokio::task::spawn_blocking(move || {
-        let prober: Arc<dyn Prober> = Arc::new(ChildProber::new(executable));
+        let prober: Arc<dyn Prober> = Arc::new(ChildProber::new(executable, config.device_locks()));
         let mut checks = gpu_devices::checks(Path::new("/"), &config.gpus, &prober);
         let compiler = nvcc::find(&config);
         let described = nvcc::check(&compiler, &config);

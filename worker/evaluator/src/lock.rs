@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use nightshift_sandbox::process::{CancelFlag, ProcessError};
 
 use self::between_processes::{LockFiles, Locked};
-pub use self::between_processes::{open_lock_file, try_lock_file};
+pub use self::between_processes::{lock_driver_within, open_lock_file, try_lock_file};
 
 thread_local! {
     /// Guards that this thread holds.

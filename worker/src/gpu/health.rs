@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::discovery::Gpu;
 use super::probe::{CudaFacts, Line, Stage};
+use nightshift_evaluator::lock::lock_driver_within;
 use nightshift_sandbox::DeviceAccess;
 use nightshift_sandbox::process::{HelperEnd, run_helper_process};
 
@@ -55,17 +56,20 @@ pub trait Prober: Send + Sync + fmt::Debug + 'static {
 #[derive(Debug, Clone)]
 pub struct ChildProber {
     executable: PathBuf,
+    /// Folder of the locks of all devices.
+    locks: PathBuf,
     limit: Duration,
 }
 
 impl ChildProber {
-    /// Creates a prober. `executable` is this binary: its `main` calls [`nightshift_sandbox::process::child_main`] first.
+    /// Creates a prober. `executable` is this binary: its `main` calls [`nightshift_sandbox::process::child_main`] first. `locks` is
+    /// the folder of [`WorkerConfig::device_locks`](crate::lease::WorkerConfig::device_locks).
     #[must_use]
-    pub fn new(executable: PathBuf) -> Self {
-        Self { executable, limit: PROBE_LIMIT }
+    pub fn new(executable: PathBuf, locks: PathBuf) -> Self {
+        Self { executable, locks, limit: PROBE_LIMIT }
     }
 
-    /// Sets another time limit.
+    /// Sets another time limit, of a probe and of the time before it.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -78,6 +82,11 @@ impl Prober for ChildProber {
         // The probe uses the same isolation as steps, and reports what is missing.
         let access = DeviceAccess::find(&gpu.facts.uuid, gpu.minor).map(|access| access.environment());
         let environment = access.unwrap_or_else(|_| gpu.environment());
+        // A context that begins delays what is timed. A step that hangs in a confirmation must not keep its device from a probe.
+        let _driver = lock_driver_within(&self.locks.join(&gpu.facts.uuid), self.limit).or_else(|| {
+            tracing::warn!(gpu.uuid = %gpu.facts.uuid, "a GPU is probed although its lock was not free in time");
+            None
+        });
         match run_helper_process(&self.executable, super::PROBE_ARGUMENT, &environment, self.limit) {
             Ok(end) => judge(&end, self.limit),
             Err(error) => Health::Unclear(format!("the probe could not be started: {error}")),

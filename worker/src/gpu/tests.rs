@@ -2,7 +2,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nightshift_evaluator::context::DeviceMonitor as _;
+use nightshift_evaluator::lock::{DeviceLock, DeviceMode, lock_driver_within};
 use nightshift_protocol::machine::{ComputeMode, Mig};
+use nightshift_sandbox::process::CancelFlag;
 use nightshift_testbed::executable::write_executable;
 use tokio_util::sync::CancellationToken;
 
@@ -412,9 +414,11 @@ fn the_driver_is_listened_to_until_the_worker_ends() {
 #[test]
 fn a_probe_on_a_machine_without_a_driver_is_unclear() {
     let gpus = FakeDriver::with_whole(1).gpus();
-    let prober = ChildProber::new("/bin/true".into()).within(SOON);
-    assert!(matches!(prober.probe(&gpus.usable()[0]), Health::Unclear(_)), "it says nothing");
-    let missing = ChildProber::new("/nowhere/nightshift".into());
+    let locks = tempfile::tempdir().unwrap();
+    let prober = |program: &str| ChildProber::new(program.into(), locks.path().to_path_buf());
+    let prober_of_nothing = prober("/bin/true").within(SOON);
+    assert!(matches!(prober_of_nothing.probe(&gpus.usable()[0]), Health::Unclear(_)), "it says nothing");
+    let missing = prober("/nowhere/nightshift");
     assert!(matches!(missing.probe(&gpus.usable()[0]), Health::Unclear(_)));
 }
 
@@ -424,8 +428,32 @@ fn a_probe_that_hangs_is_killed_and_its_gpu_wedged() {
     let program = folder.path().join("hangs");
     write_executable(&program, "#!/bin/sh\necho '{\"line\":\"at\",\"stage\":\"context\"}'\nwhile :; do :; done\n");
     let gpus = FakeDriver::with_whole(1).gpus();
-    let health = ChildProber::new(program).within(Duration::from_secs(5)).probe(&gpus.usable()[0]);
+    let health =
+        ChildProber::new(program, folder.path().join("locks")).within(Duration::from_secs(5)).probe(&gpus.usable()[0]);
     let Health::Faulty(fault) = health else { panic!("{health:?}") };
     assert_eq!(fault.code, WEDGED);
     assert!(fault.reason.contains("creating a context"), "{}", fault.reason);
+}
+
+#[test]
+fn a_probe_waits_for_a_confirmation_and_not_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, started) = (folder.path().join("probe"), folder.path().join("started"));
+    write_executable(&program, &format!("#!/bin/sh\n: > '{}'\n", started.display()));
+    let gpus = FakeDriver::with_whole(1).gpus();
+    let (gpu, locks) = (&gpus.usable()[0], folder.path().join("locks"));
+    let files = locks.join(&gpu.facts.uuid);
+    let lock = DeviceLock::between_processes(&files).unwrap();
+    let patient = ChildProber::new(program, locks).within(Duration::from_mins(10));
+    std::thread::scope(|scope| {
+        let confirmation = lock.lock(DeviceMode::Isolated, &CancelFlag::default()).unwrap();
+        let probing = scope.spawn(move || patient.probe(gpu));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!started.exists() && !probing.is_finished());
+        drop(confirmation);
+        probing.join().unwrap();
+        assert!(started.exists());
+    });
+    let _hangs = lock.lock(DeviceMode::Isolated, &CancelFlag::default()).unwrap();
+    assert!(lock_driver_within(&files, Duration::from_millis(50)).is_none(), "it goes on without the lock");
 }

@@ -34,8 +34,8 @@ struct Turnstile {
 
 /// Why a file is not locked.
 enum NotLocked {
-    /// The work was cancelled.
-    Cancelled,
+    /// The work was cancelled, or it waited long enough.
+    GivenUp,
     /// The file system cannot lock it.
     Failed(std::io::Error),
 }
@@ -58,11 +58,12 @@ impl Turnstile {
         Ok(turnstile)
     }
 
-    fn pass(&self, alone: bool, cancel: &CancelFlag) -> Result<File, NotLocked> {
+    fn pass(&self, alone: bool, gives_up: &dyn Fn() -> bool) -> Result<File, NotLocked> {
         let (first, second) = (open_lock_file(&self.first)?, open_lock_file(&self.second)?);
-        wait_for(&first, &self.first, FlockOperation::NonBlockingLockExclusive, cancel)?;
+        wait_for(&first, &self.first, FlockOperation::NonBlockingLockExclusive, gives_up)?;
         let shared = FlockOperation::NonBlockingLockShared;
-        wait_for(&second, &self.second, if alone { FlockOperation::NonBlockingLockExclusive } else { shared }, cancel)?;
+        let operation = if alone { FlockOperation::NonBlockingLockExclusive } else { shared };
+        wait_for(&second, &self.second, operation, gives_up)?;
         Ok(second)
     }
 }
@@ -76,17 +77,18 @@ impl LockFiles {
     /// Waits until no other process uses the device in a mode that conflicts with this one. Those of this process that do so have
     /// ended. Fails only when the work is cancelled.
     pub(super) fn lock(&self, mode: DeviceMode, cancel: &CancelFlag) -> Result<Locked, ProcessError> {
+        let gives_up: &dyn Fn() -> bool = &|| cancel.is_cancelled();
         let locked = match mode {
-            DeviceMode::Work | DeviceMode::Tool => self.computing.pass(false, cancel).map(|file| vec![file]),
-            DeviceMode::Driver => self.driver.pass(false, cancel).map(|file| vec![file]),
-            DeviceMode::Exclusive => self.computing.pass(true, cancel).map(|file| vec![file]),
+            DeviceMode::Work | DeviceMode::Tool => self.computing.pass(false, gives_up).map(|file| vec![file]),
+            DeviceMode::Driver => self.driver.pass(false, gives_up).map(|file| vec![file]),
+            DeviceMode::Exclusive => self.computing.pass(true, gives_up).map(|file| vec![file]),
             DeviceMode::Isolated => {
-                self.computing.pass(true, cancel).and_then(|file| Ok(vec![file, self.driver.pass(true, cancel)?]))
+                self.computing.pass(true, gives_up).and_then(|file| Ok(vec![file, self.driver.pass(true, gives_up)?]))
             }
         };
         match locked {
             Ok(files) => Ok(Locked { _files: files }),
-            Err(NotLocked::Cancelled) => Err(ProcessError::Cancelled),
+            Err(NotLocked::GivenUp) => Err(ProcessError::Cancelled),
             Err(NotLocked::Failed(error)) => {
                 tracing::warn!(%error, "the device cannot be kept from other processes of this kind");
                 Ok(Locked::default())
@@ -95,14 +97,22 @@ impl LockFiles {
     }
 }
 
-fn wait_for(file: &File, path: &Path, operation: FlockOperation, cancel: &CancelFlag) -> Result<(), NotLocked> {
+/// Waits until a process may begin on the device whose locks lie in `folder`, as [`DeviceMode::Driver`] does, for at most this time.
+/// Confirmations wait until the returned file is closed. Returns nothing when the time is over or files cannot be locked.
+#[must_use]
+pub fn lock_driver_within(folder: &Path, limit: Duration) -> Option<File> {
+    let until = Instant::now() + limit;
+    LockFiles::open(folder).ok()?.driver.pass(false, &|| Instant::now() >= until).ok()
+}
+
+fn wait_for(file: &File, path: &Path, operation: FlockOperation, gives_up: &dyn Fn() -> bool) -> Result<(), NotLocked> {
     let (started, mut told) = (Instant::now(), false);
     loop {
         if try_lock(file, operation)? {
             return Ok(());
         }
-        if cancel.is_cancelled() {
-            return Err(NotLocked::Cancelled);
+        if gives_up() {
+            return Err(NotLocked::GivenUp);
         }
         std::thread::sleep(POLL);
         if !told && started.elapsed() > PATIENCE {
