@@ -300,7 +300,12 @@ fn version_report(program: &Path, scratch: &Path, run: &Run<'_>) -> Result<Strin
         env: vec![("LC_ALL".to_owned(), "C".to_owned())],
         limits: VERSION_LIMITS,
     };
-    let result = run(&command).map_err(|source| NvccError::NotStarted { program: path(), source })?;
+    let ask = || run(&command).map_err(|source| NvccError::NotStarted { program: path(), source });
+    let mut result = ask()?;
+    if matches!(result.end, ProcessEnd::TimedOut { .. }) {
+        // The first start reads the program from a slow disk; a worker without its compiler is one for its whole life.
+        result = ask()?;
+    }
     if result.end != ProcessEnd::Finished {
         let reason = format!("`--version` gave no version: {}", result.end.describe());
         return Err(NvccError::Broken { program: path(), reason });

@@ -13,6 +13,8 @@ struct Machine {
     root: tempfile::TempDir,
     /// What a compilation says and how it ends.
     build: (ProcessEnd, &'static str),
+    /// How many of the first commands take too long.
+    slow: usize,
     /// Commands that were run.
     commands: RefCell<Vec<JailedCommand>>,
 }
@@ -26,7 +28,7 @@ impl Machine {
             std::fs::write(&path, "").unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        Self { root, build: (ProcessEnd::Finished, ""), commands: RefCell::default() }
+        Self { root, build: (ProcessEnd::Finished, ""), slow: 0, commands: RefCell::default() }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -62,7 +64,9 @@ impl Machine {
         let is_version = command.args.iter().any(|arg| arg == "--version");
         let is_host = command.program.ends_with("g++");
         let broken = command.program.starts_with(self.path("usr/local/cuda-99.0"));
+        let is_slow = self.commands.borrow().len() <= self.slow;
         let (end, stdout, stderr) = match (is_version, is_host, broken) {
+            _ if is_slow => (ProcessEnd::TimedOut { limit_ms: command.limits.wall_ms }, "", ""),
             (_, _, true) => (ProcessEnd::Exited { status: 1 }, "", ""),
             (true, true, _) => (ProcessEnd::Finished, "g++ (Debian 12.2.0) 12.2.0\n", ""),
             (true, false, _) => (ProcessEnd::Finished, VERSION, ""),
@@ -86,6 +90,13 @@ fn without_a_compiler_the_error_says_how_to_get_one() {
     let text = error.to_string();
     assert!(text.contains("doctor --install-nvcc") && text.contains("worker.nvcc"), "{text}");
     assert!(text.contains("/usr/local/cuda"), "{text}");
+}
+
+#[test]
+fn a_compiler_whose_first_start_is_slow_is_asked_once_more() {
+    let machine = |slow| Machine { slow, ..Machine::new(&["usr/bin/g++", "usr/bin/nvcc"]) };
+    assert!(machine(1).search(None).is_ok());
+    assert_eq!(machine(2).search(None).unwrap_err().code(), "toolchain.broken");
 }
 
 #[test]
