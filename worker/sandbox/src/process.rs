@@ -16,7 +16,7 @@ mod watched;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use nightshift_protocol::step::StepFailure;
@@ -96,6 +96,18 @@ impl CancelFlag {
         }
         state
     }
+
+    /// Locks a mutex that another thread may hold for long. Returns nothing when the work is cancelled before that.
+    pub fn lock<'m, T>(&self, mutex: &'m Mutex<T>) -> Option<MutexGuard<'m, T>> {
+        loop {
+            match mutex.try_lock() {
+                Ok(guard) => return Some(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if self.is_cancelled() => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(WATCH_INTERVAL),
+            }
+        }
+    }
 }
 
 /// Why a process could not be started, watched or frozen. A program that fails is a [`ProcessResult`] instead.
@@ -147,4 +159,23 @@ pub fn child_main(args: &[OsString], hosted: &HostedMain) -> Option<i32> {
 
 fn os(what: &str, source: std::io::Error) -> ProcessError {
     ProcessError::Os { what: what.to_owned(), source }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cancelled_work_waits_for_no_mutex() {
+        let (mutex, cancel) = (Mutex::new(()), CancelFlag::default());
+        let held = cancel.lock(&mutex).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| cancel.lock(&mutex).is_some());
+            cancel.cancel();
+            assert!(!waiting.join().unwrap());
+        });
+        drop(held);
+        assert!(cancel.lock(&mutex).is_some(), "a free one is locked at once");
+    }
 }

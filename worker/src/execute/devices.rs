@@ -1,7 +1,7 @@
 //! What steps on the `cuda` target need: the compiler, profilers, and the GPUs with what steps share on each.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nightshift_evaluator::context::DevicePlace;
 use nightshift_evaluator::cores::TimedCores;
@@ -12,7 +12,7 @@ use nightshift_profilers::Profilers;
 use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{MemoryDemand, PYTHON_EXTENSION, TaskSpec};
-use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
+use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, ProcessError, run_jailed};
 use nightshift_sandbox::{DeviceAccess, DeviceMissing};
 use nightshift_toolchain::Host;
 use nightshift_toolchain::build::compile_module;
@@ -258,7 +258,8 @@ impl CudaBench {
         shared: &SharedGpu,
         kernels: &KernelCache<'_>,
     ) -> Result<Arc<DeviceContext>, StepFailure> {
-        let mut opened = shared.context.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another step may be opening it, which takes half a minute where kernels are compiled.
+        let mut opened = kernels.cancel.lock(&shared.context).ok_or(ProcessError::Cancelled)?;
         if let Some(context) = &*opened {
             return Ok(Arc::clone(context));
         }
@@ -309,8 +310,9 @@ impl CudaBench {
     pub(super) fn doubt(&self, cancel: &CancelFlag) {
         for shared in &self.shared {
             shared.pool.clear(cancel);
-            let mut opened = shared.context.lock().unwrap_or_else(PoisonError::into_inner);
-            if opened.as_ref().is_some_and(|context| !context.is_usable()) {
+            if let Some(mut opened) = cancel.lock(&shared.context)
+                && opened.as_ref().is_some_and(|context| !context.is_usable())
+            {
                 *opened = None;
             }
         }

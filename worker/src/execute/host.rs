@@ -1,13 +1,13 @@
 //! Profiles on the host, and the roofline that measurements there are compared with.
 
-use std::sync::PoisonError;
+use std::sync::MutexGuard;
 
 use nightshift_profilers::host::{Peaks, faster_than_roofline, measure_peaks, profile};
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{TaskBundle, TaskSpec};
-use nightshift_sandbox::process::{JailedCommand, run_jailed};
+use nightshift_sandbox::process::{JailedCommand, ProcessError, run_jailed};
 
 use super::step::Step;
 
@@ -42,14 +42,18 @@ impl Step<'_> {
     }
 
     pub(super) fn peaks(&self) -> Result<Peaks, StepFailure> {
-        let known = *self.bench.peaks.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *self.lock_peaks()?;
         known.map_or_else(|| self.peaks_again(), Ok)
+    }
+
+    fn lock_peaks(&self) -> Result<MutexGuard<'_, Option<Peaks>>, StepFailure> {
+        Ok(self.cancel.lock(&self.bench.peaks).ok_or(ProcessError::Cancelled)?)
     }
 
     /// Measures the peaks; the best that was ever seen counts.
     fn peaks_again(&self) -> Result<Peaks, StepFailure> {
         // Held while measuring: two measurements at once would disturb each other.
-        let mut known = self.bench.peaks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock_peaks()?;
         let run = |command: &JailedCommand| run_jailed(&self.bench.host.jail, command, self.cancel);
         let mut peaks = measure_peaks(&self.bench.toolchain, &self.bench.machine, self.folder, &run)?;
         if let Some(before) = *known {

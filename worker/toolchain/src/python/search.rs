@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{Python, PythonError};
 use nightshift_sandbox::access::temporary_folder;
-use nightshift_sandbox::process::{CancelFlag, WATCH_INTERVAL, run_trusted};
+use nightshift_sandbox::process::{CancelFlag, run_trusted};
 
 /// Program names to find in the search path.
 const NAMES: [&str; 2] = ["python3", "python"];
@@ -88,25 +88,13 @@ impl PythonSearch {
 
     /// Returns the Python. Blocks the first time, and again when none answered then.
     pub fn python(&self, cancel: &CancelFlag) -> Result<&Python, PythonError> {
-        let _searching = if self.found.get().is_none() { self.wait_for_turn(cancel) } else { None };
+        let _searching = if self.found.get().is_none() { cancel.lock(&self.searching) } else { None };
         if let Some(found) = self.found.get() {
             return found.as_ref().map_err(Clone::clone);
         }
         match self.search(cancel) {
             Err(error @ PythonError::NoAnswer { .. }) => Err(error),
             lasting => self.found.get_or_init(|| lasting).as_ref().map_err(Clone::clone),
-        }
-    }
-
-    /// Waits for the end of another search. Returns nothing when the work is cancelled before that.
-    fn wait_for_turn(&self, cancel: &CancelFlag) -> Option<MutexGuard<'_, ()>> {
-        loop {
-            match self.searching.try_lock() {
-                Ok(guard) => return Some(guard),
-                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) if cancel.is_cancelled() => return None,
-                Err(TryLockError::WouldBlock) => std::thread::sleep(WATCH_INTERVAL),
-            }
         }
     }
 
