@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn files_are_found_by_level_number_and_name() {
-        assert_eq!(labels(&[1], &[], &CancelFlag::default()).unwrap(), ["level1/2_b.py", "level1/19_ReLU.py"]);
+        assert_eq!(labels(&[1], &[]).unwrap(), ["level1/2_b.py", "level1/19_ReLU.py"]);
         assert_eq!(labels(&[], &["2"]).unwrap(), ["level1/2_b.py", "level2/2_c.py"]);
         assert_eq!(labels(&[], &["2/2", "19_ReLU.py"]).unwrap(), ["level1/19_ReLU.py", "level2/2_c.py"]);
         assert_eq!(labels(&[], &["level1/2"]).unwrap(), ["level1/2_b.py"]);

@@ -1,5 +1,7 @@
 //! Steps as a worker carries them out: with the real compiler, in the real jail.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "support/bench.rs"]
 mod bench;
 #[path = "support/findings.rs"]

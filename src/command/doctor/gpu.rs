@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn a_tool_that_does_not_answer_is_a_warning_with_what_it_said() {
-        let missing = MissingTool { reason: "it printed: no".to_owned(), remedy: "install it".to_owned() };
+        let missing =
+            MissingTool { reason: "it printed: no".to_owned(), remedy: "install it".to_owned(), did_not_answer: false };
         let check = tool_check("nsys", "records timelines", &Err(missing));
         assert_eq!((check.state, check.found.as_str()), (State::Warning, "it printed: no"));
         assert!(check.advice.unwrap().ends_with("records timelines: install it"));
