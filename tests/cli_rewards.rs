@@ -232,7 +232,7 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
     // Edits are made in the program that the item brings, and scored as a refinement.
     let before = right.split("```cpp\n").nth(1).unwrap().split("```").next().unwrap();
     let edited = |search: &str, before: Option<&str>| {
-        let completion = format!("<<<<<<< SEARCH\n{search}\n=======\n// Vectors.\n{search}\n>>>>>>> REPLACE\n");
+        let completion = format!("<<<<<<< SEARCH\n{search}\n=======\n#include <vector>\n{search}\n>>>>>>> REPLACE\n");
         json!({ "task": "row_softmax", "completion": completion, "before": before, "skill": "refinement" })
     };
     let line = "#include <limits>";

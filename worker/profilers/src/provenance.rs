@@ -12,6 +12,9 @@ use nightshift_toolchain::build::EXTENSION_MARKER;
 const LIBRARIES: [&str; 7] = ["nvjet", "cudnn", "cublas", "cutlass", "ampere_", "turing_", "volta_"];
 /// Last part of the name of a decorator that makes a function a kernel: `@triton.jit`, `@gluon.jit`, `@jit`.
 const KERNEL_DECORATOR: &str = "jit";
+
+/// How a call of it begins.
+const KERNEL_CALL: &str = "jit(";
 /// Length of the kind of kernel in a name that `torch.compile` gives, such as `triton_poi_fused_add_0`.
 const KIND_CHARS: usize = 3;
 
@@ -46,14 +49,17 @@ impl OwnCode {
     }
 }
 
-/// Returns the names of the functions that a decorator of Triton makes kernels.
+/// Returns the names of the functions that a decorator of Triton makes kernels, or a call of it.
 fn kernels(text: &[&str]) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut kernels = BTreeSet::new();
     let mut is_kernel = false;
+    for call in text.iter().flat_map(|line| line.split(KERNEL_CALL).skip(1)) {
+        kernels.insert(call.trim_start().split(|c: char| !is_part(c)).next().unwrap_or_default().to_owned());
+    }
     for line in text.iter().map(|line| line.trim_start()) {
         if let Some(decorator) = line.strip_prefix('@') {
-            let is_part = |c: char| c.is_alphanumeric() || c == '_';
-            let path = decorator.split(|c: char| !is_part(c) && c != '.').next().unwrap_or_default();
+            let path = decorator.trim_start().split(|c: char| !is_part(c) && c != '.').next().unwrap_or_default();
             is_kernel |= path.rsplit('.').next() == Some(KERNEL_DECORATOR);
         } else if let Some(function) = line.strip_prefix("def ") {
             let name = function.split('(').next().unwrap_or_default().trim();

@@ -53,8 +53,15 @@ impl FoundTools {
         if cancel.is_cancelled() {
             return Err(ProcessError::Cancelled.into());
         }
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::clone(&found), Instant::now()));
-        Ok(found)
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            // Another search that went on meanwhile found more.
+            Some((better, _)) if better.all_answered() && !found.all_answered() => Ok(Arc::clone(better)),
+            _ => {
+                *last = Some((Arc::clone(&found), Instant::now()));
+                Ok(found)
+            }
+        }
     }
 
     /// Makes the last search one of so long ago.

@@ -9,6 +9,9 @@ const ABANDONED_AFTER: Duration = Duration::from_hours(1);
 
 const UNFINISHED: &str = "unfinished-";
 
+/// How unfinished entries of earlier releases begin.
+const UNFINISHED_BEFORE: [&str; 2] = ["building-", "finding-"];
+
 /// A folder of entries. Each appears whole or not at all.
 #[derive(Debug)]
 pub struct CacheFolder {
@@ -24,7 +27,9 @@ impl CacheFolder {
         let mut entries: Vec<(SystemTime, PathBuf)> = Vec::new();
         for entry in std::fs::read_dir(folder)?.filter_map(Result::ok) {
             let Ok(modified) = entry.metadata().and_then(|data| data.modified()) else { continue };
-            if !entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_unfinished = [UNFINISHED].iter().chain(&UNFINISHED_BEFORE).any(|prefix| name.starts_with(prefix));
+            if !is_unfinished {
                 entries.push((modified, entry.path()));
             } else if now.duration_since(modified).is_ok_and(|age| age > ABANDONED_AFTER) {
                 let _ = std::fs::remove_dir_all(entry.path());

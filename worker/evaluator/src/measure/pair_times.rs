@@ -122,6 +122,12 @@ impl PairTimes {
         (share > DISTURBED_SHARE && beside > quantile(&alone, 0.75)).then_some(share)
     }
 
+    /// Returns whether something slowed the evaluator's operations around the baseline's calls down. It may do so around the candidate's,
+    /// where such time counts.
+    pub(super) fn is_disturbed_around_calls(&self) -> bool {
+        median(&self.hidden_baseline_ns) > STEADY_SHARE * median(&self.baseline_ns)
+    }
+
     /// Takes the baseline's times after the candidate had ended. They correct the measurement, which is not steady then.
     pub(super) fn take_alone_after(&mut self, times_ns: Vec<f64>) {
         self.steady = false;

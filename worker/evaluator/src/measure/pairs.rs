@@ -157,6 +157,7 @@ pub(super) fn time_pairs<M: Memory>(
             if calls > 1 { setup.subtracted_too_much(WindowKind::CallInOrder, 1)? } else { (0.0, 0.0) };
         times.give_back(too_much_ns, too_much_lone_ns)?;
     }
+    times.steady &= !times.is_disturbed_around_calls();
     (times.timed_calls, times.verified_calls) = verifier.after_warm_up();
     (times.turned_wrong, times.wrong) = (verifier.turned_wrong(), verifier.is_over());
     timer.end("pairs");

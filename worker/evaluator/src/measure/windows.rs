@@ -141,12 +141,12 @@ pub(super) struct Inputs {
     draws: Vec<Vec<Draw>>,
     /// Number of calls.
     calls: usize,
-    /// Number of untimed calls before them, on the inputs of the window before.
-    leads: usize,
+    /// Draws of the inputs of untimed calls before them.
+    leads: Vec<Vec<Draw>>,
 }
 
 impl Inputs {
-    /// Draws inputs for so many calls of a program that has so many inputs, and has others lead them where a call is expected to
+    /// Draws inputs for so many calls of a program that has so many inputs, and for others before them where a call is expected to
     /// take so short a time that this matters. Before a single call there are one or two: a program cannot tell which one is timed.
     pub(super) fn draw(calls: usize, inputs: usize, call_ns: f64, seeds: &mut SecretSeeds) -> Self {
         let leads = match (call_ns < LED_NS, calls) {
@@ -154,7 +154,7 @@ impl Inputs {
             (true, 1) => 1 + usize::from(seeds.flip()),
             (true, _) => 1,
         };
-        Self { leads, draws: draws_of(calls, inputs, seeds), calls }
+        Self { leads: draws_of(leads, inputs, seeds), draws: draws_of(calls, inputs, seeds), calls }
     }
 
     /// The same for one call, on whose inputs so many calls are made.
@@ -179,8 +179,12 @@ pub(super) fn time_window<M: Memory>(
     program.renew_poison(memory)?;
     if on_device {
         program.process.thaw()?;
-        for _ in 0..*leads {
-            // As before the calls that are timed: a clock cannot tell which call is the last one.
+        for draws in leads {
+            // Where no program is called, none sees inputs.
+            if kind.calls_program() {
+                program.prepare(memory, 0, draws)?;
+            }
+            // As before the calls that are timed: neither inputs nor a clock tell which call is the last one.
             memory.flush_caches()?;
             memory.null_operation()?;
             program.window(if kind.calls_program() { WindowKind::Calls } else { WindowKind::Empty }, 1)?;
@@ -359,7 +363,7 @@ mod tests {
     fn a_program_cannot_tell_a_lead_from_the_only_call_of_a_window() {
         let Ok(mut seeds) = SecretSeeds::from_os() else { panic!("random numbers") };
         let mut leads = |calls, call_ns| -> std::collections::BTreeSet<usize> {
-            (0..64).map(|_| Inputs::draw(calls, 1, call_ns, &mut seeds).leads).collect()
+            (0..64).map(|_| Inputs::draw(calls, 1, call_ns, &mut seeds).leads.len()).collect()
         };
         assert_eq!(leads(1, 1e6), [1, 2].into());
         assert_eq!(leads(8, 1e5), [1].into());

@@ -78,7 +78,7 @@ pub fn run_helper_process(
     Ok(HelperEnd { stdout: stdout.take(), status: status.and_then(|status| status.code()), timed_out, survived_kill })
 }
 
-fn kill(child: &mut Child) {
+pub(super) fn kill(child: &mut Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process_group(group, Signal::KILL);
     }

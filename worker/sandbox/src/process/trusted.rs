@@ -2,11 +2,13 @@
 
 use std::ffi::OsStr;
 use std::io::{Error, ErrorKind};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use super::CancelFlag;
+use super::helper_process::kill;
 use super::watched::{capture, reap, watch};
 
 /// Captured bytes of each output stream. A program that writes more gets a closed pipe.
@@ -26,7 +28,9 @@ pub fn run_trusted<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
     let deadline = Instant::now() + limit;
     #[expect(clippy::disallowed_methods, reason = "this crate starts the worker's processes")]
     let mut command = std::process::Command::new(program);
-    let mut child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // A group of its own, so that what it starts ends with it.
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
     let captured = capture(child.stdout.take(), OUTPUT_BYTES)
         .and_then(|stdout| Ok([stdout, capture(child.stderr.take(), OUTPUT_BYTES)?]));
     let ended = captured.and_then(|mut outputs| {
@@ -38,7 +42,7 @@ pub fn run_trusted<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
             Ok(Output { status, stdout: stdout.take(), stderr: stderr.take() })
         }
         other => {
-            let _ = child.kill();
+            kill(&mut child);
             reap(child);
             other?;
             let (program, seconds) = (program.display(), limit.as_secs());

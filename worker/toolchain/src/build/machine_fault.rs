@@ -19,6 +19,9 @@ const KILLED: [&str; 4] = [
     "died due to signal 9",
 ];
 
+/// Parts of the lines with which Clang and GCC's linker close a log: they follow other errors.
+const CLOSING: [&str; 3] = ["command failed due to signal", "command failed with exit code", "returned 1 exit status"];
+
 /// A fault of the machine that a compiler reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MachineFault {
@@ -48,7 +51,9 @@ impl MachineFault {
         let is_python = |file: &str| Path::new(file).extension().is_some_and(|name| name == PYTHON_EXTENSION);
         let is_compilers = |m: &&CompilerMessage| m.severity == "error" && !is_python(&m.file);
         let errors: Vec<&str> = built.report.messages.iter().filter(is_compilers).map(|m| &*m.message).collect();
-        let is_of_program = |error: &str| Self::of_line(error).is_none() && !error.starts_with(NO_MESSAGE);
+        let is_closing = |error: &str| CLOSING.iter().any(|closing| error.contains(closing));
+        let is_of_program =
+            |error: &str| Self::of_line(error).is_none() && !error.starts_with(NO_MESSAGE) && !is_closing(error);
         if errors.len() >= compiler_output::MAX_MESSAGES || errors.iter().any(|error| is_of_program(error)) {
             return None;
         }

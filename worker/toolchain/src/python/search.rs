@@ -151,7 +151,6 @@ pub fn find(configured: Option<&Path>, search_path: &[PathBuf], cancel: &CancelF
     }
     let mut seen = BTreeSet::new();
     let mut without = Vec::new();
-    let mut no_answer = None;
     for program in search_path.iter().flat_map(|folder| NAMES.map(|name| folder.join(name))) {
         if !program.is_file() || !seen.insert(program.canonicalize().unwrap_or_else(|_| program.clone())) {
             continue;
@@ -160,13 +159,12 @@ pub fn find(configured: Option<&Path>, search_path: &[PathBuf], cancel: &CancelF
             Ok(python) => return Ok(python),
             Err(Unfit::NoTorch(version)) => without.push(format!("Python {version} at {} has none", program.display())),
             Err(Unfit::Unusable(reason)) => without.push(format!("{}: {reason}", program.display())),
-            Err(Unfit::NoAnswer(reason)) => {
-                no_answer.get_or_insert(PythonError::NoAnswer { program, reason });
-            }
+            // A later one may have another PyTorch: this one is asked again.
+            Err(Unfit::NoAnswer(reason)) => return Err(PythonError::NoAnswer { program, reason }),
         }
     }
     let looked_at = if without.is_empty() { "no python3 in the search path".to_owned() } else { without.join("; ") };
-    Err(no_answer.unwrap_or(PythonError::NotFound { looked_at }))
+    Err(PythonError::NotFound { looked_at })
 }
 
 /// The same program by the path of its folder, without what a jail may lack on the way, as in `here/../bin/python`. The
