@@ -55,8 +55,8 @@ pub(crate) fn baseline(baseline: &Baseline) -> String {
 pub(crate) fn fastest_baseline(fastest: &FastestBaseline) -> String {
     let time = nanoseconds(fastest.median_ns);
     match fastest.kind {
-        BaselineKind::Reference => format!("the reference, {time}"),
-        kind => format!("{}, {time}, {} over the reference", kind.label(), interval(fastest.speedup)),
+        BaselineKind::Reference => format!("the {}, {time}", fastest.label()),
+        _ => format!("{}, {time}, {} over the reference", fastest.label(), interval(fastest.speedup)),
     }
 }
 
@@ -68,10 +68,7 @@ pub(crate) fn best_over_reference(run: &RunSummary) -> String {
 /// The best speedup of a run over the fastest baseline, with its name: `1.12x [1.10, 1.13] (CUDA graph)`.
 pub(crate) fn best_over_fastest(run: &RunSummary) -> String {
     let over = run.digest.best_speedup_over_fastest.zip(run.digest.fastest_baseline);
-    over.map_or_else(
-        || NONE.to_owned(),
-        |(speedup, fastest)| format!("{} ({})", interval(speedup), fastest.kind.label()),
-    )
+    over.map_or_else(|| NONE.to_owned(), |(speedup, fastest)| format!("{} ({})", interval(speedup), fastest.label()))
 }
 
 /// Returns geometric mean and `fast_1` of the best programs of runs, over each of both baselines in one line.
@@ -89,9 +86,15 @@ pub(crate) fn summary_over_baselines(runs: &[&RunSummary]) -> Vec<String> {
     let known: Vec<&RunSummary> = runs.iter().copied().filter(|run| run.digest.fastest_baseline.is_some()).collect();
     let over_reference = line("the reference", runs, |run| run.digest.best_speedup);
     let over_fastest = line("the fastest baseline", &known, |run| run.digest.best_speedup_over_fastest);
+    let incomplete =
+        known.iter().filter(|run| run.digest.fastest_baseline.is_some_and(|of| of.incomplete.is_some())).count();
+    let incomplete = (incomplete > 0).then(|| {
+        let tasks = count(incomplete, "task");
+        format!("a fault of the machine left baselines of {tasks} unmeasured: a faster one may be missing")
+    });
     let policies = precision_policies(runs.iter().copied());
     let mixed = (policies.len() > 1).then(|| format!("over several precision policies: {}", policies.join(", ")));
-    [over_reference, over_fastest, mixed].into_iter().flatten().collect()
+    [over_reference, over_fastest, incomplete, mixed].into_iter().flatten().collect()
 }
 
 /// What the sanitizer's checks came to: `memcheck clean, racecheck 2 errors, initcheck unavailable (not installed)`.

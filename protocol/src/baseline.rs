@@ -88,6 +88,9 @@ pub struct Baseline {
     /// Why it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// True if a fault of the machine kept it from being measured: it may be the fastest.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_fault: bool,
 }
 
 /// The fastest way to run a reference.
@@ -100,6 +103,23 @@ pub struct FastestBaseline {
     pub median_ns: f64,
     /// Its speedup over the reference: 1 for the reference itself.
     pub speedup: Interval,
+    /// How many ways were measured, where a fault of the machine left others unmeasured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<MeasuredWays>,
+    /// How many pairs of processes it was measured with. Intervals of one pair do not show what differs between processes. None for
+    /// the reference, which is measured with each program, and where it was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_pairs: Option<u32>,
+}
+
+/// How many of the ways to run a reference were measured, the reference itself among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct MeasuredWays {
+    /// Those that were measured.
+    pub measured: u32,
+    /// Those, and the ones that a fault of the machine left unmeasured.
+    pub all: u32,
 }
 
 /// A measured way to run a reference other than the reference itself, as summaries give it.
@@ -120,18 +140,41 @@ impl FastestBaseline {
         if !baselines.is_empty() && baselines.iter().all(|baseline| baseline.measurement.is_none()) {
             return None;
         }
+        let count = |ways: usize| u32::try_from(ways).unwrap_or(u32::MAX);
+        let measured = 1 + baselines.iter().filter(|baseline| baseline.measurement.is_some()).count();
+        let faults = baselines.iter().filter(|baseline| baseline.is_fault).count();
+        let ways = MeasuredWays { measured: count(measured), all: count(measured + faults) };
         let itself = Self {
             kind: BaselineKind::Reference,
             median_ns: reference_median_ns,
             speedup: Interval { estimate: 1.0, low: 1.0, high: 1.0 },
+            incomplete: (faults > 0).then_some(ways),
+            process_pairs: None,
         };
         let others = baselines.iter().filter_map(|baseline| {
             let measured = baseline.measurement.as_ref()?;
-            Some(Self { kind: baseline.kind, median_ns: measured.candidate_median_ns, speedup: measured.speedup })
+            Some(Self {
+                kind: baseline.kind,
+                median_ns: measured.candidate_median_ns,
+                speedup: measured.speedup,
+                process_pairs: Some(count(measured.process_pair_speedups.len())).filter(|pairs| *pairs > 0),
+                ..itself
+            })
         });
         Some(others.filter(|other| other.speedup.estimate.is_finite()).fold(itself, |fastest, other| {
             if other.speedup.estimate > fastest.speedup.estimate { other } else { fastest }
         }))
+    }
+
+    /// Returns the name for people, with what limits it as the fastest baseline: `torch.compile (one process pair; fastest of 3 of 5
+    /// measured)`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let one_pair = self.process_pairs.filter(|pairs| *pairs == 1).map(|_| "one process pair".to_owned());
+        let incomplete = self.incomplete.map(|of| format!("fastest of {} of {} measured", of.measured, of.all));
+        let limits: Vec<String> = one_pair.into_iter().chain(incomplete).collect();
+        let limits = if limits.is_empty() { String::new() } else { format!(" ({})", limits.join("; ")) };
+        format!("{}{limits}", self.kind.label())
     }
 
     /// A program's speedup over this baseline, from its speedup over the reference.
@@ -158,8 +201,42 @@ mod tests {
     }
 
     #[test]
+    fn the_fastest_baseline_says_what_a_fault_left_unmeasured_and_that_it_had_one_pair_of_processes() {
+        let interval = serde_json::json!({"estimate": 2.0, "low": 1.9, "high": 2.1});
+        let sandbox = serde_json::json!({"means": [], "isolates_files": true, "isolates_network": true});
+        let measured = |pairs: &[f64]| {
+            let measurement = serde_json::json!({
+                "speedup": interval, "process_pair_speedups": pairs, "confidence": 0.95, "baseline_median_ns": 5.0,
+                "candidate_median_ns": 2.5, "baseline_cv": 0.0, "candidate_cv": 0.0, "baseline_samples_ns": [],
+                "candidate_samples_ns": [], "outside_to_inside_time": 1.0, "precise": true, "baseline": "", "sandbox": sandbox,
+                "machine": {"host": "", "os": "", "processor": "", "cores": 1, "features": [], "memory_bytes": 0, "sandbox": sandbox},
+            });
+            let named = serde_json::json!({"name": "torch.compile", "measurement": measurement});
+            serde_json::from_value::<Baseline>(named).unwrap()
+        };
+        let missing = |is_fault| Baseline {
+            kind: BaselineKind::CompileMaxAutotune,
+            measurement: None,
+            reason: Some("timed out".to_owned()),
+            is_fault,
+        };
+        let label = |baselines: &[Baseline]| FastestBaseline::of(5.0, baselines).unwrap().label();
+        assert_eq!(label(&[measured(&[2.0, 2.0, 2.0]), missing(false)]), "torch.compile");
+        assert_eq!(label(&[measured(&[2.0]), missing(false)]), "torch.compile (one process pair)");
+        let both = label(&[measured(&[2.0]), missing(true)]);
+        assert_eq!(both, "torch.compile (one process pair; fastest of 2 of 3 measured)");
+        let stored =
+            r#"{"kind": "torch.compile", "median_ns": 2.5, "speedup": {"estimate": 2.0, "low": 1.9, "high": 2.1}}"#;
+        assert_eq!(
+            serde_json::from_str::<FastestBaseline>(stored).unwrap().label(),
+            "torch.compile",
+            "of an earlier release"
+        );
+    }
+
+    #[test]
     fn without_a_faster_way_the_reference_is_the_fastest_baseline() {
-        let unmeasured = Baseline { kind: BaselineKind::Compile, measurement: None, reason: None };
+        let unmeasured = Baseline { kind: BaselineKind::Compile, measurement: None, reason: None, is_fault: false };
         assert_eq!(FastestBaseline::of(5.0, &[unmeasured]), None, "nothing is known of the other way");
         let fastest = FastestBaseline::of(5.0, &[]).unwrap();
         assert_eq!((fastest.kind, fastest.median_ns), (BaselineKind::Reference, 5.0));

@@ -26,8 +26,8 @@ fn play_prepared_on(target_baseline: Option<TargetBaseline>, processor: Option<&
             }
             let measured = |speedup| Some(Box::new(facts::measurement(speedup)));
             prepared.baselines = vec![
-                Baseline { kind: BaselineKind::CudaGraph, measurement: measured(2.0), reason: None },
-                Baseline { kind: BaselineKind::Compile, measurement: measured(1.2), reason: None },
+                Baseline { kind: BaselineKind::CudaGraph, measurement: measured(2.0), reason: None, is_fault: false },
+                Baseline { kind: BaselineKind::Compile, measurement: measured(1.2), reason: None, is_fault: false },
             ];
             Ok(StepOutput::TaskPrepared { prepared })
         }

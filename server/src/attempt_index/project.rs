@@ -275,7 +275,8 @@ mod tests {
         assert_eq!(over(&of_best(&view)), of_best(&view).speedup.map(|speedup| speedup.estimate), "no other baseline");
         let measured = view.attempts.iter().find_map(Attempt::published).unwrap().clone();
         let twice = Measurement { speedup: Interval { estimate: 2.0, low: 1.9, high: 2.1 }, ..measured };
-        let library = |measurement| Baseline { kind: BaselineKind::Library, measurement, reason: None };
+        let library =
+            |measurement| Baseline { kind: BaselineKind::Library, measurement, reason: None, is_fault: false };
         view.prepared.as_mut().unwrap().baselines = vec![library(Some(Box::new(twice)))];
         let row = of_best(&view);
         let (over_fastest, over_reference) = (row.speedup_over_fastest.unwrap(), row.speedup.unwrap());

@@ -41,7 +41,12 @@ pub(crate) fn view(state: &Value) -> Result<RunView, WorkflowError> {
     let mut recorded = nightshift_optimizer::strategy::view(&recorded["state"])?;
     let mut measurement = recorded.attempts.iter().find_map(Attempt::published).unwrap().clone();
     measurement.speedup = Interval { estimate: 1.25, low: 1.2, high: 1.3 };
-    let library = Baseline { kind: BaselineKind::Library, measurement: Some(Box::new(measurement)), reason: None };
+    let library = Baseline {
+        kind: BaselineKind::Library,
+        measurement: Some(Box::new(measurement)),
+        reason: None,
+        is_fault: false,
+    };
     recorded.prepared.as_mut().unwrap().baselines = vec![library];
     Ok(RunView { task: toy::view(state)?.task, ..recorded })
 }

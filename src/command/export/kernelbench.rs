@@ -254,6 +254,8 @@ fn add_baselines(sample: &mut Sample, prepared: &PreparedTask, attempt: &Attempt
     if let (Some(fastest), Some(over_fastest)) = (prepared.fastest_baseline(), over_fastest) {
         sample.over_fastest = Some(over_fastest.estimate);
         sample.metadata.insert("fastest_baseline".to_owned(), json!(fastest.kind));
+        let limits = json!({"incomplete": fastest.incomplete, "process_pairs": fastest.process_pairs});
+        sample.metadata.insert("fastest_baseline_limits".to_owned(), limits);
         sample.metadata.insert("speedup_over_fastest".to_owned(), json!(over_fastest));
     }
 }
@@ -405,9 +407,10 @@ mod tests {
         let baseline = |kind, estimate: f64| {
             let speedup = Interval { estimate, low: estimate - 0.1, high: estimate + 0.1 };
             let measurement = Measurement { speedup, ..attempt.published().unwrap().clone() };
-            Baseline { kind, measurement: Some(Box::new(measurement)), reason: None }
+            Baseline { kind, measurement: Some(Box::new(measurement)), reason: None, is_fault: false }
         };
-        let missing = Baseline { kind: BaselineKind::CompileMaxAutotune, measurement: None, reason: None };
+        let missing =
+            Baseline { kind: BaselineKind::CompileMaxAutotune, measurement: None, reason: None, is_fault: false };
         let baselines = vec![
             baseline(BaselineKind::CudaGraph, 2.0),
             baseline(BaselineKind::Compile, 1.2),
@@ -426,7 +429,8 @@ mod tests {
         assert_eq!(judged(attempt, CandidateForm::Torch).metadata["runtime_of"], "ModelNew");
         assert_eq!(sample.speedup, attempt.speedup().map(|speedup| speedup.estimate));
         assert!((sample.over_fastest.unwrap() * 2.0 - attempt.speedup().unwrap().estimate).abs() < 1e-9);
-        let unmeasured = vec![Baseline { kind: BaselineKind::Compile, measurement: None, reason: None }];
+        let unmeasured =
+            vec![Baseline { kind: BaselineKind::Compile, measurement: None, reason: None, is_fault: false }];
         let mut sample = judged(attempt, CandidateForm::Native);
         add_baselines(&mut sample, &PreparedTask { baselines: unmeasured, ..prepared }, attempt);
         assert_eq!((sample.over_fastest, sample.metadata.get("baselines")), (None, None), "nothing is made up");

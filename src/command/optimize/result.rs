@@ -233,7 +233,7 @@ fn times(best: &Best<'_>, attempts: u32) -> Vec<String> {
             Some(over) => format!("the fastest baseline; {} over it", present::interval(over)),
             None => "the fastest baseline, measured on another kind of device".to_owned(),
         };
-        rows.push((fastest.kind.label().to_owned(), best.fastest_ns().unwrap_or(fastest.median_ns), note));
+        rows.push((fastest.label(), best.fastest_ns().unwrap_or(fastest.median_ns), note));
     }
     let note = format!("attempt {} of {attempts}", best.attempt.number);
     rows.push(("optimized".to_owned(), best.measured.candidate_median_ns, note));
@@ -258,7 +258,7 @@ fn beaten_by_baseline(best: &Best<'_>) -> Option<String> {
     let fastest = best.fastest?;
     let over = best.over_fastest.filter(|over| over.low <= 1.0)?;
     let word = if over.high < 1.0 { "faster than" } else { "as fast as" };
-    Some(format!("{} is {word} this program, and needs no new one", fastest.kind.label()))
+    Some(format!("{} is {word} this program, and needs no new one", fastest.label()))
 }
 
 #[cfg(test)]
@@ -268,11 +268,23 @@ mod tests {
     #[test]
     fn times_agree_with_the_speedups_beside_them() {
         let exact = |estimate| Interval { estimate, low: estimate, high: estimate };
-        let graph = FastestBaseline { kind: BaselineKind::CudaGraph, median_ns: 400.0, speedup: exact(2.0) };
+        let graph = FastestBaseline {
+            kind: BaselineKind::CudaGraph,
+            median_ns: 400.0,
+            speedup: exact(2.0),
+            incomplete: None,
+            process_pairs: None,
+        };
         // The reference took 800 ns when its graph was measured, and 1000 ns beside the program.
         assert_eq!(beside(1000.0, graph, true), Some(500.0));
         assert_eq!(beside(1000.0, graph, false), None, "it was measured on another kind of device");
-        let itself = FastestBaseline { kind: BaselineKind::Reference, median_ns: 800.0, speedup: exact(1.0) };
+        let itself = FastestBaseline {
+            kind: BaselineKind::Reference,
+            median_ns: 800.0,
+            speedup: exact(1.0),
+            incomplete: None,
+            process_pairs: None,
+        };
         assert_eq!(beside(1000.0, itself, false), Some(1000.0));
     }
 

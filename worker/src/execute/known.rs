@@ -18,7 +18,7 @@ use super::step::Step;
 use crate::reference_cache::{Findings, KnownBaselines, KnownProfile, ReferenceCache};
 
 /// Version of the rules by which references are examined and timed: what was found under others is not used again.
-const RULES: u32 = 5;
+const RULES: u32 = 6;
 
 impl Step<'_> {
     /// Returns the profile of a reference. It comes from the cache where neither the model nor `PyTorch` nor the device has changed.
@@ -63,16 +63,16 @@ impl Step<'_> {
                 Outcome::Measured(measurement) => (Some(measurement), None),
                 Outcome::Unusable(reason) => (None, Some(reason)),
                 Outcome::Fault(reason) => {
-                    faults.push(Baseline { kind, measurement: None, reason: Some(reason) });
+                    faults.push(Baseline { kind, measurement: None, reason: Some(reason), is_fault: true });
                     continue;
                 }
             };
             // What was disturbed counts for this task, and is measured again for the next one.
             if measurement.as_ref().is_some_and(|measurement| !measurement.precise) {
-                imprecise.push(Baseline { kind, measurement, reason });
+                imprecise.push(Baseline { kind, measurement, reason, is_fault: false });
                 continue;
             }
-            known.baselines.push(Baseline { kind, measurement, reason });
+            known.baselines.push(Baseline { kind, measurement, reason, is_fault: false });
             // Each one took minutes: an end of this step loses none.
             self.remember(&self.bench.references, key.as_deref(), &known)?;
         }
@@ -170,7 +170,7 @@ impl Step<'_> {
 fn complete(baselines: &mut Vec<Baseline>, kinds: &[BaselineKind]) {
     let known: Vec<BaselineKind> = baselines.iter().map(|baseline| baseline.kind).collect();
     let reason = "not asked for: `nightshift verify --baselines` measures all";
-    let unmeasured = |kind| Baseline { kind, measurement: None, reason: Some(reason.to_owned()) };
+    let unmeasured = |kind| Baseline { kind, measurement: None, reason: Some(reason.to_owned()), is_fault: false };
     baselines.extend(kinds.iter().copied().filter(|kind| !known.contains(kind)).map(unmeasured));
     baselines.sort_by_key(|baseline| kinds.iter().position(|kind| *kind == baseline.kind));
 }
@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn baselines_that_were_not_asked_for_are_listed_with_the_reason() {
-        let failed = Baseline { kind: BaselineKind::Compile, measurement: None, reason: Some("no linker".to_owned()) };
+        let reason = Some("no linker".to_owned());
+        let failed = Baseline { kind: BaselineKind::Compile, measurement: None, reason, is_fault: false };
         let mut baselines = vec![failed.clone()];
         complete(&mut baselines, &BaselineKind::OF_TORCH);
         assert_eq!(baselines.iter().map(|baseline| baseline.kind).collect::<Vec<_>>(), BaselineKind::OF_TORCH);

@@ -88,7 +88,7 @@ impl Step<'_> {
 /// The baselines of a task on a worker that measures none.
 fn not_measured(task: &TaskBundle) -> KnownBaselines {
     let reason = "this worker measures no baselines (`worker.profilers = false`)";
-    let unmeasured = |kind| Baseline { kind, measurement: None, reason: Some(reason.to_owned()) };
+    let unmeasured = |kind| Baseline { kind, measurement: None, reason: Some(reason.to_owned()), is_fault: false };
     KnownBaselines { baselines: baseline_kinds(task).into_iter().map(unmeasured).collect(), faults: 0 }
 }
 

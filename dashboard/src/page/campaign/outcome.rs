@@ -133,6 +133,8 @@ pub(super) mod tests {
             kind: BaselineKind::Compile,
             median_ns: 1_000.0 / times,
             speedup: exactly(times),
+            incomplete: None,
+            process_pairs: None,
         });
         Outcome {
             run: format!("run_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),

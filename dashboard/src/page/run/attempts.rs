@@ -257,7 +257,7 @@ mod tests {
             panic!("nothing is timed")
         };
         let measurement = Some(Box::new(Measurement { speedup: exactly(2.0), ..measured }));
-        prepared.baselines = vec![Baseline { kind: BaselineKind::Compile, measurement, reason: None }];
+        prepared.baselines = vec![Baseline { kind: BaselineKind::Compile, measurement, reason: None, is_fault: false }];
         let best = detail.view.attempts.iter().filter_map(Attempt::speedup).map(|speedup| speedup.estimate);
         let bests = new_bests(&detail);
         let half = show(best.fold(0.0, f64::max) / 2.0, Unit::Times);

@@ -68,7 +68,12 @@ fn a_faster_way_to_run_the_reference_has_its_own_speedup() {
     ];
     let prepared = sample.detail.view.prepared.as_mut().unwrap_or_else(|| panic!("it is prepared"));
     prepared.baselines = kinds
-        .map(|(kind, measurement, reason)| Baseline { kind, measurement, reason: reason.map(str::to_owned) })
+        .map(|(kind, measurement, reason)| Baseline {
+            kind,
+            measurement,
+            reason: reason.map(str::to_owned),
+            is_fault: false,
+        })
         .into();
     let html = html(&sample, &attempt, &Material::default(), &Look::default());
     let expected = attempt.speedup().map(|speedup| speedup.estimate / 1.25).unwrap_or_default();
