@@ -61,10 +61,10 @@ pub fn examine_answer(question: &RequestQuestion, text: &str) -> Result<(), Answ
         let object: Value = extract_json(text).map_err(|problem| AnswerProblem::NotJson(problem.to_string()))?;
         return schema::check(wanted, &object).map_err(AnswerProblem::Schema);
     }
-    let Some(form) = question.form else { return Ok(()) };
-    if !question.is_turn {
+    if let Some(form) = question.form {
         return examine_program(extract_program(text, None, form));
     }
+    let Some(form) = question.turn_form else { return Ok(()) };
     let call = extract_call(text).map_err(|problem| AnswerProblem::NoCall(problem.to_string()))?;
     if AgentTool::parse(&call.tool).is_none() {
         let known = AgentTool::ALL.map(AgentTool::as_str).join(", ");
@@ -95,7 +95,7 @@ mod tests {
             earlier: Vec::new(),
             schema,
             form,
-            is_turn: false,
+            turn_form: None,
             max_output_tokens: 1,
         }
     }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_turn_has_to_call_one_tool_with_one_program_at_most() {
-        let turn = RequestQuestion { is_turn: true, ..question(None, Some(CandidateForm::Native)) };
+        let turn = RequestQuestion { turn_form: Some(CandidateForm::Native), ..question(None, None) };
         let build = "```json\n{\"tool\": \"build\", \"note\": \"n\"}\n```\n";
         let program = "```cpp\nint ns_run();\n```\n";
         let edit = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n";

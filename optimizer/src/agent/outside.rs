@@ -131,10 +131,14 @@ pub(super) fn question(request: &ModelRequest, prompt: Prompt) -> RequestQuestio
             .collect(),
         schema: request.json_schema.clone(),
         form: match prompt {
-            Prompt::Code(_, form) | Prompt::Session(form) => Some(form),
+            Prompt::Code(_, form) => Some(form),
             _ => None,
         },
-        is_turn: matches!(prompt, Prompt::Session(_)),
+        // Not in `form`: servers and clients that do not know turns would demand a program.
+        turn_form: match prompt {
+            Prompt::Session(form) => Some(form),
+            _ => None,
+        },
         max_output_tokens: request.max_output_tokens,
     }
 }

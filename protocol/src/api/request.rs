@@ -130,9 +130,9 @@ pub struct RequestQuestion {
     /// Form of the program that the answer has to contain: whole in one fenced code block, or as edits where there is one to start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<CandidateForm>,
-    /// True if a turn of an agent session is asked for: one call of a tool, with or without a program of this form.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_turn: bool,
+    /// For a turn of an agent session, in place of `form`: the answer is one call of a tool, with or without a program of this form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_form: Option<CandidateForm>,
     /// Limit of the answer, in tokens, as models are given it. Not enforced for requests.
     pub max_output_tokens: u32,
 }
@@ -147,7 +147,9 @@ impl RequestQuestion {
             parts.push(format!("# User\n\n{}", turn.user));
         }
         let wanted = match (&self.schema, self.form) {
-            _ if self.is_turn => Some("Exactly one call of a tool, in the form that the rules name.".to_owned()),
+            _ if self.turn_form.is_some() => {
+                Some("Exactly one call of a tool, in the form that the rules name.".to_owned())
+            }
             (Some(schema), _) => {
                 Some(format!("Exactly one JSON object that satisfies this schema:\n\n```json\n{schema:#}\n```"))
             }

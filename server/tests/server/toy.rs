@@ -428,7 +428,7 @@ impl FakeAgents {
             earlier: Vec::new(),
             schema: Some(json!({ "type": "object", "required": ["summary"] })),
             form: None,
-            is_turn: false,
+            turn_form: None,
             max_output_tokens: 100,
         };
         let call = OutsideCall {

@@ -241,7 +241,7 @@ async fn changes_of_people_and_agents_during_a_handover_stay(bench: Bench) {
                 earlier: Vec::new(),
                 schema: None,
                 form: None,
-                is_turn: false,
+                turn_form: None,
                 max_output_tokens: 9,
             },
             fell_back: Vec::new(),

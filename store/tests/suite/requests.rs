@@ -43,7 +43,7 @@ fn question() -> RequestQuestion {
         earlier: Vec::new(),
         schema: Some(json!({ "type": "object" })),
         form: None,
-        is_turn: false,
+        turn_form: None,
         max_output_tokens: 100,
     }
 }
