@@ -102,3 +102,10 @@ async fn an_unknown_variable_is_found_in_a_branch_that_is_never_taken() {
         ["planner/system.md:3: unknown variable `lunar.gravity`", "planner/system.md:3: unknown variable `task.nmae`"];
     assert_eq!(found, expected);
 }
+
+#[tokio::test]
+async fn a_session_template_that_includes_the_advice_still_works() {
+    let rehearsal =
+        with("coder/session/user.md", "{% include \"shared/task.md\" %}\n\n{% include \"shared/hints.md\" %}\n").await;
+    assert!(rehearsal.problems.is_empty(), "{}", told(&rehearsal));
+}

@@ -50,6 +50,8 @@ struct Values {
     near_roofline_percent: String,
     target_of_run: Option<RunTarget>,
     knowledge: Retrieved,
+    /// Always empty, because the advice comes with the note. Templates of operators may still include `shared/hints.md`.
+    hints: &'static [String],
     #[serde(flatten)]
     reference: ReferenceView,
 }
@@ -149,6 +151,7 @@ async fn values(
         near_roofline_percent: format!("{:.0}", NEAR_ROOFLINE * 100.0),
         target_of_run: RunTarget::of(goal, prepared),
         knowledge,
+        hints: &[],
         reference: ReferenceView::new(&bundle.spec, prepared),
     })
 }
