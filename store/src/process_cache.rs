@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
+use nightshift_protocol::time::TimestampMs;
 use tokio::sync::Mutex;
 
 use crate::connection::{Backend, Connection};
@@ -14,6 +15,9 @@ use crate::value::values;
 /// Number of step ids per value of the Postgres sequence: its increment in the schema.
 const STEP_ID_BLOCK: i64 = 1_000;
 
+/// Time between two looks at blocked steps of which none became ready, in milliseconds.
+const RECONSIDER_EVERY_MS: i64 = 60_000;
+
 /// Maximum number of cached routes. Beyond it, the cache begins anew.
 const MAX_ROUTES: usize = 10_000;
 
@@ -21,6 +25,8 @@ const MAX_ROUTES: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct ProcessCache {
     virtual_now: AtomicI64,
+    /// Until when blocked steps are not reconsidered without a release, in milliseconds since 1970.
+    rests_until: AtomicI64,
     counter: AtomicU64,
     step_ids: Mutex<StepIds>,
     routes: RwLock<HashMap<String, i64>>,
@@ -44,6 +50,19 @@ impl ProcessCache {
     /// Advances the virtual time, which never decreases.
     pub(crate) fn raise_virtual_now(&self, rank: i64) {
         self.virtual_now.fetch_max(rank, Ordering::Relaxed);
+    }
+
+    /// Returns false for a while after blocked steps were reconsidered in vain: they may need more than the rest of the
+    /// budget.
+    pub(crate) fn may_reconsider(&self, at: TimestampMs) -> bool {
+        let until = self.rests_until.load(Ordering::Relaxed);
+        // The clock may have been set back.
+        !(until - RECONSIDER_EVERY_MS..until).contains(&at.0)
+    }
+
+    /// Notes that none of the blocked steps became ready.
+    pub(crate) fn reconsidered_in_vain(&self, at: TimestampMs) {
+        self.rests_until.store(at.0.saturating_add(RECONSIDER_EVERY_MS), Ordering::Relaxed);
     }
 
     /// Returns the key of a committed route.

@@ -88,16 +88,18 @@ pub(crate) async fn set_caps(
     Ok(())
 }
 
-/// Campaigns with a blocked step whose budget has room. A release skips runs that another transaction has locked, and
+/// Campaigns with a blocked step of a running run whose budget has room. A release skips runs that another transaction has locked, and
 /// leaves their steps to [`reconsider`]. It reads all blocked steps, which wait for amounts that other open steps have
 /// reserved.
 const WITH_ROOM: &str = "SELECT DISTINCT b.campaign_id FROM blocked b \
      JOIN budget u ON u.campaign_id = b.campaign_id AND u.resource = b.resource \
+     JOIN step s ON s.id = b.step_id JOIN run r ON r.id = s.run_id AND r.status = 'running' \
      WHERE b.told = 0 AND (u.cap IS NULL OR u.used + u.reserved < u.cap) ORDER BY b.campaign_id LIMIT 100";
 
-/// Runs of the oldest blocked steps of a campaign.
-const OF_OLDEST_BLOCKED: &str = "SELECT DISTINCT s.run_id FROM (SELECT step_id FROM blocked WHERE campaign_id = $1 \
-     ORDER BY step_id LIMIT $2) b JOIN step s ON s.id = b.step_id ORDER BY s.run_id";
+/// Running runs of the oldest blocked steps of a campaign.
+const OF_OLDEST_BLOCKED: &str = "SELECT DISTINCT d.run_id FROM (SELECT s.run_id FROM blocked b \
+     JOIN step s ON s.id = b.step_id JOIN run r ON r.id = s.run_id AND r.status = 'running' \
+     WHERE b.campaign_id = $1 ORDER BY b.step_id LIMIT $2) d ORDER BY d.run_id";
 
 /// Returns the campaigns of [`WITH_ROOM`].
 pub(crate) async fn with_room(connection: &mut Connection) -> Result<Vec<i64>, Failure> {

@@ -35,9 +35,11 @@ pub(crate) const DUE_WORK: &str = "SELECT \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM ready) THEN 1 ELSE 0 END AS BIGINT) AS ready, \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM lease WHERE expires_at_ms <= $2) \
             OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) \
-            OR EXISTS (SELECT 1 FROM blocked b JOIN budget u ON u.campaign_id = b.campaign_id AND u.resource = b.resource \
-                        WHERE b.told = 0 AND (u.cap IS NULL OR u.used + u.reserved < u.cap)) \
           THEN 1 ELSE 0 END AS BIGINT) AS expired, \
+     CAST(CASE WHEN EXISTS (SELECT 1 FROM blocked b JOIN budget u ON u.campaign_id = b.campaign_id AND u.resource = b.resource \
+                            JOIN step s ON s.id = b.step_id JOIN run r ON r.id = s.run_id AND r.status = 'running' \
+                        WHERE b.told = 0 AND (u.cap IS NULL OR u.used + u.reserved < u.cap)) \
+          THEN 1 ELSE 0 END AS BIGINT) AS room, \
      (SELECT MAX(virtual_now) FROM server) AS virtual_now";
 
 /// Extends a server lease. Returns its key and the clock of Postgres.
@@ -125,7 +127,7 @@ pub(crate) async fn pulse(
         alive: true,
         runs_to_drive: found.flag("runs")?,
         ready: found.flag("ready")?,
-        expired: found.flag("expired")?,
+        expired: found.flag("expired")? || (found.flag("room")? && transaction.memory.may_reconsider(at)),
         next_timer: timer::next(connection).await?,
         database_now: row.opt_i64(1)?.map(TimestampMs),
     })

@@ -15,8 +15,19 @@ impl QueueStore for SqlStore {
 
     async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError> {
         let mut became_ready = 0;
-        for campaign_id in read!(self, |connection| budget::with_room(connection))? {
-            became_ready += transaction!(self, |tx, campaign_id, at| budget::reconsider(tx, *campaign_id, *at))?;
+        if self.around.memory.may_reconsider(at) {
+            let campaigns = read!(self, |connection| budget::with_room(connection))?;
+            let are_there = !campaigns.is_empty();
+            for campaign_id in campaigns {
+                match transaction!(self, |tx, campaign_id, at| budget::reconsider(tx, *campaign_id, *at)) {
+                    Ok(count) => became_ready += count,
+                    // It holds up neither other campaigns nor timers.
+                    Err(error) => tracing::warn!(campaign_id, error = %error, "blocked steps were not reconsidered"),
+                }
+            }
+            if are_there && became_ready == 0 {
+                self.around.memory.reconsidered_in_vain(at);
+            }
         }
         let next = read!(self, |connection| timer::next(connection))?;
         if next.is_none_or(|next| next > at) {

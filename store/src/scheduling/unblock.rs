@@ -14,7 +14,8 @@ use crate::failure::Failure;
 
 /// Reconsiders blocked steps of campaigns with released reservations, oldest first. Returns whether there were any.
 ///
-/// A step that stays blocked on a resource also blocks all younger steps that need this resource.
+/// A step that stays blocked on a resource also blocks all younger steps that need this resource. Runs that are not
+/// running are left out.
 pub(crate) async fn look_again(
     connection: &mut Connection,
     set: &mut WorkingSet,
@@ -42,7 +43,8 @@ pub(crate) async fn look_again(
     for id in steps {
         let step = set.step(id)?;
         let campaign_id = step.campaign_id;
-        if !matches!(step.place, Place::Blocked { .. }) {
+        // A step of a paused run cannot become ready, and holds no younger one back.
+        if !matches!(step.place, Place::Blocked { .. }) || !set.is_running(step.run_id)? {
             continue;
         }
         if step.reserve.iter().any(|amount| waited_for.contains(&(campaign_id, amount.resource))) {

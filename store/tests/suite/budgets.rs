@@ -4,7 +4,7 @@ use futures::future::join_all;
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{
     BudgetStore, LeaseStore, ModelCallRecord, ModelCallStore, NewCampaign, QueueStore, Reservation, RunControlStore,
-    RunStore, StepRecord, TryEnd, WatchStore,
+    RunStore, ServerStore, StepRecord, TryEnd, WatchStore,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::budget::{Amount, BudgetCaps, Resource};
@@ -13,12 +13,14 @@ use nightshift_protocol::run::{RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;
 use serde_json::json;
 
-use crate::bench::{Bench, amount, done, lost, order};
+use crate::bench::{Bench, LEASE_MS, amount, done, lost, order};
 
 crate::bench::on_both!(
     a_step_sets_its_reserve_aside_when_it_becomes_ready_and_settles_it_at_its_end,
     a_try_uses_up_no_more_than_was_set_aside,
     steps_beyond_the_cap_wait_until_something_is_given_back_oldest_first,
+    a_blocked_step_of_a_paused_run_holds_no_other_back,
+    blocked_steps_that_need_more_than_the_rest_are_looked_at_once_a_minute,
     an_exhausted_budget_is_logged_once_and_the_step_waits,
     a_higher_cap_lets_waiting_steps_go,
     no_step_begins_after_the_campaign_s_wall_time,
@@ -105,6 +107,35 @@ async fn steps_beyond_the_cap_wait_until_something_is_given_back_oldest_first(be
     assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (20, 80));
     bench.report_used(&steps[1], done(json!(1)), of_tokens(0)).await;
     assert_eq!(bench.claim(&worker, 9).await[0].key, "d");
+    bench.assert_sound().await;
+}
+
+async fn a_blocked_step_of_a_paused_run_holds_no_other_back(bench: Bench) {
+    let created = bench.create(NewCampaign { budget: tokens(50), ..bench.new_campaign(3) }).await;
+    for (run, sum) in created.runs.iter().zip([40, 30, 20]) {
+        schedule(&bench, run, &["a"], sum).await;
+    }
+    bench.store.control_run(&created.runs[1], RunTransition::Pause, None, bench.now()).await.unwrap();
+    let worker = bench.worker().await;
+    let step = bench.claim(&worker, 9).await.remove(0);
+    bench.report_used(&step, done(json!(1)), of_tokens(30)).await;
+    assert_eq!(bench.claim(&worker, 9).await[0].run, created.runs[2]);
+    bench.assert_sound().await;
+}
+
+async fn blocked_steps_that_need_more_than_the_rest_are_looked_at_once_a_minute(bench: Bench) {
+    let (_, run) = bench.run_with_budget(tokens(50)).await;
+    schedule(&bench, &run, &["a", "b"], 40).await;
+    let server = bench.server().await;
+    let is_due = async || bench.store.pulse(&server, bench.now(), bench.now().plus_ms(LEASE_MS)).await.unwrap().expired;
+    assert!(is_due().await);
+    assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (0, None));
+    bench.clock.forward(59_999);
+    assert!(!is_due().await, "it was looked at in vain");
+    bench.clock.forward(1);
+    assert!(is_due().await);
+    bench.store.control_run(&run, RunTransition::Pause, None, bench.now()).await.unwrap();
+    assert!(!is_due().await, "no step of a paused run can become ready");
     bench.assert_sound().await;
 }
 
