@@ -1,6 +1,7 @@
 //! Ports of the agents to the store: artifacts, and model calls that are never paid for twice.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -67,6 +68,8 @@ pub(crate) struct StorePorts {
     pub(crate) request_deadline_ms: u64,
     /// The answers that are being stored.
     pub(crate) recordings: Arc<Recordings>,
+    /// Set when a call that may be charged for begins.
+    pub(crate) asked: Arc<AtomicBool>,
 }
 
 #[async_trait]
@@ -100,7 +103,10 @@ impl AgentPorts for StorePorts {
     async fn reserve_call(&self, estimate: &[Amount]) -> Result<(), StepFailure> {
         let reserved = self.store.budgets.reserve(&self.step, self.epoch, estimate, self.clock.now()).await;
         match reserved.map_err(|error| failure(&error))? {
-            Reservation::Granted => Ok(()),
+            Reservation::Granted => {
+                self.asked.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             Reservation::Wait(line) => Err(budget_wait(&line)),
             Reservation::Exhausted(line) => Err(budget_exhausted(&line)),
             Reservation::LeaseLost => Err(StepFailure::retriable(
@@ -306,6 +312,7 @@ mod tests {
             random: Arc::new(OsRandom),
             request_deadline_ms: 1,
             recordings: Arc::default(),
+            asked: Arc::default(),
         };
         let recorded = tokio::spawn({
             let run = run.clone();
