@@ -45,8 +45,8 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
             look_at = looked_at.map_or_else(Instant::now, |at| at + LOOK_PAUSE).min(look_at);
         }
         let looks = look_at <= Instant::now();
+        let runs: Vec<RunId> = told.runs.into_iter().collect();
         let round = async {
-            let runs: Vec<RunId> = told.runs.into_iter().collect();
             indexer.update(&runs).await?;
             if !looks {
                 return Ok(());
@@ -80,7 +80,8 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
             }
             Err(error) => {
                 shared.error_log.failed(DOING, &error);
-                // The next scan finds the runs that were not written.
+                // The next scan finds the runs that were not written, wherever they are.
+                looks_at_all |= !runs.is_empty();
                 look_at = Instant::now() + backoff.failed();
             }
         }

@@ -1,7 +1,6 @@
 //! Writes runs into the index: reads what changed of each, derives its rows and texts, and writes many runs at once.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
@@ -47,8 +46,8 @@ pub struct Indexer {
     view: ViewFn,
     changes: ChangesFn,
     known: Mutex<KnownRuns>,
-    /// Runs before this position were finished and in the index at the last scan.
-    scanned: AtomicI64,
+    /// Runs before these positions were finished and in the index at the scan before the last one, and at the last one.
+    scanned: Mutex<[i64; 2]>,
 }
 
 /// The data to write of a run.
@@ -64,7 +63,7 @@ impl Indexer {
     /// Creates an indexer that remembers nothing. `store` and `index` are the same database.
     #[must_use]
     pub fn new(store: Store, index: Arc<dyn AttemptIndex>, view: ViewFn, changes: ChangesFn) -> Self {
-        Self { store, index, view, changes, known: Mutex::default(), scanned: AtomicI64::new(0) }
+        Self { store, index, view, changes, known: Mutex::default(), scanned: Mutex::default() }
     }
 
     /// Brings runs up to date, many of them in one transaction. Runs that do not exist are skipped.
@@ -99,9 +98,11 @@ impl Indexer {
         self.update_from(0, until).await
     }
 
-    /// Writes every run that is outdated in the index and was unfinished at the last scan, or began after it.
+    /// Writes every run that is outdated in the index and was unfinished at the last two scans, or began after the first
+    /// of them. A run gets its position before it is committed, so that the last scan alone may have missed it.
     pub(crate) async fn update_unfinished(&self) -> Result<(), StoreError> {
-        self.update_from(self.scanned.load(Ordering::Relaxed), None).await
+        let [before_last, last] = *self.scanned();
+        self.update_from(before_last.min(last), None).await
     }
 
     async fn update_from(&self, from: i64, until: Option<Instant>) -> Result<(), StoreError> {
@@ -121,7 +122,8 @@ impl Indexer {
             }
             // The next scan finds runs that are outdated again.
             if behind.len() < usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX) || behind == before {
-                self.scanned.store(oldest_unfinished, Ordering::Relaxed);
+                let mut scanned = self.scanned();
+                *scanned = [scanned[1], oldest_unfinished];
                 return Ok(());
             }
             before = behind;
@@ -135,6 +137,10 @@ impl Indexer {
 
     fn known(&self) -> MutexGuard<'_, KnownRuns> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn scanned(&self) -> MutexGuard<'_, [i64; 2]> {
+        self.scanned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn write(&self, batch: Vec<Update>) -> Result<(), StoreError> {
