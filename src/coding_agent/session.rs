@@ -156,7 +156,8 @@ pub(super) async fn work_on(site: &Site<'_>, run: &RunId) -> Result<Worked> {
         }
         let took_turns = after.progress() != begin.progress();
         idle = if took_turns { 0 } else { idle + 1 };
-        if took_turns {
+        // The request of a turn also changes when another agent answers it, or when it expires.
+        if after.progress().0 > begin.progress().0 {
             site.is_known.store(true, Ordering::Relaxed);
         }
         if never_ran && starts == 1 && idle == 1 {

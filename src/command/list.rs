@@ -79,7 +79,11 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
     ]);
     // Each mean is over the runs that it says, because not every run has both.
     let mean = |mean: Option<f64>, solved: u64, runs: u64| {
-        let of_runs = |mean| format!("{} ({solved} of {runs})", present::factor(mean));
+        let of_runs = |mean| match solved {
+            // An older server does not say it.
+            0 => present::factor(mean),
+            _ => format!("{} ({solved} of {runs})", present::factor(mean)),
+        };
         output.cell(mean.map_or_else(|| NONE.to_owned(), of_runs), Tone::Plain)
     };
     for campaign in &page.items {

@@ -59,7 +59,8 @@ pub(super) async fn follow(context: &Context, session: &Session, run: &RunId) ->
     let mut after = 0;
     // Everything that is there first; only then is it worth asking whether more can come.
     let mut wait_ms = 0;
-    let mut outage = Outage::default();
+    // One for each question, because an answer to one of them does not end the failures of the other.
+    let (mut outage, mut outage_of_run) = (Outage::default(), Outage::default());
     loop {
         let answer = tokio::select! {
             answer = client.run_events(run, after, wait_ms) => answer,
@@ -74,7 +75,7 @@ pub(super) async fn follow(context: &Context, session: &Session, run: &RunId) ->
         if page.status.is_final() {
             return Ok(page.status);
         }
-        let Some(detail) = outage.answer(context, client, client.run(run).await).await? else { continue };
+        let Some(detail) = outage_of_run.answer(context, client, client.run(run).await).await? else { continue };
         let summary = detail.summary;
         if stands_still(context, session, [&summary].into_iter()) {
             return Ok(summary.status);

@@ -45,7 +45,7 @@ pub(super) async fn run(context: &Context, args: Optimize) -> Result<ExitCode> {
     let models = models::models(&context, &flags)?;
     let task = load(&context, &args).await?;
     let files = Files::new(&args, &task.bundle.spec);
-    files.check(&args.task, args.force)?;
+    files.check(&args.task, &task.bundle.spec.name, args.force)?;
     run::check_models(&context, &models).await?;
     let wanted = SubmitRequest {
         name: format!("optimize {}", task.bundle.spec.name),
@@ -117,8 +117,9 @@ impl Files {
         Self { program, evidence }
     }
 
-    /// Refuses files that exist or cannot be written, before anything is spent. Those of a search that was not over are replaced.
-    fn check(&self, task: &str, force: bool) -> Result<()> {
+    /// Refuses files that exist or cannot be written, before anything is spent. Those of a search for the same task, by its
+    /// name, that was not over are replaced.
+    fn check(&self, task: &str, name: &str, force: bool) -> Result<()> {
         if self.program == self.evidence {
             let message = format!("`{}` would hold the evidence, too", self.program.display());
             return Err(Failure::new("usage.invalid", message).hint("name a file with another ending with --out"));
@@ -136,7 +137,7 @@ impl Files {
             let message = format!("`{}` is the task's own file", path.display());
             return Err(Failure::new("usage.invalid", message).hint("name another file with --out"));
         }
-        let may_replace = force || result::is_unfinished(&self.evidence);
+        let may_replace = force || result::is_unfinished(&self.evidence, name);
         match [&self.program, &self.evidence].into_iter().find(|path| path.exists() && !may_replace) {
             None => Ok(()),
             Some(path) => Err(Failure::new("usage.file_exists", format!("`{}` exists already", path.display()))

@@ -157,7 +157,9 @@ fn cost(campaign: &CampaignSummary) -> String {
 /// Shows the geometric mean over the tasks of a campaign, in a line of its own.
 /// A mean, and over how many of the runs it is: not every run has a best program, or a known fastest baseline.
 fn mean(mean: Option<f64>, solved: u64, runs: u64) -> Option<AnyView> {
-    mean.map(|mean| view! { <span class="range">{format!("mean {mean:.2}× ({solved} of {runs})")}</span> }.into_any())
+    // An older server does not say over how many.
+    let of_runs = if solved == 0 { String::new() } else { format!(" ({solved} of {runs})") };
+    mean.map(|mean| view! { <span class="range">{format!("mean {mean:.2}×{of_runs}")}</span> }.into_any())
 }
 
 fn row(campaign: &CampaignSummary, now: TimestampMs) -> impl IntoView + use<> {

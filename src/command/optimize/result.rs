@@ -136,12 +136,12 @@ async fn program(client: &Client, detail: &RunDetail, attempt: &Attempt, task: &
     Ok(text)
 }
 
-/// Returns whether the evidence in a file is that of a search which was not over.
-pub(super) fn is_unfinished(evidence: &Path) -> bool {
+/// Returns whether the evidence in a file is that of a search for this task, by its name, which was not over.
+pub(super) fn is_unfinished(evidence: &Path, task: &str) -> bool {
     let read = std::fs::read(evidence).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-    let status =
-        read.and_then(|evidence| serde_json::from_value::<RunStatus>(evidence["result"]["status"].clone()).ok());
-    status.is_some_and(|status| !status.is_final())
+    let Some(result) = read.as_ref().map(|evidence| &evidence["result"]) else { return false };
+    let status = serde_json::from_value::<RunStatus>(result["status"].clone());
+    result["task"] == task && status.is_ok_and(|status| !status.is_final())
 }
 
 /// The result for programs.

@@ -49,10 +49,10 @@ struct Row {
     geometric_mean: Option<f64>,
     /// Geometric mean of the best speedups over the fastest baselines, where those are known.
     geometric_mean_over_fastest: Option<f64>,
-    /// Runs with a best right program: those that `geometric_mean` is over.
-    solved_runs: u64,
-    /// Those with a known fastest baseline, too: those that `geometric_mean_over_fastest` is over.
-    solved_runs_over_fastest: u64,
+    /// Runs with a best right program: those that `geometric_mean` is over. None if the server does not say it.
+    solved_runs: Option<u64>,
+    /// Those with a known fastest baseline, too: those that `geometric_mean_over_fastest` is over. None if the server does not say it.
+    solved_runs_over_fastest: Option<u64>,
     /// When it was created, in milliseconds since 1970.
     created_at_ms: i64,
 }
@@ -88,8 +88,13 @@ fn row(summary: &CampaignSummary) -> Row {
         runs: summary.runs.total(),
         geometric_mean: summary.geometric_mean.map(rounded),
         geometric_mean_over_fastest: summary.geometric_mean_over_fastest.map(rounded),
-        solved_runs: summary.solved,
-        solved_runs_over_fastest: summary.solved_over_fastest,
+        solved_runs: known(summary.solved, summary.geometric_mean),
+        solved_runs_over_fastest: known(summary.solved_over_fastest, summary.geometric_mean_over_fastest),
         created_at_ms: summary.created_at.0,
     }
+}
+
+/// Returns over how many runs a mean is. An older server does not say it.
+fn known(solved: u64, mean: Option<f64>) -> Option<u64> {
+    (solved > 0 || mean.is_none()).then_some(solved)
 }
