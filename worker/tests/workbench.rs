@@ -355,13 +355,16 @@ fn a_profile_that_fails_leaves_the_verdict() {
     let bench = Workbench::open(&config, Box::new(store.clone())).unwrap();
     let spec = "schema = 1\nname = \"t\"\ntitle = \"t\"\ndescription = \"t\"\ntarget = \"cpu\"\nreference = \"reference.cpp\"\n\
                 inputs = [{ name = \"x\", dtype = \"f32\", shape = [1024] }]\n\
-                outputs = [{ name = \"y\", dtype = \"f32\", shape = [1024] }]\n";
+                outputs = [{ name = \"y\", dtype = \"f32\", shape = [1024] }]\n\
+                tolerance = { atol = 1e-5, rtol = 1e-5 }\n";
+    // The truth is built in double precision.
+    let program = PROGRAM.replace("float", "ns_real");
     let task =
-        TaskBundle { spec: toml::from_str(spec).unwrap(), reference_source: PROGRAM.to_owned(), library_source: None };
+        TaskBundle { spec: toml::from_str(spec).unwrap(), reference_source: program.clone(), library_source: None };
     let going_on = CancelFlag::default();
     let options = VerifyOptions { profile: true, require_sandbox: false };
     let verifier = Verifier::new(&bench, task, options, &going_on).unwrap();
-    let submission = Submission { source: PROGRAM.to_owned(), form: CandidateForm::Native };
+    let submission = Submission { source: program, form: CandidateForm::Native };
     let judgement = verifier.judge(verifier.build(&submission).unwrap()).unwrap();
     assert!(judgement.outcome.is_correct() && judgement.measurement.is_some(), "{judgement:?}");
     assert_eq!(judgement.profile, None);
