@@ -156,7 +156,7 @@ fn a_folder_of_files_is_enough_for_an_agent() {
     let task = tiny_task::write(folder.path(), "gaussian", &[2]);
     let asked = folder.path().join("asked");
     let early = json(&data_dir, &["requests", "serve", asked.to_str().unwrap()], 6);
-    assert_eq!(early["error"]["code"], "server.does_not_drive", "it keeps the database from nobody");
+    assert_eq!(early["error"]["code"], "server.does_not_drive", "it keeps the database from no other server");
     let mut served = Serving::on(&data_dir, &[]);
     let run = begin(&data_dir, &task);
     let mut serving = nightshift(&data_dir)

@@ -52,7 +52,7 @@ impl ProcessCache {
         self.virtual_now.fetch_max(rank, Ordering::Relaxed);
     }
 
-    /// Returns false for a while after blocked steps were reconsidered in vain: they may need more than the rest of the
+    /// Returns false for a while after blocked steps were reconsidered without success: they may need more than the rest of the
     /// budget.
     pub(crate) fn may_reconsider(&self, at: TimestampMs) -> bool {
         let until = self.rests_until.load(Ordering::Relaxed);

@@ -136,10 +136,10 @@ fn search_path(config: &WorkerConfig) -> Vec<PathBuf> {
 /// put them, and `PyTorch` of the first Python installations.
 fn tools(root: &Path, search_path: &[PathBuf], nvcc: Option<&Toolchain>) -> BTreeSet<Tool> {
     let under_root = |folder: &PathBuf| root.join(folder.strip_prefix("/").unwrap_or(folder));
-    let pythons: Vec<PathBuf> = search_path.iter().chain(&system_folders()).map(under_root).collect();
+    let folders_of_python: Vec<PathBuf> = search_path.iter().chain(&system_folders()).map(under_root).collect();
     let beside = nvcc.and_then(|nvcc| Path::new(&nvcc.path).parent()).map(Path::to_path_buf);
     let folders: Vec<PathBuf> = search_path.iter().cloned().chain(beside).map(|folder| under_root(&folder)).collect();
-    let torch = pythons.iter().any(|folder| has_torch(folder)).then_some(Tool::Torch);
+    let torch = folders_of_python.iter().any(|folder| has_torch(folder)).then_some(Tool::Torch);
     installed(root, &folders).chain(nvcc.map(|_| Tool::Nvcc)).chain(torch).collect()
 }
 

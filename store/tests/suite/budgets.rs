@@ -131,7 +131,7 @@ async fn blocked_steps_that_need_more_than_the_rest_are_looked_at_once_a_minute(
     assert!(is_due().await);
     assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (0, None));
     bench.clock.forward(59_999);
-    assert!(!is_due().await, "it was looked at in vain");
+    assert!(!is_due().await, "it was looked at without success");
     bench.clock.forward(1);
     assert!(is_due().await);
     bench.store.control_run(&run, RunTransition::Pause, None, bench.now()).await.unwrap();
