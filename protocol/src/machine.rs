@@ -186,6 +186,37 @@ pub struct GpuFacts {
     pub pci_bus_id: Option<String>,
 }
 
+/// Facts about a device that only CUDA reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CudaFacts {
+    /// Multiprocessors.
+    pub multiprocessors: Option<u32>,
+    /// Second-level cache in bytes.
+    pub l2_bytes: Option<u64>,
+    /// Highest clock of the memory in kHz.
+    pub memory_clock_khz: Option<u64>,
+    /// Width of the memory's bus in bits.
+    pub memory_bus_bits: Option<u64>,
+}
+
+impl GpuFacts {
+    /// Adds what CUDA reports of the device. A part of a GPU has no bandwidth of its own.
+    pub fn complete(&mut self, told: &CudaFacts) {
+        self.multiprocessors = told.multiprocessors.or(self.multiprocessors);
+        self.l2_bytes = told.l2_bytes.or(self.l2_bytes);
+        if self.memory_bytes_per_s.is_none() && self.mig.is_none() {
+            self.memory_bytes_per_s = told.memory_clock_khz.zip(told.memory_bus_bits).map(memory_bandwidth);
+        }
+    }
+}
+
+/// Returns the bandwidth of a memory in bytes per second, from its clock in kHz and the width of its bus in bits. Memory transfers on
+/// both edges of its clock.
+#[must_use]
+pub fn memory_bandwidth((clock_khz, bus_bits): (u64, u64)) -> u64 {
+    clock_khz * 1_000 * 2 * bus_bits / 8
+}
+
 /// Facts of a machine, recorded with every measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -32,7 +32,6 @@ pub use self::management::{
     FoundGpu, GpuEvent, GpuEventKind, Management, ManagementError, Reading, Unreadable, Versions,
 };
 pub use self::nvml::Nvml;
-pub use self::probe::CudaFacts;
 pub(crate) use self::probe::probe_main;
 pub use self::processes::{Kin, ProcessTable, Processes};
 pub use self::watch::{Conditions, Watch};

@@ -33,7 +33,7 @@ pub struct TensorComparison {
     pub worst: Option<(u64, f64, f64)>,
     /// Elements by normalized error.
     pub histogram: Histogram,
-    /// Whether the only wrong one of many integers counts as none.
+    /// True if one of many integers is wrong and the comparison accepts it.
     pub is_excused: bool,
 }
 

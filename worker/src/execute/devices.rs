@@ -247,7 +247,8 @@ impl CudaBench {
             }
         }
         let context = self.context(gpu, shared, kernels)?;
-        let facts = context.complete(&gpu.facts);
+        let mut facts = gpu.facts.clone();
+        facts.complete(&context.facts());
         Ok(StepDevice { facts, access, libraries, watch: self.gpus.watch(gpu), shared, context })
     }
 

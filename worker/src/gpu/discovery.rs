@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use nightshift_protocol::machine::{ComputeMode, GpuFacts, Mig};
+use nightshift_protocol::machine::{ComputeMode, CudaFacts, GpuFacts, Mig, memory_bandwidth};
 
 use super::choice::DeviceChoice;
 use super::management::{FoundGpu, Management, ManagementError, Unreadable, Versions};
 use super::nvml::Nvml;
-use super::probe::CudaFacts;
 use super::processes::{ProcessTable, Processes};
 use super::watch::Watch;
 
@@ -161,13 +160,7 @@ impl Gpus {
         let Some(gpu) = number.checked_sub(FIRST_DEVICE).and_then(|place| self.usable.get_mut(place as usize)) else {
             return;
         };
-        let facts = &mut gpu.facts;
-        facts.multiprocessors = told.multiprocessors.or(facts.multiprocessors);
-        facts.l2_bytes = told.l2_bytes.or(facts.l2_bytes);
-        if facts.memory_bytes_per_s.is_none() && facts.mig.is_none() {
-            facts.memory_bytes_per_s =
-                told.memory_clock_khz.zip(told.memory_bus_bits).map(|(khz, bits)| khz * 1_000 * 2 * bits / 8);
-        }
+        gpu.facts.complete(told);
     }
 
     /// Returns the devices that are not offered.
@@ -224,11 +217,10 @@ fn unusable(found: &FoundGpu) -> Option<&'static str> {
 }
 
 fn facts(found: FoundGpu, versions: &Versions) -> GpuFacts {
-    // Memory transfers on both edges of its clock.
     let memory_bytes_per_s = found
         .memory_clock_max_mhz
         .zip(found.memory_bus_bits)
-        .map(|(mhz, bits)| u64::from(mhz) * 1_000_000 * 2 * u64::from(bits) / 8);
+        .map(|(mhz, bits)| memory_bandwidth((u64::from(mhz) * 1_000, u64::from(bits))));
     GpuFacts {
         index: found.index,
         name: found.name,

@@ -5,13 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nightshift_protocol::machine::{ComputeMode, Mig};
+use nightshift_protocol::machine::{ComputeMode, CudaFacts, Mig};
 use nightshift_protocol::needs::ComputeCapability;
 
 use super::discovery::Gpu;
 use super::health::{Health, Prober};
 use super::management::{FoundGpu, GpuEvent, Management, ManagementError, Reading, Unreadable, Versions};
-use super::probe::CudaFacts;
 use super::{DeviceChoice, Gpus};
 
 /// A driver in memory.

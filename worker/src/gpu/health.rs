@@ -4,11 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::discovery::Gpu;
-use super::probe::{CudaFacts, Line, Stage};
 use nightshift_evaluator::lock::lock_driver_within;
+use nightshift_protocol::machine::CudaFacts;
 use nightshift_sandbox::DeviceAccess;
 use nightshift_sandbox::process::{HelperEnd, run_helper_process};
+
+use super::discovery::Gpu;
+use super::probe::{Line, Stage};
 
 /// Time limit of a probe. A new context waits on a busy GPU, and waits forever on a wedged one.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(30);

@@ -7,6 +7,7 @@ use std::io::Write as _;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
+use nightshift_protocol::machine::CudaFacts;
 use serde::{Deserialize, Serialize};
 
 /// Size of the memory to fill and copy, in bytes.
@@ -72,19 +73,6 @@ pub(super) enum Line {
     },
     /// The device works.
     Well(CudaFacts),
-}
-
-/// Facts about a device that only CUDA reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct CudaFacts {
-    /// Multiprocessors.
-    pub multiprocessors: Option<u32>,
-    /// Second-level cache in bytes.
-    pub l2_bytes: Option<u64>,
-    /// Highest clock of the memory in kHz.
-    pub memory_clock_khz: Option<u64>,
-    /// Width of the memory's bus in bits.
-    pub memory_bus_bits: Option<u64>,
 }
 
 /// Runs the test in the child process: uses its device 0 and prints the stages to standard output. Returns the exit

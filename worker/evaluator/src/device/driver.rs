@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use cudarc::driver::sys::{self, CUcontext, CUctx_flags, CUdevice, CUdevice_attribute, CUdeviceptr, CUlimit, CUresult};
-use nightshift_protocol::machine::GpuFacts;
+use nightshift_protocol::machine::CudaFacts;
 
 use super::error::{DeviceError, Outcome, checked};
 use super::stream::Stream;
@@ -61,18 +61,16 @@ impl Context {
         self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
 
-    /// Adds the facts about the device that only its driver tells.
-    pub(crate) fn complete(&self, facts: &mut GpuFacts) {
+    /// Returns the facts about the device that only CUDA reports.
+    pub(crate) fn facts(&self) -> CudaFacts {
         let told =
-            |which| self.attribute(which).ok().filter(|value| *value > 0).and_then(|value| u64::try_from(value).ok());
-        let count = || told(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-        facts.multiprocessors = facts.multiprocessors.or_else(|| u32::try_from(count()?).ok());
-        facts.l2_bytes = facts.l2_bytes.or_else(|| told(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
-        if facts.memory_bytes_per_s.is_none() && facts.mig.is_none() {
-            let khz = told(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
-            let bits = told(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
-            // Memory transfers on both edges of its clock.
-            facts.memory_bytes_per_s = khz.zip(bits).map(|(khz, bits)| khz * 1_000 * 2 * bits / 8);
+            |which| self.attribute(which).ok().and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
+        let multiprocessors = told(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        CudaFacts {
+            multiprocessors: multiprocessors.and_then(|count| u32::try_from(count).ok()),
+            l2_bytes: told(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+            memory_clock_khz: told(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
+            memory_bus_bits: told(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
         }
     }
 

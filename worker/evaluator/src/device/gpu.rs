@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use cudarc::driver::sys::CUdeviceptr;
-use nightshift_protocol::machine::GpuFacts;
+use nightshift_protocol::machine::CudaFacts;
 
 use super::driver::{Context, DeviceBuffer};
 use super::error::Outcome;
@@ -149,12 +149,10 @@ impl Gpu {
         Self { exports_descriptors: false, ..self }
     }
 
-    /// Returns facts about the device with those that only its driver tells.
+    /// Returns the facts about the device that only CUDA reports.
     #[must_use]
-    pub fn complete(&self, facts: &GpuFacts) -> GpuFacts {
-        let mut facts = facts.clone();
-        self.context.complete(&mut facts);
-        facts
+    pub fn facts(&self) -> CudaFacts {
+        self.context.facts()
     }
 
     /// Free memory of the device in bytes.

@@ -49,6 +49,7 @@ pub(super) fn later_calls<M: Memory>(
     }
     let limit = if on_device { LATER_TIME } else { LATER_TIME_ON_HOST };
     let (began, before) = (candidate.process.ran_for(), verifier.verified);
+    verifier.inputs_repeat = true;
     for (draws, kept) in sets.iter().cycle() {
         untimed_window(memory, candidate, draws, on_device).map_err(Side::Candidate)?;
         let expected = |call: usize| kept[call].iter().map(Operand::Copied).collect();

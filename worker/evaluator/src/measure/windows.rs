@@ -315,7 +315,7 @@ pub(crate) fn median_call_ns<M: Memory>(
             times.push(time_window(memory, program, WindowKind::Calls, &inputs, on_device)?);
         }
         let usual = Usual::of(&empties);
-        let times: Vec<f64> = times.iter().map(|window| per_call(window.net_ns(&usual), calls)).collect();
+        let times: Vec<f64> = times.iter().map(|window| per_call(window.within_ns(&usual), calls)).collect();
         Ok(median(&times))
     };
     // On a device a first call tells whether the next ones are led.

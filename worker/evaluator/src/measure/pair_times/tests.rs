@@ -121,6 +121,15 @@ fn a_program_that_slows_half_of_the_baseline_s_windows_down_gains_nothing() {
 }
 
 #[test]
+fn time_around_the_baseline_s_calls_makes_a_measurement_imprecise() {
+    let mut slowed = times(10_000.0, 20_000.0, 0.0, 40_000.0, 40_000.0);
+    slowed.hidden_baseline_ns = vec![500.0; 5];
+    assert!(!slowed.is_disturbed_around_calls());
+    slowed.hidden_baseline_ns = vec![2_000.0; 5];
+    assert!(slowed.is_disturbed_around_calls());
+}
+
+#[test]
 fn a_baseline_whose_times_vary_is_not_called_slower_next_to_the_candidate() {
     let mut varies = times(10_000.0, 20_000.0, 0.0, 60_000.0, 50_000.0);
     varies.solo_ns = vec![40_000.0, 45_000.0, 50_000.0, 62_000.0, 70_000.0];
