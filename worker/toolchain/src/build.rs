@@ -203,7 +203,7 @@ impl Delivery<'_> {
         let built = compile()?;
         // Without a cgroup only the message tells. A process that reached its own limit has another end.
         if matches!(built.report.end, ProcessEnd::Exited { .. }) {
-            match MachineFault::of(&built) {
+            match MachineFault::of(&built, file) {
                 Some(MachineFault::Killed) => return Err(ProcessError::MachineFull.into()),
                 Some(MachineFault::NoSpace) => {
                     let folder = self.scratch.display();
@@ -432,6 +432,11 @@ mod tests {
             ("g++-12: fatal error: Killed signal terminated program cc1plus", "process.machine_full"),
             ("collect2: fatal error: ld terminated with signal 9 [Killed]", "process.machine_full"),
             ("clang++: error: unable to execute command: Killed", "process.machine_full"),
+            (
+                "clang++: error: unable to execute command: Killed\n\
+                 clang++: error: linker command failed due to signal (use -v to see invocation)",
+                "process.machine_full",
+            ),
             ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", "process.machine_full"),
             ("ld: final link failed: No space left on device", "worker.disk"),
         ] {
@@ -443,9 +448,11 @@ mod tests {
             "k.cu(2): error: static assertion failed with \"No space left on device",
             "    1 | // No space left on device",
             "k.cu(3): error: identifier \"No space left on device\" is undefined",
-            // A message of several lines, and what the assembler is told to print.
+            // The program's own error stands beside a line that imitates a fault of the machine.
             "k.cpp:1:1: error: static assertion failed: no\ng++: fatal error: Killed signal terminated program cc1plus",
             "g++: fatal error: Killed signal terminated program cc1plus\nk.cpp:2:1: error: expected `;'",
+            // `#line` chooses the name of the file.
+            "x.py:1:1: error: static assertion failed: no\ng++: fatal error: Killed signal terminated program cc1plus",
             "k.cpp:1:1: warning: \nld: final link failed: No space left on device\nld: k.o: undefined reference to `other'",
         ]
         .into_iter()

@@ -9,9 +9,6 @@ const ABANDONED_AFTER: Duration = Duration::from_hours(1);
 
 const UNFINISHED: &str = "unfinished-";
 
-/// How unfinished entries of earlier releases begin.
-const UNFINISHED_BEFORE: [&str; 2] = ["building-", "finding-"];
-
 /// A folder of entries. Each appears whole or not at all.
 #[derive(Debug)]
 pub struct CacheFolder {
@@ -27,9 +24,7 @@ impl CacheFolder {
         let mut entries: Vec<(SystemTime, PathBuf)> = Vec::new();
         for entry in std::fs::read_dir(folder)?.filter_map(Result::ok) {
             let Ok(modified) = entry.metadata().and_then(|data| data.modified()) else { continue };
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let is_unfinished = [UNFINISHED].iter().chain(&UNFINISHED_BEFORE).any(|prefix| name.starts_with(prefix));
-            if !is_unfinished {
+            if !entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
                 entries.push((modified, entry.path()));
             } else if now.duration_since(modified).is_ok_and(|age| age > ABANDONED_AFTER) {
                 let _ = std::fs::remove_dir_all(entry.path());
@@ -49,7 +44,7 @@ impl CacheFolder {
         self.folder.join(key)
     }
 
-    /// Stores an entry with the files that `write` puts into its folder. Where two writers are at it, the first one wins.
+    /// Stores an entry with the files that `write` puts into its folder. If two writers store the same entry, the first one wins.
     pub fn put(&self, key: &str, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
         let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(&self.folder)?;
         write(unfinished.path())?;

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use nightshift_protocol::measurement::CompilerMessage;
 use nightshift_protocol::task::PYTHON_EXTENSION;
 
 use crate::build_cache::CachedBuild;
@@ -44,17 +43,18 @@ impl MachineFault {
         KILLED.iter().any(|message| line.contains(message)).then_some(Self::Killed)
     }
 
-    /// Returns the fault that ended a compiler which exited by itself. A text of the source can fill whole lines of the log, but its
-    /// program does not build for a reason of its own then, which is among the messages.
-    pub(super) fn of(built: &CachedBuild) -> Option<Self> {
+    /// Returns the fault that ended a compiler which exited by itself. `file` is the name of the build's result. A source can print lines
+    /// that imitate a fault. Such a program has an error of its own, which is among the messages.
+    pub(super) fn of(built: &CachedBuild, file: &str) -> Option<Self> {
+        let messages = &built.report.messages;
         // The first message of a build of Python is Python's, whatever stopped its extensions.
-        let is_python = |file: &str| Path::new(file).extension().is_some_and(|name| name == PYTHON_EXTENSION);
-        let is_compilers = |m: &&CompilerMessage| m.severity == "error" && !is_python(&m.file);
-        let errors: Vec<&str> = built.report.messages.iter().filter(is_compilers).map(|m| &*m.message).collect();
+        let is_python = Path::new(file).extension().is_some_and(|name| name == PYTHON_EXTENSION);
+        let of_compilers = messages.iter().skip(usize::from(is_python)).filter(|message| message.severity == "error");
+        let errors: Vec<&str> = of_compilers.map(|message| &*message.message).collect();
         let is_closing = |error: &str| CLOSING.iter().any(|closing| error.contains(closing));
         let is_of_program =
             |error: &str| Self::of_line(error).is_none() && !error.starts_with(NO_MESSAGE) && !is_closing(error);
-        if errors.len() >= compiler_output::MAX_MESSAGES || errors.iter().any(|error| is_of_program(error)) {
+        if messages.len() >= compiler_output::MAX_MESSAGES || errors.iter().any(|error| is_of_program(error)) {
             return None;
         }
         String::from_utf8_lossy(&built.log).lines().find_map(Self::of_line)

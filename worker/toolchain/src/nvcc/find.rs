@@ -303,7 +303,7 @@ fn version_report(program: &Path, scratch: &Path, run: &Run<'_>) -> Result<Strin
     let ask = || run(&command).map_err(|source| NvccError::NotStarted { program: path(), source });
     let mut result = ask()?;
     if matches!(result.end, ProcessEnd::TimedOut { .. }) {
-        // The first start reads the program from a slow disk; a worker without its compiler is one for its whole life.
+        // The first start may read the program from a slow disk. A worker searches for its compiler only once, so this asks again.
         result = ask()?;
     }
     if result.end != ProcessEnd::Finished {

@@ -167,8 +167,8 @@ pub fn find(configured: Option<&Path>, search_path: &[PathBuf], cancel: &CancelF
     Err(PythonError::NotFound { looked_at })
 }
 
-/// The same program by the path of its folder, without what a jail may lack on the way, as in `here/../bin/python`. The
-/// program itself may be a link, and stays one: that is how a virtual environment is told from the Python that it is of.
+/// Returns the program in its folder's canonical path: a jail may lack folders of a detour, as in `here/../bin/python`. If the program
+/// is a link, the result keeps the link, because a virtual environment is a link to the Python that it was made from.
 fn without_detours(program: &Path) -> PathBuf {
     let folder =
         program.parent().filter(|folder| !folder.as_os_str().is_empty()).and_then(|folder| folder.canonicalize().ok());
