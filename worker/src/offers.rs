@@ -51,7 +51,8 @@ impl InvalidOffer {
 /// Returns the capabilities of this machine. The `cuda` target needs its compiler. Without a GPU, the machine only builds
 /// programs for others.
 pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result<Offers, InvalidOffer> {
-    let tools = tools(Path::new("/"), &search_path(config), machine.cuda_toolchain.as_ref());
+    let python = config.python.as_deref().and_then(Path::parent);
+    let tools = tools(Path::new("/"), &config.search_path, python, machine.cuda_toolchain.as_ref());
     let mut targets = vec![Target::Cpu];
     let mut devices = vec![DeviceOffer {
         index: CPU_DEVICE,
@@ -126,17 +127,13 @@ fn contexts_of(gpu: &GpuFacts) -> u32 {
     contexts.clamp(CONTEXTS_PER_STEP, MAX_CONTEXTS)
 }
 
-/// Returns the folders to search for tools, including that of the configured Python interpreter.
-fn search_path(config: &WorkerConfig) -> Vec<PathBuf> {
-    let python = config.python.as_deref().and_then(Path::parent).map(Path::to_path_buf);
-    config.search_path.iter().cloned().chain(python).collect()
-}
-
 /// Finds tools below `root`: the CUDA compiler, where one works, profilers in the search path, beside it and where installers
-/// put them, and `PyTorch` of the first Python installations.
-fn tools(root: &Path, search_path: &[PathBuf], nvcc: Option<&Toolchain>) -> BTreeSet<Tool> {
+/// put them, and `PyTorch` of the first Python installations. `python` is the folder of the configured one.
+fn tools(root: &Path, search_path: &[PathBuf], python: Option<&Path>, nvcc: Option<&Toolchain>) -> BTreeSet<Tool> {
     let under_root = |folder: &PathBuf| root.join(folder.strip_prefix("/").unwrap_or(folder));
-    let folders_of_python: Vec<PathBuf> = search_path.iter().chain(&system_folders()).map(under_root).collect();
+    let python = python.map(Path::to_path_buf);
+    let folders_of_python: Vec<PathBuf> =
+        search_path.iter().chain(&python).chain(&system_folders()).map(under_root).collect();
     let beside = nvcc.and_then(|nvcc| Path::new(&nvcc.path).parent()).map(Path::to_path_buf);
     let folders: Vec<PathBuf> = search_path.iter().cloned().chain(beside).map(|folder| under_root(&folder)).collect();
     let torch = folders_of_python.iter().any(|folder| has_torch(folder)).then_some(Tool::Torch);
@@ -299,14 +296,14 @@ mod tests {
         ]);
         let path = [PathBuf::from("/home/night/venv/bin")];
         let nvcc = described(true).cuda_toolchain;
-        assert_eq!(tools(root.path(), &path, nvcc.as_ref()), BTreeSet::from(Tool::ALL));
+        assert_eq!(tools(root.path(), &path, None, nvcc.as_ref()), BTreeSet::from(Tool::ALL));
         let others = BTreeSet::from([Tool::Nsys, Tool::Ncu, Tool::ComputeSanitizer]);
-        assert_eq!(tools(root.path(), &[], None), others, "the Python is on no path, and no nvcc works");
+        assert_eq!(tools(root.path(), &[], None, None), others, "the Python is on no path, and no nvcc works");
     }
 
     #[test]
     fn what_cannot_be_executed_is_no_tool() {
         let root = machine(&[("usr/bin/nsys", 0o644), ("usr/bin/ncu/readme", 0o755)]);
-        assert!(tools(root.path(), &[], None).is_empty());
+        assert!(tools(root.path(), &[], None, None).is_empty());
     }
 }

@@ -10,11 +10,13 @@ use nightshift_toolchain::build::EXTENSION_MARKER;
 
 /// Prefixes of kernels of libraries whose names are valid names of Python functions.
 const LIBRARIES: [&str; 7] = ["nvjet", "cudnn", "cublas", "cutlass", "ampere_", "turing_", "volta_"];
+
 /// Last part of the name of a decorator that makes a function a kernel: `@triton.jit`, `@gluon.jit`, `@jit`.
 const KERNEL_DECORATOR: &str = "jit";
 
-/// How a call of it begins.
+/// Text before the function in a call of that decorator, as in `triton.jit(function)`.
 const KERNEL_CALL: &str = "jit(";
+
 /// Length of the kind of kernel in a name that `torch.compile` gives, such as `triton_poi_fused_add_0`.
 const KIND_CHARS: usize = 3;
 
@@ -71,7 +73,7 @@ fn kernels(text: &[&str]) -> BTreeSet<String> {
     kernels
 }
 
-/// True if a library or `torch.compile` names its kernels so.
+/// True if the name has the form of a library's kernels or of those that `torch.compile` generates.
 fn is_foreign(name: &str) -> bool {
     let of_architecture = name.strip_prefix("sm").is_some_and(|rest| {
         let rest_of_name = rest.trim_start_matches(|c: char| c.is_ascii_digit());

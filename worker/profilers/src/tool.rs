@@ -22,6 +22,6 @@ pub struct MissingTool {
     pub reason: String,
     /// Remedy for an operator.
     pub remedy: String,
-    /// Whether it is installed and was not done with its answer in time: it may answer later.
+    /// True if the tool is installed and did not answer in time. A later search may succeed.
     pub did_not_answer: bool,
 }

@@ -170,12 +170,15 @@ mod tests {
     fn cancelled_work_waits_for_no_mutex() {
         let (mutex, cancel) = (Mutex::new(()), CancelFlag::default());
         let held = cancel.lock(&mutex).unwrap();
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| cancel.lock(&mutex).is_some());
+        let (tell, told) = std::sync::mpsc::channel();
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| tell.send(cancel.lock(&mutex).is_some()));
             cancel.cancel();
-            assert!(!waiting.join().unwrap());
+            let answer = told.recv_timeout(std::time::Duration::from_mins(10));
+            drop(held);
+            answer
         });
-        drop(held);
+        assert_eq!(answer, Ok(false));
         assert!(cancel.lock(&mutex).is_some(), "a free one is locked at once");
     }
 }

@@ -1,7 +1,7 @@
 //! The search for profilers and sanitizers, at their first use: asking them for their versions takes seconds.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nightshift_profilers::Profilers;
@@ -9,7 +9,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, ProcessError, run_jailed_as_tool};
 use nightshift_toolchain::nvcc::Nvcc;
 
-/// How long a search counts in which a tool did not answer: on a busy machine its start takes longer than the search waits.
+/// Time after which a search is repeated if a tool did not answer: on a busy machine a tool may start more slowly than the search waits.
 const SEARCH_AGAIN_AFTER: Duration = Duration::from_mins(5);
 
 /// Finds profilers and sanitizers: on the search path, beside the compiler, and where installers put them. Blocks, and
@@ -34,7 +34,7 @@ pub(super) struct FoundTools(Mutex<Option<(Arc<Profilers>, Instant)>>);
 
 impl FoundTools {
     /// Returns what the last search found, or searches now: when there was none, and later again for tools that did not answer.
-    /// Searches at the same time do the same work twice.
+    /// One search runs at a time, and the others use its result.
     ///
     /// # Errors
     /// When the work is cancelled during the search.
@@ -43,31 +43,24 @@ impl FoundTools {
         search: impl FnOnce() -> Profilers,
         cancel: &CancelFlag,
     ) -> Result<Arc<Profilers>, StepFailure> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((found, at)) = known
+        let mut last = cancel.lock(&self.0).ok_or(ProcessError::Cancelled)?;
+        if let Some((found, at)) = &*last
             && (found.all_answered() || at.elapsed() < SEARCH_AGAIN_AFTER)
         {
-            return Ok(found);
+            return Ok(Arc::clone(found));
         }
         let found = Arc::new(search());
         if cancel.is_cancelled() {
             return Err(ProcessError::Cancelled.into());
         }
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            // Another search that went on meanwhile found more.
-            Some((better, _)) if better.all_answered() && !found.all_answered() => Ok(Arc::clone(better)),
-            _ => {
-                *last = Some((Arc::clone(&found), Instant::now()));
-                Ok(found)
-            }
-        }
+        *last = Some((Arc::clone(&found), Instant::now()));
+        Ok(found)
     }
 
     /// Makes the last search one of so long ago.
     #[cfg(test)]
     fn age(&self, by: Duration) {
-        if let Some((_, at)) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some((_, at)) = &mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
             *at = at.checked_sub(by).unwrap_or(*at);
         }
     }

@@ -1,4 +1,4 @@
-//! Watches a process outside of any jail until it ends or has to.
+//! Watches a process outside of any jail until it ends, its deadline passes or the work is cancelled.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
