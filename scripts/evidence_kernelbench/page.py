@@ -88,6 +88,8 @@ def throughput(found: dict) -> list:
                 at_once = f", {row['at_once']} calls at once" if row["at_once"] > 1 else ""
                 lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks{at_once} | {row['verified']}{left_out}{wrong} | "
                              f"{row['seconds']} | {row['per_hour']} | {compared} |")
+            else:
+                lines.append(f"| Nightshift, {name}, {kind} | not measured | - | - | - |")
     for kind, own in rates.items():
         row = found.get(f"peer_{kind}")
         if row and own:
@@ -97,7 +99,7 @@ def throughput(found: dict) -> list:
     times = {kind: row["by"] for kind, row in found.items() if isinstance(row, dict) and row.get("by")}
     if len(set(times.values())) > 1:
         told = "; ".join(f"{kind.replace('_', ' ').replace('peer', 'KernelBench')}: {by}" for kind, by in times.items())
-        lines += ["", f"Not measured in one run: {told}. Only rows of one run are compared."]
+        lines += ["", f"Measured at different times: {told}. Rows are compared only if commit, day and GPU are the same."]
     return [*lines, "", f"Wanted: {NATIVE_TARGET} times for native programs, {TORCH_TARGET} times for `ModelNew`.", *steps_told(found)]
 
 

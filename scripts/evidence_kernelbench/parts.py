@@ -149,14 +149,14 @@ def _asked_of_peer(night: Night, lists: list, checkout: Path, limit_s: float) ->
     return found
 
 
-def throughput(given, folder: Path, tasks: list, form: str, texts: list, until: float) -> dict:
+def throughput(given, folder: Path, tasks: list, form: str, texts: dict, until: float) -> dict:
     """Programs that `nightshift verify` judges in an hour, called as people and agents call it: first none of them was ever built, then
-    the same ones again. `texts` gives each task's programs, and `again` those of the second time. One call for each task; so many calls
-    at the same time, as `given.at_once` says. What was judged when the time was over counts."""
+    the same ones again. `texts` gives the programs of each task, by kind. Each task has one call; `given.at_once` calls run at the same
+    time. A call that runs out of time counts nothing."""
     suffix, found = {"native": ".cu", "torch": ".py"}[form], {}
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "NIGHTSHIFT_WORKER__PYTHON": given.python, "NO_COLOR": "1"}
     for kind in ("cold", "warm"):
-        began, rows = time.monotonic(), []
+        began, rows, reached = time.monotonic(), [], {}
 
         def judged(task, kind=kind):
             files = []
@@ -175,18 +175,23 @@ def throughput(given, folder: Path, tasks: list, form: str, texts: list, until: 
                 log(f"{task.name}: the time was over")
                 return []
             told = json.loads(done.stdout or "{}")
-            if "programs" not in told:
-                log(f"{task.name}: {(told.get('error') or {}).get('message') or done.stderr.strip()[-300:]}")
-            return told.get("programs", [])
+            programs = told.get("programs", [])
+            for fault in [told.get("error")] + [program["fault"] for program in programs]:
+                if fault:
+                    log(f"{task.name}: {fault['message']}")
+            judged_ones = [program for program in programs if program["judgement"]]
+            if judged_ones:
+                reached[task.name] = time.monotonic() - began
+            return judged_ones
 
         with ThreadPoolExecutor(given.at_once) as calls:
             for programs in calls.map(judged, tasks):
                 rows += programs
-        seconds = time.monotonic() - began
+        seconds = max(reached.values(), default=0.0)
         right = [row for row in rows if row["right"]]
         if rows:
             found[f"{form}_{kind}"] = {
-                "tasks": [task.name for task in tasks], "at_once": given.at_once, "seconds": round(seconds, 1), "verified": len(rows),
+                "tasks": [task.name for task in tasks if task.name in reached], "at_once": given.at_once, "seconds": round(seconds, 1), "verified": len(rows),
                 "wrong": len(rows) - len(right), "per_hour": round(len(right) / seconds * 3600), "parts_ms": part_times(rows),
                 "built_from_cache": sum(bool((row["judgement"].get("build") or {}).get("cached")) for row in rows),
             }
