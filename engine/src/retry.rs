@@ -20,7 +20,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The largest number of tries of a step that a provider may charge for without a usable reply.
+/// Maximum number of tries of a step without a usable reply for which a provider may charge.
 pub const MAX_CHARGED_TRIES: u32 = 3;
 
 /// What follows a failed try.
@@ -49,7 +49,11 @@ pub fn after_failure(policy: &RetryPolicy, tries: u32, failure: &StepFailure, ji
     if tries >= policy.max_tries || failure.charged_tries >= MAX_CHARGED_TRIES {
         let mut exhausted = failure.clone();
         exhausted.class = FailureClass::Fatal;
-        exhausted.message = format!("{} (given up after {tries} tries)", failure.message);
+        let charged = match failure.charged_tries {
+            charged if charged >= MAX_CHARGED_TRIES => format!(": the provider may have charged for {charged} of them"),
+            _ => String::new(),
+        };
+        exhausted.message = format!("{} (given up after {tries} tries{charged})", failure.message);
         return AfterFailure::GiveUp { failure: exhausted };
     }
     let doublings = tries.saturating_sub(1).min(32);
@@ -93,7 +97,8 @@ mod tests {
         failure.charged_tries = MAX_CHARGED_TRIES - 1;
         assert!(matches!(after_failure(&patient, 9, &failure, 0.0), AfterFailure::Retry { .. }));
         failure.charged_tries = MAX_CHARGED_TRIES;
-        assert!(matches!(after_failure(&patient, 9, &failure, 0.0), AfterFailure::GiveUp { .. }));
+        let AfterFailure::GiveUp { failure } = after_failure(&patient, 9, &failure, 0.0) else { panic!("gave not up") };
+        assert!(failure.message.contains("9 tries: the provider may have charged for 3 of them"), "{failure}");
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl Sweeper {
             let lost = StepFailure::retriable(
                 "worker.lost",
                 format!("the worker of step `{}` sent no heartbeat until its lease expired", lease.step.key),
-            );
+            )
+            .after(lease.step.failure.as_ref());
             let end = match after_failure(&lease.step.retry, lease.step.tries, &lost, self.random.unit()) {
                 // The lease time has passed already, so the next worker may begin at once.
                 AfterFailure::Retry { .. } => TryEnd::Retry { failure: lost, at },

@@ -60,6 +60,22 @@ async fn a_lease_that_ran_out_frees_its_step_at_once_until_its_tries_are_used_up
 }
 
 #[tokio::test]
+async fn a_lease_that_ran_out_keeps_the_count_of_charged_tries() {
+    let mut site = Site::begun(&phases(&[1])).await;
+    let sweeper = sweeper(&site);
+    let mut failure = StepFailure::retriable("model.timeout", "no reply");
+    failure.charged_tries = 2;
+    let at = site.clock.now();
+    site.store.report(site.report_of("phase0/step0", TryEnd::Retry { failure, at })).await.unwrap();
+    sweeper.sweep().await.unwrap();
+    site.claim().await;
+    site.clock.advance_ms(LEASE_MS);
+    assert_eq!(sweeper.sweep().await.unwrap().expired, 1);
+    let failure = site.stored().steps[0].record.failure.clone().unwrap();
+    assert_eq!((failure.code.as_str(), failure.charged_tries), ("worker.lost", 2));
+}
+
+#[tokio::test]
 async fn a_due_timer_makes_its_step_ready_and_the_next_due_time_is_returned() {
     let site = Site::begun(&phases(&[2])).await;
     let sweeper = sweeper(&site);

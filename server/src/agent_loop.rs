@@ -272,7 +272,7 @@ async fn beat(dispatch: &Dispatch, worker: &WorkerId, held: &mut HashMap<StepId,
 async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<StepRecord> {
     let StepToRun { agents, driving, worker, step, earlier, recordings } = carried;
     let started = Instant::now();
-    let asked = Arc::new(AtomicBool::new(false));
+    let open_call = Arc::new(AtomicBool::new(false));
     let outcome = {
         let work = AssertUnwindSafe(async {
             if let Some(earlier) = earlier {
@@ -281,7 +281,7 @@ async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<
             }
             // The answer of a try that lost its lease may still wait for disk space.
             recordings.wait(&step.id).await;
-            execute(&driving, &*agents, &step, recordings, asked.clone()).await
+            execute(&driving, &*agents, &step, recordings, open_call.clone()).await
         })
         .catch_unwind();
         tokio::select! {
@@ -299,8 +299,8 @@ async fn carry(carried: StepToRun, mut stopped: oneshot::Receiver<Stop>) -> Vec<
                 Err(_) => {
                     let message = format!("the step took longer than {} ms", step.timeout_ms);
                     let mut failure = StepFailure::retriable("step.timed_out", message);
-                    // The limit may also have passed while it waited, for example for a place of a command.
-                    failure.charged_tries = u32::from(asked.load(Ordering::Relaxed));
+                    // A try that only waited, for example for a place of a command, costs nothing.
+                    failure.charged_tries = u32::from(open_call.load(Ordering::Relaxed));
                     TryOutcome::Failed { failure }
                 }
             },
@@ -340,7 +340,7 @@ async fn execute(
     agents: &dyn AgentExecutor,
     step: &StepRecord,
     recordings: Arc<Recordings>,
-    asked: Arc<AtomicBool>,
+    open_call: Arc<AtomicBool>,
 ) -> Result<StepOutput, StepFailure> {
     let shared = &driving.shared;
     let unreadable = |error: serde_json::Error| {
@@ -365,7 +365,7 @@ async fn execute(
         random: shared.random.clone(),
         request_deadline_ms: u64::try_from(shared.config.request_deadline.as_millis()).unwrap_or(u64::MAX),
         recordings,
-        asked,
+        open_call,
     };
     let agent_step = AgentStep { run: &step.run, step_key: &step.key, input: &input, run_input: &run_input };
     agents.carry_out(&ports, agent_step).await

@@ -68,8 +68,8 @@ pub(crate) struct StorePorts {
     pub(crate) request_deadline_ms: u64,
     /// The answers that are being stored.
     pub(crate) recordings: Arc<Recordings>,
-    /// Set when a call that may be charged for begins.
-    pub(crate) asked: Arc<AtomicBool>,
+    /// True while a model call is open that a provider may charge for.
+    pub(crate) open_call: Arc<AtomicBool>,
 }
 
 #[async_trait]
@@ -104,7 +104,7 @@ impl AgentPorts for StorePorts {
         let reserved = self.store.budgets.reserve(&self.step, self.epoch, estimate, self.clock.now()).await;
         match reserved.map_err(|error| failure(&error))? {
             Reservation::Granted => {
-                self.asked.store(true, Ordering::Relaxed);
+                self.open_call.store(true, Ordering::Relaxed);
                 Ok(())
             }
             Reservation::Wait(line) => Err(budget_wait(&line)),
@@ -118,6 +118,7 @@ impl AgentPorts for StorePorts {
 
     async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure> {
         let settled = self.store.budgets.settle(&self.step, self.epoch, released, used, self.clock.now()).await;
+        self.open_call.store(false, Ordering::Relaxed);
         settled.map_err(|error| failure(&error))
     }
 
@@ -145,7 +146,12 @@ impl AgentPorts for StorePorts {
             let _recording = recording;
             record(&store, call, artifacts).await
         });
-        task.await.unwrap_or_else(|error| Err(StepFailure::retriable("agent.panicked", error.to_string())))
+        let recorded =
+            task.await.unwrap_or_else(|error| Err(StepFailure::retriable("agent.panicked", error.to_string())));
+        if recorded.is_ok() {
+            self.open_call.store(false, Ordering::Relaxed);
+        }
+        recorded
     }
 
     async fn budget(&self, run: &RunId) -> Result<Vec<BudgetLine>, StepFailure> {
@@ -312,7 +318,7 @@ mod tests {
             random: Arc::new(OsRandom),
             request_deadline_ms: 1,
             recordings: Arc::default(),
-            asked: Arc::default(),
+            open_call: Arc::default(),
         };
         let recorded = tokio::spawn({
             let run = run.clone();

@@ -153,14 +153,14 @@ impl Driving {
     async fn end_of(
         &self,
         step: &StepRecord,
-        mut outcome: TryOutcome,
+        outcome: TryOutcome,
         reporter: Reporter,
         at: TimestampMs,
     ) -> Result<TryEnd, CommitError> {
-        if let TryOutcome::Failed { failure } = &mut outcome {
-            let earlier = step.failure.as_ref().map_or(0, |earlier| earlier.charged_tries);
-            failure.charged_tries = failure.charged_tries.saturating_add(earlier);
-        }
+        let outcome = match outcome {
+            TryOutcome::Failed { failure } => TryOutcome::Failed { failure: failure.after(step.failure.as_ref()) },
+            other => other,
+        };
         Ok(match (outcome, reporter) {
             (TryOutcome::Completed { output }, _) => {
                 let kind = StepKind::parse(&step.kind);

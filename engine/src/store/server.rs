@@ -35,7 +35,7 @@ pub struct Pulse {
     pub runs_to_drive: bool,
     /// Whether steps are ready.
     pub ready: bool,
-    /// Whether leases have expired, servers are dead, or steps are blocked although their budgets have room.
+    /// True if the sweeper has work: an expired lease, a dead server, or a blocked step whose budget has room.
     pub expired: bool,
     /// When the next timer is due.
     pub next_timer: Option<TimestampMs>,
@@ -51,14 +51,14 @@ pub struct ChangedRun {
     /// The server that owned it at the commit and decides what follows. None if it had no owner, or if the owner is not
     /// known: then any server may look.
     pub owner: Option<ServerId>,
-    /// Whether a decision may be due. It is false if the change was a decision that folded the whole log.
+    /// True if a decision may be due. False after a decision that folded the whole log.
     pub to_drive: bool,
 }
 
 impl ChangedRun {
     /// A change after which a decision may be due.
     #[must_use]
-    pub fn to_drive(id: RunId, owner: Option<ServerId>) -> Self {
+    pub fn undecided(id: RunId, owner: Option<ServerId>) -> Self {
         Self { id, owner, to_drive: true }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::attempt_memory::is_zero;
 use crate::model_call::ModelCallSummary;
 
 /// What the engine does after a failure.
@@ -29,8 +30,7 @@ pub struct StepFailure {
     /// Do not try again sooner than this many milliseconds from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// The number of tries of the step, up to this one, that a model may have worked for without a usable reply. A provider may
-    /// charge for each.
+    /// Number of tries so far whose reply was lost or unreadable after the model may have written it. A provider may charge for each.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub charged_tries: u32,
     /// Model calls of the step that were answered and committed all the same: they have their price.
@@ -49,12 +49,14 @@ impl StepFailure {
         Self::new(FailureClass::Fatal, code.into(), message.into())
     }
 
+    /// Adds the charged tries of the step's failure before.
+    #[must_use]
+    pub fn after(self, earlier: Option<&Self>) -> Self {
+        let charged_tries = self.charged_tries.saturating_add(earlier.map_or(0, |earlier| earlier.charged_tries));
+        Self { charged_tries, ..self }
+    }
+
     fn new(class: FailureClass, code: String, message: String) -> Self {
         Self { class, code, message, retry_after_ms: None, charged_tries: 0, calls: Vec::new() }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
