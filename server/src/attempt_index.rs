@@ -3,8 +3,8 @@
 //! The index is derived data, so no call waits for it. A notice triggers the update of a changed run, which lists show
 //! a moment later. A scan of all runs at the start and after unknown changes finds an imported campaign or a new format
 //! of the index. A regular scan of unfinished runs finds changes without a notice, for example of a server that ended
-//! before writing. Writing the same twice is harmless, so replicas need not coordinate. A
-//! run that is known to belong to another server is left to that server first.
+//! before writing. Writing the same twice is harmless, so replicas need not coordinate. A run that is known to belong to
+//! another server is left to that server first.
 //!
 //! An [`Indexer`] remembers active runs, so a step costs the same at attempt 5 and at attempt 200.
 

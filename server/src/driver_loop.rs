@@ -30,8 +30,7 @@ const FOREIGN_PULSES: u32 = 3;
 /// Minimum and maximum delay before a failing run is driven again.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(250);
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
-/// Time after which a failing run is forgotten that this server does not drive again. The looks of the heartbeat find
-/// the others earlier.
+/// Time after its last retry was due until a failing run is forgotten. By then another server has it, or it was deleted.
 const FORGET_FAILED_AFTER: Duration = Duration::from_mins(5);
 
 /// Name of this loop in error logs.
@@ -280,7 +279,7 @@ impl State {
 
     /// Delays the run. Logs the message once, unless it is the store's.
     fn delay_retry(&mut self, run: &RunId, message: Option<String>) {
-        // Runs that another server has taken over since, or that were deleted.
+        // Forget runs that another server took over or that were deleted.
         let now = Instant::now();
         self.resting.retain(|_, rest| now < rest.until + FORGET_FAILED_AFTER);
         let rest =

@@ -12,7 +12,7 @@ use crate::attempt_index::Index;
 use crate::backoff::Backoff;
 use crate::driving::Driving;
 
-/// Time between two scans, of runs that were unfinished at the last one.
+/// Time between two scans of unfinished runs.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Minimum time between two scans of all runs.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
     let mut backoff = Backoff::default();
     let mut look_at = Instant::now();
     let mut looked_at: Option<Instant> = None;
-    // Whether the next scan is one of all runs: the first one, and one after an unknown change.
+    // The first scan reads all runs, and so does the one after an unknown change.
     let mut looks_at_all = true;
     loop {
         tokio::select! {

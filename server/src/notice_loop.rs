@@ -47,7 +47,7 @@ fn pass_on(driving: &Driving, index: &Index, notice: Notice) {
         }
     }
     match notice {
-        // If its owner is dead, the heartbeat finds the run.
+        // If the owner of a foreign run is dead, the heartbeat finds the run.
         Notice::RunChanged(run) if !shared.config.drives || !run.to_drive || is_foreign(driving, &run) => {
             driving.wake.ring(&run.id);
         }

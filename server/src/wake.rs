@@ -12,8 +12,7 @@ use tokio::time::Instant;
 
 /// Number of notifiers that runs share. A fixed number needs no cleanup after a run.
 const BELLS: usize = 64;
-/// Maximum time that a report waits for our own decision about the same run that is being committed. After it, the
-/// driver decides, which is slower.
+/// Maximum wait of a report or of the driver for our own decision about the same run. After it, both go on without it.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Maximum number of runs in the driver's inbox. Beyond it, the driver queries the store instead.
 const MAX_INBOX: usize = 10_000;

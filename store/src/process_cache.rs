@@ -15,7 +15,7 @@ use crate::value::values;
 /// Number of step ids per value of the Postgres sequence: its increment in the schema.
 const STEP_ID_BLOCK: i64 = 1_000;
 
-/// Time between two looks at blocked steps of which none became ready, in milliseconds.
+/// Time between two attempts to unblock steps after an attempt without success, in milliseconds.
 const RECONSIDER_EVERY_MS: i64 = 60_000;
 
 /// Maximum number of cached routes. Beyond it, the cache begins anew.
@@ -61,7 +61,7 @@ impl ProcessCache {
     }
 
     /// Notes that none of the blocked steps became ready.
-    pub(crate) fn reconsidered_in_vain(&self, at: TimestampMs) {
+    pub(crate) fn reconsidered_without_success(&self, at: TimestampMs) {
         self.rests_until.store(at.0.saturating_add(RECONSIDER_EVERY_MS), Ordering::Relaxed);
     }
 
@@ -121,9 +121,10 @@ mod tests {
     #[test]
     fn the_number_of_cached_routes_is_bounded() {
         let cache = ProcessCache::default();
-        for id in 0..=10_000 {
+        let last = i64::try_from(MAX_ROUTES).unwrap_or(i64::MAX);
+        for id in 0..=last {
             cache.remember(vec![(format!("route {id}"), id)], None);
         }
-        assert_eq!((cache.route("route 0"), cache.route("route 10000")), (None, Some(10_000)));
+        assert_eq!((cache.route("route 0"), cache.route(&format!("route {last}"))), (None, Some(last)));
     }
 }

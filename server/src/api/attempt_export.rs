@@ -71,10 +71,10 @@ impl Found {
         let number: u32 = number.parse().map_err(|_| missing())?;
         let id: RunId = run.parse().map_err(|_| missing())?;
         let record = shared.store.runs.load_run(&id).await?;
-        let none = || ApiFailure::not_found("attempt.not_found", format!("{id} has no attempt {number}"));
-        let state = record.state.as_ref().filter(|state| !state.is_null()).ok_or_else(none)?;
+        let no_attempt = || ApiFailure::not_found("attempt.not_found", format!("{id} has no attempt {number}"));
+        let state = record.state.as_ref().filter(|state| !state.is_null()).ok_or_else(no_attempt)?;
         let view = (shared.view)(state)?;
-        let attempt = view.attempts.into_iter().find(|attempt| attempt.number == number).ok_or_else(none)?;
+        let attempt = view.attempts.into_iter().find(|attempt| attempt.number == number).ok_or_else(no_attempt)?;
         let hash = attempt.source.as_ref().ok_or_else(|| {
             let message = format!("attempt {number} of {id} has no program: its reply held no usable code");
             ApiFailure::new(StatusCode::CONFLICT, "attempt.no_source", message)

@@ -33,7 +33,8 @@ pub(super) async fn examine(
 }
 
 fn unknown(shared: &Shared, header: &HandoverHeader) -> ApiFailure {
-    let (HandoverHeader { handover: id, server, .. }, name) = (header, &shared.config.name);
+    let HandoverHeader { handover: id, server, .. } = header;
+    let name = &shared.config.name;
     // Two servers of one machine have the same name.
     let other = if server == name { " (another data folder or database)" } else { "" };
     let message = format!(

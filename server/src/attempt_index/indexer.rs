@@ -46,7 +46,8 @@ pub struct Indexer {
     view: ViewFn,
     changes: ChangesFn,
     known: Mutex<KnownRuns>,
-    /// Runs before these positions were finished and in the index at the scan before the last one, and at the last one.
+    /// Position of the oldest unfinished run at the last two scans, older scan first. Every run before it that was visible was finished and
+    /// indexed.
     scanned: Mutex<[i64; 2]>,
 }
 
@@ -99,7 +100,7 @@ impl Indexer {
     }
 
     /// Writes every run that is outdated in the index and was unfinished at the last two scans, or began after the first
-    /// of them. A run gets its position before it is committed, so that the last scan alone may have missed it.
+    /// of them. The older scan counts, because a run that was not yet committed at the last scan may have an earlier position.
     pub(crate) async fn update_unfinished(&self) -> Result<(), StoreError> {
         let [before_last, last] = *self.scanned();
         self.update_from(before_last.min(last), None).await

@@ -8,7 +8,7 @@ use nightshift_protocol::speedups::Speedups;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::time::TimestampMs;
 
-use super::bests;
+use super::bests::Bests;
 use super::columns::{ABSENT, Columns, Key};
 use super::labels::Label;
 use super::rows::from_ppm;
@@ -61,22 +61,21 @@ pub(crate) fn tasks(
     let wanted = ResolvedFilter::with_tag(filter, tagged, columns);
     let mut groups: BTreeMap<(Label, Target, Option<Label>), OfTask> = BTreeMap::new();
     let mut home: (i64, Option<Label>) = (ABSENT, None);
-    let mut of_run = Vec::new();
+    let mut bests = Bests::default();
     wanted.scan(columns, |run_id, run, slot, misses| {
         if !misses.none() {
             return;
         }
         if home.0 != run_id {
             home = (run_id, run.attempts.iter().find_map(|slot| slot.device));
-            of_run = bests::of_run(run);
         }
         let of_task = groups.entry((run.task, run.target, slot.device.or(home.1))).or_default();
         of_task.attempts += 1;
         of_task.runs.insert(run_id);
         of_task.campaigns.insert(run.campaign);
-        if let Some(speedup_ppm) = slot.right_speedup_ppm().filter(|_| of_run.binary_search(&slot.number).is_ok()) {
+        if let Some(speedup_ppm) = slot.right_speedup_ppm().filter(|_| bests.contains(run_id, run, slot.number)) {
             of_task.bests.push(Timed {
-                finished_ms: if slot.finished_ms == ABSENT { slot.created_ms } else { slot.finished_ms },
+                finished_ms: slot.moment_ms(),
                 key: (run_id, slot.number),
                 speedup_ppm,
                 over_fastest_ppm: slot.right_over_fastest_ppm(),
@@ -148,13 +147,10 @@ struct OfModel {
 pub(crate) fn models(columns: &Columns, filter: &AttemptFilter, tagged: Option<Tagged>) -> Vec<ModelBoard> {
     let wanted = ResolvedFilter::with_tag(filter, tagged, columns);
     let mut groups: BTreeMap<(Label, Label), OfModel> = BTreeMap::new();
-    let mut of_run: (i64, Vec<u32>) = (ABSENT, Vec::new());
+    let mut bests = Bests::default();
     wanted.scan(columns, |run_id, run, slot, misses| {
         if !misses.none() {
             return;
-        }
-        if of_run.0 != run_id {
-            of_run = (run_id, bests::of_run(run));
         }
         let of_model = groups.entry((slot.model, run.strategy)).or_default();
         of_model.attempts += 1;
@@ -164,7 +160,7 @@ pub(crate) fn models(columns: &Columns, filter: &AttemptFilter, tagged: Option<T
         of_model.cost_microusd = of_model.cost_microusd.saturating_add(slot.cost_microusd.max(0));
         of_model.unpriced += u64::from(slot.cost_microusd == ABSENT);
         let best = of_model.runs.entry(run_id).or_default();
-        if of_run.1.binary_search(&slot.number).is_ok() {
+        if bests.contains(run_id, run, slot.number) {
             *best = (*best).max(slot.right_speedup_ppm().map(|speedup| (speedup, slot.right_over_fastest_ppm())));
         }
     });

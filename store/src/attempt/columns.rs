@@ -62,6 +62,11 @@ impl Slot {
         (self.outcome.is_correct() && self.speedup_ppm != ABSENT).then_some(self.speedup_ppm)
     }
 
+    /// Returns the time at which the attempt finished, or else began.
+    pub(crate) fn moment_ms(&self) -> i64 {
+        if self.finished_ms == ABSENT { self.created_ms } else { self.finished_ms }
+    }
+
     /// Returns the speedup over the fastest baseline of a correct attempt, if that baseline is known.
     pub(crate) fn right_over_fastest_ppm(&self) -> Option<i64> {
         (self.outcome.is_correct() && self.over_fastest_ppm != ABSENT).then_some(self.over_fastest_ppm)

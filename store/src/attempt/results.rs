@@ -12,11 +12,12 @@ use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
+use super::bests::Bests;
+use super::boards;
 use super::columns::{ABSENT, Columns, Slot};
 use super::labels::Label;
 use super::rows::from_ppm;
 use super::wanted::ResolvedFilter;
-use super::{bests, boards};
 use crate::failure::Failure;
 use crate::public_id::public_id;
 
@@ -129,18 +130,17 @@ fn count_all(columns: &Columns, wanted: &ResolvedFilter, places: &RangeInclusive
     let mut counts = Counts::default();
     let mut seen = 0_u64;
     let mut line = Line { run_id: ABSENT, ..Line::default() };
-    let mut of_run = Vec::new();
+    let mut bests = Bests::default();
     wanted.scan(columns, |run_id, run, slot, _| {
         if line.run_id != run_id {
-            of_run = bests::of_run(run);
             let done = std::mem::replace(&mut line, Line { run_id, until_ms: ABSENT, ..Line::default() });
             counts.lines.extend((!done.bests.is_empty()).then_some(done));
         }
         let speedup_ppm = slot.right_speedup_ppm();
-        let at_ms = moment_ms(slot);
+        let at_ms = slot.moment_ms();
         line.until_ms = line.until_ms.max(at_ms);
         counts.outcomes[slot.outcome as usize] += 1;
-        let place = place(slot, &of_run);
+        let place = place(slot, bests.contains(run_id, run, slot.number));
         seen += 1;
         if places.contains(&seen) {
             counts.at_places.0 += u64::from(place == Place::Kept);
@@ -187,14 +187,9 @@ fn count_all(columns: &Columns, wanted: &ResolvedFilter, places: &RangeInclusive
     counts
 }
 
-/// Returns the time at which it finished, or else began.
-fn moment_ms(slot: &Slot) -> i64 {
-    if slot.finished_ms == ABSENT { slot.created_ms } else { slot.finished_ms }
-}
-
-fn place(slot: &Slot, bests: &[u32]) -> Place {
+fn place(slot: &Slot, became_best: bool) -> Place {
     match slot.outcome {
-        _ if bests.binary_search(&slot.number).is_ok() => Place::Kept,
+        _ if became_best => Place::Kept,
         AttemptOutcome::Pending => Place::Pending,
         outcome if outcome.is_correct() => Place::Discarded,
         _ => Place::Failed,
@@ -216,12 +211,9 @@ fn marks(
     let mut marks = Vec::new();
     let mut failure = None;
     let (mut seen, mut seen_kept, mut seen_others) = (0_u64, 0_u64, 0_u64);
-    let mut of_run: (i64, Vec<u32>) = (ABSENT, Vec::new());
+    let mut bests = Bests::default();
     wanted.scan(columns, |run_id, run, slot, _| {
-        if of_run.0 != run_id {
-            of_run = (run_id, bests::of_run(run));
-        }
-        let is_kept = place(slot, &of_run.1) == Place::Kept;
+        let is_kept = place(slot, bests.contains(run_id, run, slot.number)) == Place::Kept;
         let speedup_ppm = slot.right_speedup_ppm();
         seen += 1;
         if !places.contains(&seen) {

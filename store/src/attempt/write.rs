@@ -114,8 +114,8 @@ pub(crate) const BEHIND: &str = "SELECT r.public_id FROM run r \
            OR (x.form = $1 AND x.indexed_seq < r.folded_seq)) \
      ORDER BY r.id LIMIT $3";
 
-/// Selects the position of the oldest unfinished run. The sum keeps Postgres from looking for it among the finished
-/// runs.
+/// Selects the position of the oldest unfinished run. `id + 0` makes Postgres use the index on the status instead of walking the primary
+/// key through finished runs.
 pub(crate) const OLDEST_UNFINISHED: &str = "SELECT coalesce( \
      (SELECT MIN(id + 0) FROM run WHERE status IN ('running', 'paused', 'cancelling')), \
      (SELECT MAX(id) + 1 FROM run), 0)";

@@ -132,7 +132,7 @@ pub(crate) async fn create(transaction: &mut Transaction<'_>, new: &NewCampaign)
         transaction.created.extend(created);
     }
     for run in &new.runs {
-        transaction.notice(Notice::RunChanged(ChangedRun::to_drive(run.id.clone(), new.owner.clone())));
+        transaction.notice(Notice::RunChanged(ChangedRun::undecided(run.id.clone(), new.owner.clone())));
     }
     let runs = new.runs.iter().map(|run| run.id.clone()).collect();
     Ok(CreatedCampaign { id: new.id.clone(), runs, existed: false })
@@ -211,7 +211,7 @@ async fn existed(connection: &mut Connection, id: &str) -> Result<CreatedCampaig
 pub(crate) async fn list(connection: &mut Connection, page: &PageRequest) -> Result<Vec<CampaignRecord>, Failure> {
     let before = match &page.before {
         None => i64::MAX,
-        Some(id) => key_of(connection, id).await?,
+        Some(id) => key_of(connection, id).await.map_err(Failure::of_cursor)?,
     };
     let rows = connection.fetch_all(LIST, values![before, page.limit.min(MAX_PAGE)]).await?;
     rows.iter().map(record).collect()

@@ -138,9 +138,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<Placed<RequestView>>, Failure> {
     let before: i64 = match &page.before {
         None => i64::MAX,
-        Some(before) => before
-            .parse()
-            .map_err(|_| Failure::refused("request.invalid_query", "`before` must be the `next` of the page before"))?,
+        Some(before) => before.parse().map_err(|_| Failure::not_a_cursor())?,
     };
     let mut values = restriction(filter);
     values.extend(values![before, waiting, at.0, page.limit.min(MAX_PAGE)]);

@@ -4,6 +4,7 @@ use nightshift_engine::store::{Pulse, ServerRecord};
 use nightshift_protocol::id::ServerId;
 use nightshift_protocol::time::TimestampMs;
 
+use super::budget::blocked_with_room;
 use super::public_id;
 use super::step_runs::runs_of;
 use super::timer;
@@ -21,7 +22,8 @@ use crate::value::values;
 const MAX_SERVERS: i64 = 1_000;
 
 /// Returns where work is due for a server. Its runs are its own, runs without an owner, and runs of dead servers.
-pub(crate) const DUE_WORK: &str = "SELECT \
+pub(crate) const DUE_WORK: &str = concat!(
+    "SELECT \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM run r WHERE r.to_drive = 1 \
                           AND r.state_format <= (SELECT s.state_format FROM server s WHERE s.id = $1) \
                           AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
@@ -36,11 +38,11 @@ pub(crate) const DUE_WORK: &str = "SELECT \
      CAST(CASE WHEN EXISTS (SELECT 1 FROM lease WHERE expires_at_ms <= $2) \
             OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) \
           THEN 1 ELSE 0 END AS BIGINT) AS expired, \
-     CAST(CASE WHEN EXISTS (SELECT 1 FROM blocked b JOIN budget u ON u.campaign_id = b.campaign_id AND u.resource = b.resource \
-                            JOIN step s ON s.id = b.step_id JOIN run r ON r.id = s.run_id AND r.status = 'running' \
-                        WHERE b.told = 0 AND (u.cap IS NULL OR u.used + u.reserved < u.cap)) \
-          THEN 1 ELSE 0 END AS BIGINT) AS room, \
-     (SELECT MAX(virtual_now) FROM server) AS virtual_now";
+     CAST(CASE WHEN EXISTS (SELECT 1 ",
+    blocked_with_room!(),
+    ") THEN 1 ELSE 0 END AS BIGINT) AS room, \
+     (SELECT MAX(virtual_now) FROM server) AS virtual_now"
+);
 
 /// Extends a server lease. Returns its key and the clock of Postgres.
 macro_rules! extend_lease {

@@ -1,4 +1,4 @@
-//! The runs that steps and campaigns have.
+//! Finds the runs of steps and of campaigns.
 
 use crate::failure::Failure;
 use crate::transaction::Transaction;

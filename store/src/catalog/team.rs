@@ -98,9 +98,7 @@ async fn rows_of(
     page: &PageRequest,
 ) -> Result<Vec<Row>, Failure> {
     if let Some(before) = &page.before {
-        let place: i64 = before
-            .parse()
-            .map_err(|_| Failure::refused("request.invalid_query", "`before` must be the `next` of the page before"))?;
+        let place: i64 = before.parse().map_err(|_| Failure::not_a_cursor())?;
         statement.and_where(Expr::col("id").lt(place));
     }
     statement.order_by("id", Order::Desc).limit(Ord::min(page.limit, MAX_PAGE).into());

@@ -435,7 +435,7 @@ async fn another_process_on_the_same_database_gets_one_notice_per_commit() {
 
 /// The notice of a run without an owner that waits for a decision.
 fn changed(run: RunId) -> Notice {
-    Notice::RunChanged(ChangedRun::to_drive(run, None))
+    Notice::RunChanged(ChangedRun::undecided(run, None))
 }
 
 /// Timeout of a notice that must arrive.

@@ -17,16 +17,20 @@ impl QueueStore for SqlStore {
         let mut became_ready = 0;
         if self.around.memory.may_reconsider(at) {
             let campaigns = read!(self, |connection| budget::with_room(connection))?;
-            let are_there = !campaigns.is_empty();
+            let has_candidates = !campaigns.is_empty();
+            let mut failed = false;
             for campaign_id in campaigns {
                 match transaction!(self, |tx, campaign_id, at| budget::reconsider(tx, *campaign_id, *at)) {
                     Ok(count) => became_ready += count,
-                    // It holds up neither other campaigns nor timers.
-                    Err(error) => tracing::warn!(campaign_id, error = %error, "blocked steps were not reconsidered"),
+                    // The other campaigns and the timers go on.
+                    Err(error) => {
+                        failed = true;
+                        tracing::warn!(campaign_id, error = %error, "blocked steps were not reconsidered");
+                    }
                 }
             }
-            if are_there && became_ready == 0 {
-                self.around.memory.reconsidered_in_vain(at);
+            if has_candidates && became_ready == 0 && !failed {
+                self.around.memory.reconsidered_without_success(at);
             }
         }
         let next = read!(self, |connection| timer::next(connection))?;

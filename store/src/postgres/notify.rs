@@ -231,7 +231,7 @@ mod tests {
     fn messages_of_the_release_without_owners_are_understood() {
         let id = RunId::from_uuid(uuid::Uuid::from_u128(1));
         let told = parse("b", &format!(r#"{{"from":"a","said":[{{"run":"{id}"}},"timer"]}}"#));
-        let run = Notice::RunChanged(ChangedRun::to_drive(id, None));
+        let run = Notice::RunChanged(ChangedRun::undecided(id, None));
         assert_eq!(told, [run, Notice::TimerSet(TimestampMs(0))], "it may be due at once");
     }
 

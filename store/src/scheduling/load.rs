@@ -50,24 +50,24 @@ const RUNS: Sql = Sql {
     ),
 };
 
-/// Runs of steps that are blocked on the budgets of campaigns.
+/// Running runs of steps that are blocked on the budgets of campaigns.
 ///
 /// A run that another transaction has locked is skipped, because waiting here could deadlock. The sweeper reconsiders its
 /// steps.
 const RUNS_OF_BLOCKED: Sql = Sql {
     sqlite: concat!(
         run_columns!(),
-        "FROM (SELECT DISTINCT s.run_id AS id FROM (SELECT step_id FROM blocked \
-         WHERE campaign_id IN (SELECT value FROM json_each($1)) ORDER BY campaign_id, step_id LIMIT $2) b \
-         CROSS JOIN step s ON s.id = b.step_id) AS d \
+        "FROM (SELECT DISTINCT o.run_id AS id FROM (SELECT s.run_id FROM blocked b \
+         CROSS JOIN step s ON s.id = b.step_id CROSS JOIN run q ON q.id = s.run_id AND q.status = 'running' \
+         WHERE b.campaign_id IN (SELECT value FROM json_each($1)) ORDER BY b.campaign_id, b.step_id LIMIT $2) o) AS d \
          CROSS JOIN run r ON r.id = d.id LEFT JOIN server o ON o.id = r.owner_id"
     ),
     postgres: concat!(
         run_columns!(),
         "FROM run r LEFT JOIN server o ON o.id = r.owner_id \
-         WHERE r.id = ANY (ARRAY(SELECT s.run_id FROM (SELECT step_id FROM blocked \
-         WHERE campaign_id = ANY ($1::bigint[]) ORDER BY campaign_id, step_id LIMIT $2) b \
-         JOIN step s ON s.id = b.step_id)) \
+         WHERE r.id = ANY (ARRAY(SELECT s.run_id FROM blocked b \
+         JOIN step s ON s.id = b.step_id JOIN run q ON q.id = s.run_id AND q.status = 'running' \
+         WHERE b.campaign_id = ANY ($1::bigint[]) ORDER BY b.campaign_id, b.step_id LIMIT $2)) \
          ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED"
     ),
 };
@@ -153,14 +153,16 @@ const BY_ID: Sql = Sql {
     ),
 };
 
-/// Blocked steps of campaigns whose runs are loaded, oldest first.
+/// Blocked steps of running runs of campaigns, oldest first. Steps of other runs cannot become ready.
 const BLOCKED: Sql = Sql {
     sqlite: concat!(
         step_columns!(),
         lease_columns!(),
         place_columns!(),
-        "FROM (SELECT step_id FROM blocked WHERE campaign_id IN (SELECT value FROM json_each($1)) \
-         ORDER BY campaign_id, step_id LIMIT $2) d CROSS JOIN step s ON s.id = d.step_id ",
+        "FROM (SELECT o.step_id FROM blocked o \
+         CROSS JOIN step p ON p.id = o.step_id CROSS JOIN run q ON q.id = p.run_id AND q.status = 'running' \
+         WHERE o.campaign_id IN (SELECT value FROM json_each($1)) \
+         ORDER BY o.campaign_id, o.step_id LIMIT $2) d CROSS JOIN step s ON s.id = d.step_id ",
         place_joins!(),
         "ORDER BY s.id"
     ),
@@ -168,8 +170,10 @@ const BLOCKED: Sql = Sql {
         step_columns!(),
         lease_columns!(),
         place_columns!(),
-        "FROM (SELECT step_id FROM blocked WHERE campaign_id = ANY ($1::bigint[]) \
-         ORDER BY campaign_id, step_id LIMIT $2) d JOIN step s ON s.id = d.step_id ",
+        "FROM (SELECT o.step_id FROM blocked o \
+         JOIN step p ON p.id = o.step_id JOIN run q ON q.id = p.run_id AND q.status = 'running' \
+         WHERE o.campaign_id = ANY ($1::bigint[]) \
+         ORDER BY o.campaign_id, o.step_id LIMIT $2) d JOIN step s ON s.id = d.step_id ",
         place_joins!(),
         "ORDER BY s.id"
     ),

@@ -61,9 +61,7 @@ pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Re
     }
     let before = match query.before.as_deref() {
         None => i64::MAX,
-        Some(cursor) => cursor.parse().map_err(|_| {
-            Failure::refused("request.invalid_query", "`before`: it must be the `next` of the page before")
-        })?,
+        Some(cursor) => cursor.parse().map_err(|_| Failure::not_a_cursor())?,
     };
     let run_id = match &query.run {
         None => 0,

@@ -162,7 +162,7 @@ async fn until(notices: &mut BoxStream<'static, Notice>, wanted: &Notice) -> Vec
 
 /// The notice of a run without an owner that waits for a decision.
 fn changed(run: RunId) -> Notice {
-    Notice::RunChanged(ChangedRun::to_drive(run, None))
+    Notice::RunChanged(ChangedRun::undecided(run, None))
 }
 
 async fn commits_send_notices_to_all_receivers(bench: Bench) {

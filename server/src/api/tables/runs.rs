@@ -113,7 +113,7 @@ fn row(run: RunSummary) -> Row {
         run.priority.into(),
         run.created_at.into(),
         run.finished_at.into(),
-        digest.fastest_baseline.map(|fastest| fastest.label()).into(),
+        digest.fastest_baseline.map(|fastest| fastest.kind.label()).into(),
         digest.best_speedup_over_fastest.map(|speedup| speedup.estimate).into(),
         digest.best_speedup_over_fastest.map(|speedup| speedup.low).into(),
         digest.best_speedup_over_fastest.map(|speedup| speedup.high).into(),

@@ -60,7 +60,7 @@ pub(crate) async fn finish(
     transaction.connection.execute(sql, values![returned.id.as_str(), returned.digest.as_str(), returned.at.0]).await?;
     let runs = runs_here(transaction.connection, campaign_id).await?;
     for run in runs.values() {
-        transaction.notice(Notice::RunChanged(ChangedRun::to_drive(run.id.clone(), None)));
+        transaction.notice(Notice::RunChanged(ChangedRun::undecided(run.id.clone(), None)));
     }
     tracing::info!(campaign.id = %campaign, handover.id = %returned.id, "the results of a hand-over were taken in");
     Ok(FinishedHandover {

@@ -110,9 +110,7 @@ pub(crate) async fn list(
     let key = super::key_of(connection, webhook).await?;
     let before: i64 = match &page.before {
         None => i64::MAX,
-        Some(before) => before
-            .parse()
-            .map_err(|_| Failure::refused("request.invalid_query", "`before` must be the `next` of the page before"))?,
+        Some(before) => before.parse().map_err(|_| Failure::not_a_cursor())?,
     };
     let sql = delivery_query!("WHERE d.webhook_id = $1 AND d.id < $2 ORDER BY d.id DESC LIMIT $3");
     let rows = connection.fetch_all(sql, values![key, before, page.limit.min(MAX_PAGE)]).await?;
