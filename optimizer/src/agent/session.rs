@@ -94,7 +94,7 @@ pub(super) async fn take_turn(
         Some(text) => Some(ports.put_artifact(text.into_bytes()).await?),
         None => None,
     };
-    // Both may change from turn to turn: at the end of the last message they leave the beginning as providers have cached it.
+    // Both may change from turn to turn. They stand at the end of the last message, so that the cached beginning stays the same.
     let advice = agents.config.prompts.advice(&request.hints).map_err(StepFailure::from)?;
     let note = [advice, budget_left(&ports.budget(step.run).await?)].join("\n\n").trim().to_owned();
     let mut conversation =

@@ -297,8 +297,8 @@ impl ModelError {
         }
     }
 
-    /// Whether the model may have written a whole reply that did not arrive. A repeated request may be charged for again and is
-    /// likely to end the same way.
+    /// Returns true if the model may have written a whole reply that did not arrive. Narrower than [`Self::may_be_billed`]: the step waits
+    /// for a network that is down.
     #[must_use]
     pub fn lost_its_reply(&self) -> bool {
         match self {
@@ -404,7 +404,7 @@ fn waiting_hint(phase: &str) -> &'static str {
     if phase == CONNECTING {
         return "";
     }
-    "; if this comes again, raise `whole_ms`, `first_byte_ms` or `idle_ms` in its `timeouts`, or set `reasoning_summaries` so that \
+    "; if this happens again, raise `whole_ms`, `first_byte_ms` or `idle_ms` in the `timeouts` of this endpoint, or set `reasoning_summaries` so that \
      more of the reply arrives early"
 }
 

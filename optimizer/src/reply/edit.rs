@@ -59,8 +59,8 @@ pub enum EditProblem {
         /// Their first lines.
         lines: String,
     },
-    /// The program is the one before, but for comments and blanks.
-    #[error("the reply changes nothing in the program but comments and blanks")]
+    /// The reply changes only comments and blanks.
+    #[error("the reply changes nothing but comments and blanks: change the code")]
     NoChange,
     /// There is no program to be edited.
     #[error("there is no program to edit yet: write the whole program")]

@@ -27,8 +27,8 @@ pub(super) fn of(attempt: &Attempt) -> Vec<Cow<'_, Attempt>> {
     versions.push(if versions.is_empty() {
         Cow::Borrowed(attempt)
     } else {
-        // The judge rated the attempt for what was first asked for, and this answer was asked to fix a program. A grave cheat
-        // concerns the program, whatever was asked for, and leaves no reward to any score.
+        // The judge rated the attempt for what was first asked for, and this answer was asked to fix a program. A rating of
+        // major hacking stays, because it applies to the program and sets its reward to 0.
         let calls = calls.to_vec();
         let rubric = attempt.rubric.clone().filter(saw_grave_cheat);
         Cow::Owned(Attempt { stage, calls, rubric, earlier_versions: Vec::new(), ..attempt.clone() })

@@ -55,33 +55,29 @@ pub(super) fn findings(source: &str) -> Vec<Finding> {
 /// keys of dictionaries and names of kernels say no more than names of variables. Lines keep their numbers.
 pub(super) fn stripped(source: &str) -> String {
     let Some(tree) = parse(source) else { return String::new() };
-    let mut out = String::with_capacity(source.len());
-    let mut at = 0;
-    walk(tree.root_node(), |node, _| {
-        let range = node.byte_range();
-        if range.start < at || !matches!(node.kind(), "comment" | "string" | "concatenated_string") {
-            return;
+    rewritten(&tree, source, |node| {
+        let literal = Literal::of(node, source);
+        let written = text(node, source);
+        if is_word(&literal.text) && written.trim_matches(['"', '\'']) == literal.text {
+            return written.to_owned();
         }
-        out.push_str(source.get(at..range.start).unwrap_or(""));
-        at = range.end;
-        if node.kind() != "comment" {
-            let literal = Literal::of(node, source);
-            let written = source.get(range).unwrap_or("");
-            if is_word(&literal.text) && written.trim_matches(['"', '\'']) == literal.text {
-                out.push_str(written);
-                return;
-            }
-            let code = is_code(&literal.text).then(|| strip_comments_and_strings(&literal.text));
-            out.push_str(&literal.rewritten(code.as_deref()));
-        }
-    });
-    out.push_str(source.get(at..).unwrap_or(""));
-    out
+        let code = is_code(&literal.text).then(|| strip_comments_and_strings(&literal.text));
+        literal.rewritten(code.as_deref())
+    })
 }
 
 /// Returns the source without comments, blank lines and blanks at the ends of lines, and C++ and CUDA without comments and blanks.
 pub(super) fn without_comments(source: &str) -> String {
     let Some(tree) = parse(source) else { return source.to_owned() };
+    let out = rewritten(&tree, source, |node| {
+        let literal = Literal::of(node, source).text;
+        if is_code(&literal) { strip::without_comments(&literal) } else { text(node, source).to_owned() }
+    });
+    out.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the source without comments, and with other text for each string.
+fn rewritten<'t>(tree: &'t Tree, source: &str, mut string: impl FnMut(Node<'t>) -> String) -> String {
     let mut out = String::with_capacity(source.len());
     let mut at = 0;
     walk(tree.root_node(), |node, _| {
@@ -92,13 +88,11 @@ pub(super) fn without_comments(source: &str) -> String {
         out.push_str(source.get(at..range.start).unwrap_or(""));
         at = range.end;
         if node.kind() != "comment" {
-            let literal = Literal::of(node, source).text;
-            let code = is_code(&literal).then(|| strip::without_comments(&literal));
-            out.push_str(code.as_deref().unwrap_or(text(node, source)));
+            out.push_str(&string(node));
         }
     });
     out.push_str(source.get(at..).unwrap_or(""));
-    out.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    out
 }
 
 fn parse(source: &str) -> Option<Tree> {
