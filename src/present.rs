@@ -55,8 +55,8 @@ pub(crate) fn baseline(baseline: &Baseline) -> String {
 pub(crate) fn fastest_baseline(fastest: &FastestBaseline) -> String {
     let time = nanoseconds(fastest.median_ns);
     match fastest.kind {
-        BaselineKind::Reference => format!("the {}, {time}", fastest.label()),
-        _ => format!("{}, {time}, {} over the reference", fastest.label(), interval(fastest.speedup)),
+        BaselineKind::Reference => format!("the {}, {time}", fastest.label_with_limits()),
+        _ => format!("{}, {time}, {} over the reference", fastest.label_with_limits(), interval(fastest.speedup)),
     }
 }
 
@@ -68,7 +68,10 @@ pub(crate) fn best_over_reference(run: &RunSummary) -> String {
 /// The best speedup of a run over the fastest baseline, with its name: `1.12x [1.10, 1.13] (CUDA graph)`.
 pub(crate) fn best_over_fastest(run: &RunSummary) -> String {
     let over = run.digest.best_speedup_over_fastest.zip(run.digest.fastest_baseline);
-    over.map_or_else(|| NONE.to_owned(), |(speedup, fastest)| format!("{} ({})", interval(speedup), fastest.label()))
+    over.map_or_else(
+        || NONE.to_owned(),
+        |(speedup, fastest)| format!("{} ({})", interval(speedup), fastest.label_with_limits()),
+    )
 }
 
 /// Returns geometric mean and `fast_1` of the best programs of runs, over each of both baselines in one line.

@@ -156,7 +156,7 @@ fn line(run: &RunSummary, wait: Option<&String>) -> String {
         let over = over
             .filter(|(_, fastest)| fastest.kind != BaselineKind::Reference)
             .map_or_else(String::new, |(speedup, fastest)| {
-                format!(", {} over {}", present::factor(speedup.estimate), fastest.label())
+                format!(", {} over {}", present::factor(speedup.estimate), fastest.kind.label())
             });
         format!(", best {}{confirmed}{over}", present::factor(speedup.estimate))
     });

@@ -75,7 +75,7 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
                     summary.digest.best_speedup_over_fastest.zip(summary.digest.fastest_baseline)
                     && fastest.kind != BaselineKind::Reference
                 {
-                    lines = format!("{lines}\n{}\nover {}", present::interval(over), fastest.label());
+                    lines = format!("{lines}\n{}\nover {}", present::interval(over), fastest.kind.label());
                 }
                 if let Some(share) = mostly_libraries(detail) {
                     lines = format!("{lines}\n{:.0} % of its time\nin own kernels", share * 100.0);

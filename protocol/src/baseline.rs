@@ -169,7 +169,7 @@ impl FastestBaseline {
     /// Returns the name for people, with what limits it as the fastest baseline: `torch.compile (one process pair; fastest of 3 of 5
     /// measured)`.
     #[must_use]
-    pub fn label(&self) -> String {
+    pub fn label_with_limits(&self) -> String {
         let one_pair = self.process_pairs.filter(|pairs| *pairs == 1).map(|_| "one process pair".to_owned());
         let incomplete = self.incomplete.map(|of| format!("fastest of {} of {} measured", of.measured, of.all));
         let limits: Vec<String> = one_pair.into_iter().chain(incomplete).collect();
@@ -220,7 +220,7 @@ mod tests {
             reason: Some("timed out".to_owned()),
             is_fault,
         };
-        let label = |baselines: &[Baseline]| FastestBaseline::of(5.0, baselines).unwrap().label();
+        let label = |baselines: &[Baseline]| FastestBaseline::of(5.0, baselines).unwrap().label_with_limits();
         assert_eq!(label(&[measured(&[2.0, 2.0, 2.0]), missing(false)]), "torch.compile");
         assert_eq!(label(&[measured(&[2.0]), missing(false)]), "torch.compile (one process pair)");
         let both = label(&[measured(&[2.0]), missing(true)]);
@@ -228,7 +228,7 @@ mod tests {
         let stored =
             r#"{"kind": "torch.compile", "median_ns": 2.5, "speedup": {"estimate": 2.0, "low": 1.9, "high": 2.1}}"#;
         assert_eq!(
-            serde_json::from_str::<FastestBaseline>(stored).unwrap().label(),
+            serde_json::from_str::<FastestBaseline>(stored).unwrap().label_with_limits(),
             "torch.compile",
             "of an earlier release"
         );

@@ -94,7 +94,7 @@ fn campaign(context: &Context, detail: &CampaignDetail) -> Result<()> {
     let mut table = output.table(&[
         "run",
         "task",
-        "status",
+        "state",
         "attempts",
         "best over the reference [95% interval]",
         "over the fastest baseline",
@@ -364,7 +364,7 @@ fn attempt_lines(attempt: &Attempt, prepared: Option<&PreparedTask>, later: &[At
     if let (Some((prepared, fastest)), Some(measured)) =
         (prepared.and_then(|prepared| Some((prepared, prepared.fastest_baseline()?))), attempt.published())
     {
-        let label = fastest.label();
+        let label = fastest.label_with_limits();
         lines.push(match prepared.over_fastest(measured) {
             Some(over) => format!("over the fastest baseline: {} ({label})", present::interval(over)),
             None => format!("over the fastest baseline: unknown ({label} was measured on another kind of device)"),

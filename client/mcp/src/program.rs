@@ -259,7 +259,7 @@ impl<'a> Program<'a> {
             fault: None,
             speedup: timed.map(|timed| timed.speedup.into()),
             speedup_over_fastest: timed.and(self.over_fastest).map(SpeedupAnswer::from),
-            fastest_baseline: self.fastest.map(|fastest| fastest.label()),
+            fastest_baseline: self.fastest.map(|fastest| fastest.kind.label().to_owned()),
             program_median_ns: timed.map(|timed| rounded(timed.candidate_median_ns)),
             reference_median_ns: timed.map(|timed| rounded(timed.baseline_median_ns)),
             precise: timed.map(|timed| timed.precise),

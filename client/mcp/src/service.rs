@@ -87,8 +87,8 @@ impl Service {
 }
 
 impl State {
-    /// Returns whether a caller of this role is offered the tool. If the role is unknown, all tools are offered, because the server
-    /// may be starting or busy: it decides when they are called.
+    /// Returns whether a caller of this role is offered the tool. If the role is unknown, this offers every tool that `read_only` and
+    /// the local evaluator allow: the server may be starting, and checks the role at each call.
     fn offers(&self, entry: &Entry, role: &Result<Option<Role>, RoleUnknown>) -> bool {
         match (entry.access, role) {
             (Access::Judges, _) => self.shared.verifications.is_some(),
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Asks the server for the caller's role, which it may not have.
+    /// Asks the server for the caller's role. Returns `Ok(None)` if the caller has none.
     async fn role(&self, caller: &Caller) -> Result<Option<Role>, RoleUnknown> {
         let asked = async {
             let connection = self.shared.servers.connect(caller).await.map_err(|_| RoleUnknown)?;

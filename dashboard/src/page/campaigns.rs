@@ -154,10 +154,9 @@ fn cost(campaign: &CampaignSummary) -> String {
     }
 }
 
-/// Shows the geometric mean over the tasks of a campaign, in a line of its own.
-/// A mean, and over how many of the runs it is: not every run has a best program, or a known fastest baseline.
+/// Shows the geometric mean of a campaign and the number of runs that it is over, in a line of its own.
 fn mean(mean: Option<f64>, solved: u64, runs: u64) -> Option<AnyView> {
-    // An older server does not say over how many.
+    // An older server does not give the number.
     let of_runs = if solved == 0 { String::new() } else { format!(" ({solved} of {runs})") };
     mean.map(|mean| view! { <span class="range">{format!("mean {mean:.2}×{of_runs}")}</span> }.into_any())
 }

@@ -54,15 +54,15 @@ impl<'a> Best<'a> {
         self.measured.is_fast() == Answer::Pass
     }
 
-    /// Returns the time of the fastest baseline in nanoseconds, as [`beside`] gives it.
+    /// Returns the time of the fastest baseline, in nanoseconds, as [`fastest_baseline_ns`] does.
     fn fastest_ns(&self) -> Option<f64> {
-        beside(self.measured.baseline_median_ns, self.fastest?, self.over_fastest.is_some())
+        fastest_baseline_ns(self.measured.baseline_median_ns, self.fastest?, self.over_fastest.is_some())
     }
 }
 
-/// Returns the time of the fastest baseline in the program's measurement, from that of the reference there. Its own measurement is
-/// older. Nothing where both are not comparable.
-fn beside(reference_ns: f64, fastest: FastestBaseline, is_comparable: bool) -> Option<f64> {
+/// Returns the time of the fastest baseline, in nanoseconds, derived from the reference's time in the program's measurement. The
+/// baseline's own measurement is older. None if their devices differ.
+fn fastest_baseline_ns(reference_ns: f64, fastest: FastestBaseline, is_comparable: bool) -> Option<f64> {
     let is_known = is_comparable || fastest.kind == BaselineKind::Reference;
     is_known.then(|| reference_ns / fastest.speedup.estimate)
 }
@@ -233,7 +233,7 @@ fn times(best: &Best<'_>, attempts: u32) -> Vec<String> {
             Some(over) => format!("the fastest baseline; {} over it", present::interval(over)),
             None => "the fastest baseline, measured on another kind of device".to_owned(),
         };
-        rows.push((fastest.label(), best.fastest_ns().unwrap_or(fastest.median_ns), note));
+        rows.push((fastest.label_with_limits(), best.fastest_ns().unwrap_or(fastest.median_ns), note));
     }
     let note = format!("attempt {} of {attempts}", best.attempt.number);
     rows.push(("optimized".to_owned(), best.measured.candidate_median_ns, note));
@@ -258,7 +258,7 @@ fn beaten_by_baseline(best: &Best<'_>) -> Option<String> {
     let fastest = best.fastest?;
     let over = best.over_fastest.filter(|over| over.low <= 1.0)?;
     let word = if over.high < 1.0 { "faster than" } else { "as fast as" };
-    Some(format!("{} is {word} this program, and needs no new one", fastest.label()))
+    Some(format!("{} is {word} this program, and needs no new one", fastest.label_with_limits()))
 }
 
 #[cfg(test)]
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_agree_with_the_speedups_beside_them() {
+    fn times_agree_with_the_speedups_next_to_them() {
         let exact = |estimate| Interval { estimate, low: estimate, high: estimate };
         let graph = FastestBaseline {
             kind: BaselineKind::CudaGraph,
@@ -275,9 +275,9 @@ mod tests {
             incomplete: None,
             process_pairs: None,
         };
-        // The reference took 800 ns when its graph was measured, and 1000 ns beside the program.
-        assert_eq!(beside(1000.0, graph, true), Some(500.0));
-        assert_eq!(beside(1000.0, graph, false), None, "it was measured on another kind of device");
+        // The reference took 800 ns when its graph was measured, and 1000 ns next to the program.
+        assert_eq!(fastest_baseline_ns(1000.0, graph, true), Some(500.0));
+        assert_eq!(fastest_baseline_ns(1000.0, graph, false), None, "it was measured on another kind of device");
         let itself = FastestBaseline {
             kind: BaselineKind::Reference,
             median_ns: 800.0,
@@ -285,7 +285,7 @@ mod tests {
             incomplete: None,
             process_pairs: None,
         };
-        assert_eq!(beside(1000.0, itself, false), Some(1000.0));
+        assert_eq!(fastest_baseline_ns(1000.0, itself, false), Some(1000.0));
     }
 
     #[test]

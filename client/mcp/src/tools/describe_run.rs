@@ -236,7 +236,8 @@ async fn summary(client: &Client, detail: &RunDetail) -> Result<Summary, ToolErr
         strategy: line(&format!("{} with {}", campaign.spec.strategy, detail.summary.digest.model)),
         precision: detail.summary.digest.precision.map(nightshift_protocol::task::PrecisionPolicy::as_str),
         reference_median_ns: prepared.map(|prepared| rounded(prepared.baseline_median_ns)),
-        fastest_baseline: fastest.map(|fastest| format!("{}, median {:.0} ns", fastest.label(), fastest.median_ns)),
+        fastest_baseline: fastest
+            .map(|fastest| format!("{}, median {:.0} ns", fastest.label_with_limits(), fastest.median_ns)),
         reference_bound: profile.map(|profile| bound(profile).to_owned()),
         reference_roofline_share: profile.and_then(|profile| profile.roofline_share).map(rounded),
         machine: prepared.map(|prepared| machine(&prepared.machine)),

@@ -94,7 +94,7 @@ fn row(summary: &CampaignSummary) -> Row {
     }
 }
 
-/// Returns over how many runs a mean is. An older server does not say it.
+/// Returns the number of runs that a mean is over. An older server does not give it.
 fn known(solved: u64, mean: Option<f64>) -> Option<u64> {
     (solved > 0 || mean.is_none()).then_some(solved)
 }

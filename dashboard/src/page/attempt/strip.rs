@@ -113,8 +113,8 @@ fn over_fastest(detail: &RunDetail, attempt: &Attempt) -> Figure {
     let (figure, range) = interval(over);
     let below = match fastest.kind {
         BaselineKind::Reference if prepared.baselines.is_empty() => "no other baseline was measured".to_owned(),
-        BaselineKind::Reference => format!("{range}, the {} is fastest", fastest.label()),
-        _ => format!("{range}, derived, {}", fastest.label()),
+        BaselineKind::Reference => format!("{range}, the {} is fastest", fastest.label_with_limits()),
+        _ => format!("{range}, derived, {}", fastest.label_with_limits()),
     };
     plain(NAME, figure, below)
 }

@@ -82,7 +82,7 @@ fn row((run, outcome): Row<'_>) -> impl IntoView + use<> {
     let fastest = outcome.fastest.map(|fastest| {
         // The time of the reference has its own column.
         let time = (fastest.kind != BaselineKind::Reference).then(|| show(fastest.median_ns, Unit::Nanoseconds));
-        view! { {time}<span class="range">{fastest.label()}</span> }
+        view! { {time}<span class="range">{fastest.label_with_limits()}</span> }
     });
     let unconfirmed = (run.digest.best_speedup.is_some() && !run.digest.best_confirmed)
         .then(|| view! { <span class="tag">"not confirmed"</span> });

@@ -87,7 +87,7 @@ fn timing(detail: &RunDetail, attempt: &Attempt, add: &mut impl FnMut(&'static s
     let time = |ns: f64| show(ns, Unit::Nanoseconds);
     add(OVER_REFERENCE, attempt.speedup().map(speedup));
     add(OVER_FASTEST, speedup_over_fastest(detail, attempt).map(speedup));
-    add("Fastest baseline", fastest_baseline(detail).map(|fastest| fastest.label()));
+    add("Fastest baseline", fastest_baseline(detail).map(|fastest| fastest.label_with_limits()));
     add("Confirmed", published.map(|_| if attempt.confirmation.is_some() { "yes" } else { "no" }.to_owned()));
     add("Candidate", published.map(|m| time(m.candidate_median_ns)));
     add("Reference", published.map(|m| time(m.baseline_median_ns)));

@@ -34,7 +34,7 @@ pub(super) fn head(detail: &RunDetail, who: &Who) -> AnyView {
             .zip(fastest)
             .map(|(over, fastest)| {
                 let derived = if fastest.kind == BaselineKind::Reference { "" } else { ", derived interval" };
-                format!("; {} over the fastest baseline ({}{derived})", speedup(over), fastest.label())
+                format!("; {} over the fastest baseline ({}{derived})", speedup(over), fastest.label_with_limits())
             });
         view! {
             <p>
