@@ -1,5 +1,6 @@
 //! What every command is given.
 
+use nightshift_sandbox::process::CancelFlag;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Loaded};
@@ -25,5 +26,16 @@ impl Context {
     /// The configuration.
     pub(crate) fn config(&self) -> &Config {
         &self.loaded.config
+    }
+
+    /// Returns a flag for work that blocks. The first signal cancels it.
+    pub(crate) fn cancel_on_interrupt(&self) -> CancelFlag {
+        let (cancel, interrupt) = (CancelFlag::default(), self.interrupt.clone());
+        let stop = cancel.clone();
+        tokio::spawn(async move {
+            interrupt.cancelled().await;
+            stop.cancel();
+        });
+        cancel
     }
 }

@@ -102,16 +102,8 @@ async fn note_store_fault(context: &Context, client: &Client, noted: &mut Option
     let fault = client.health().await.err().filter(|error| error.code().starts_with("store."));
     let code = fault.as_ref().map(|error| error.code().to_owned());
     if let Some(error) = fault.filter(|_| code != *noted) {
-        context.output.note(&printable(&match (error.code(), &context.config().server.url) {
-            ("store.full", None) => format!(
-                "no space left in {}; the campaign waits and continues when there is space",
-                context.config().data_dir.display()
-            ),
-            ("store.full", Some(url)) => {
-                format!("no space left for the database of {url}; the campaign waits and continues when there is space")
-            }
-            (code, _) => format!("{code}: {error}; the campaign waits and continues when the database can be used"),
-        }));
+        let told = format!("{error}; the campaign waits and continues when the database can be used");
+        context.output.note(&printable(&told));
     }
     *noted = code;
 }

@@ -40,8 +40,8 @@ enum Found {
 
 /// Has agents work on the sessions of a campaign or run until they are over, or on every session without an end.
 ///
-/// A session whose agent takes no turn is left open. Of a campaign or run, the first such error is returned when the others are
-/// over. Else it is tried again later.
+/// A session whose agent takes no turn is left open. With `of`, returns the first such error when the other sessions are over.
+/// Without it, tries the session again after `GIVEN_UP_PAUSE`.
 pub(crate) async fn work(site: &Site<'_>, of: Option<&Target>, model: Option<&str>) -> Result<()> {
     remove_ended(site).await;
     if let Some(target) = of {

@@ -64,7 +64,7 @@ fn lines(context: &Context) -> Vec<Line<'_>> {
 }
 
 fn show(context: &Context) -> Result<()> {
-    // What no campaign could use is an error here, too.
+    // A campaign refuses an unusable model section, and so does this command.
     compose::catalog(context)?;
     let output = context.output;
     let lines = lines(context);

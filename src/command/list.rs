@@ -77,10 +77,10 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
         "geometric mean",
         "over the fastest",
     ]);
-    // Each mean is over the runs that it says, because not every run has both.
+    // Each mean names the number of its runs: a run may have no best program, or no known fastest baseline.
     let mean = |mean: Option<f64>, solved: u64, runs: u64| {
         let of_runs = |mean| match solved {
-            // An older server does not say it.
+            // An older server does not give the number.
             0 => present::factor(mean),
             _ => format!("{} ({solved} of {runs})", present::factor(mean)),
         };

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use nightshift_protocol::campaign::KnowledgeUse;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::task::{PYTHON_EXTENSION, Target, TaskGoal, TaskSpec};
-use nightshift_sandbox::process::CancelFlag;
 
 use super::run::{self, Campaign};
 use crate::args::{Following, ModelFlags, Optimize};
@@ -77,12 +76,7 @@ async fn load(context: &Context, args: &Optimize) -> Result<LoadedTask> {
     let mut task = if is_python(&path) {
         let model_use = args.model_use;
         let config = compose::worker_config(context, "", None, true, None)?;
-        let (output, cancel, interrupt) = (context.output, CancelFlag::default(), context.interrupt.clone());
-        let stop = cancel.clone();
-        tokio::spawn(async move {
-            interrupt.cancelled().await;
-            stop.cancel();
-        });
+        let (output, cancel) = (context.output, context.cancel_on_interrupt());
         let inspect = move || one_file::load(&path, model_use, &config, &cancel, output);
         let bundle = tokio::task::spawn_blocking(inspect)
             .await

@@ -218,9 +218,11 @@ async fn with_session(
             match coding_agent::work_during(&site, ids[0].clone(), following).await {
                 Ok(followed) => followed,
                 Err(failure) => {
-                    // The programs that were found outlive the failure of the agent.
-                    let followed = follow::now(&session.client, &ids).await?;
-                    show(&session.client, &followed).await?;
+                    // The command shows the result so far, and fails for the agent's reason.
+                    let shown = async { show(&session.client, &follow::now(&session.client, &ids).await?).await };
+                    if let Err(error) = shown.await {
+                        output.note(&error.to_string());
+                    }
                     return Err(failure);
                 }
             }

@@ -3,7 +3,6 @@
 mod report;
 
 use nightshift_protocol::error::ExitCode;
-use nightshift_sandbox::process::CancelFlag;
 
 use self::report::Report;
 use crate::args::Verify;
@@ -16,12 +15,7 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
     let output = context.output;
     let mut config = compose::worker_config(context, "", None, true, None)?;
     config.profilers = args.profile;
-    let (cancel, interrupt) = (CancelFlag::default(), context.interrupt.clone());
-    let stop = cancel.clone();
-    tokio::spawn(async move {
-        interrupt.cancelled().await;
-        stop.cancel();
-    });
+    let cancel = context.cancel_on_interrupt();
     let (stopped, count) = (cancel.clone(), args.programs.len());
     let judge = move || judge_programs(&args, &config, &cancel, output).map(Report::new);
     let report = tokio::task::spawn_blocking(judge)

@@ -1,7 +1,6 @@
 //! `nightshift doctor --install-nvcc`: the CUDA compiler for a machine that has no toolkit.
 
 use nightshift_protocol::error::ExitCode;
-use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::nvcc::install::{Installation, Installed, install};
 use nightshift_toolchain::nvcc::pins::LEAST_DRIVER;
 use serde_json::json;
@@ -19,12 +18,7 @@ pub(super) async fn run(context: &Context, args: Doctor) -> Result<ExitCode> {
     let folder = std::path::absolute(&folder).map_err(|error| {
         Failure::new("toolchain.install_io", format!("{} is no usable path: {error}", folder.display()))
     })?;
-    let (cancel, interrupt) = (CancelFlag::default(), context.interrupt.clone());
-    let stop = cancel.clone();
-    tokio::spawn(async move {
-        interrupt.cancelled().await;
-        stop.cancel();
-    });
+    let cancel = context.cancel_on_interrupt();
     let installed = {
         let (folder, search_path) = (folder.clone(), config.search_path.clone());
         tokio::task::spawn_blocking(move || {

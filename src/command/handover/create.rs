@@ -34,7 +34,7 @@ pub(super) async fn run(context: &Context, args: HandoverCreate) -> Result<ExitC
         let id = resolve::campaign(client, &args.campaign).await?;
         if !args.again {
             let handover = client.campaign(&id).await?.summary.handover;
-            // Then the call below is refused.
+            // A campaign that is already handed over is not paused: the call below refuses it.
             if handover.is_none_or(|handover| handover.state != HandoverState::Out) {
                 context.output.note(&format!("pausing {}: steps in flight have {} s to end", id.short(), args.wait));
             }

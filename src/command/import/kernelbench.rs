@@ -26,12 +26,7 @@ const MAX_AT_ONCE: usize = 4;
 pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<ExitCode> {
     let output = context.output;
     let config = crate::compose::worker_config(context, "http://127.0.0.1:0", None, true, None)?;
-    let (cancel, interrupt) = (CancelFlag::default(), context.interrupt.clone());
-    let stop = cancel.clone();
-    tokio::spawn(async move {
-        interrupt.cancelled().await;
-        stop.cancel();
-    });
+    let cancel = context.cancel_on_interrupt();
     let import = move || {
         let configured = args.python.as_deref().or(config.python.as_deref());
         let models = args.hf_home.as_deref().or(config.hf_home.as_deref());

@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Parts of a lease after which it is extended.
 const EXTENSIONS_PER_LEASE: u32 = 3;
 
-/// The code of a call that meets another one of the same request: it is made again.
+/// The code of a call that meets another one of the same request. The same call succeeds a moment later.
 const BUSY: &str = "request.busy";
 
 /// How a request ended whose answer was accepted.
@@ -36,7 +36,7 @@ struct Seen {
     extend_at: Instant,
 }
 
-/// The server as it was found last: a local one that is started again has another address.
+/// The server as it was found last. A local one that is started again has another token, and perhaps another address.
 struct Server<'a> {
     context: &'a Context,
     current: CurrentServer<'a>,
@@ -44,7 +44,7 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// Makes a call. Nothing after an error that may pass, of which the first in a row is noted.
+    /// Makes a call. Returns none after an error that may pass, and notes the first of several in a row.
     async fn ask<T>(
         &self,
         call: impl AsyncFn(&Client) -> std::result::Result<T, ClientError>,
@@ -135,7 +135,7 @@ async fn send(server: &Server<'_>, folder: &RequestFolder) -> Result<Option<Stri
     let leased = folder.leased();
     let text = match read_file(&folder.answer()) {
         Ok(text) => text,
-        // The answers in other folders are none the worse for it.
+        // One unreadable answer must not stop the others.
         Err(failure) => return refuse(folder, &failure, &failure.error.code),
     };
     let answer =
