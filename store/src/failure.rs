@@ -68,15 +68,7 @@ impl Failure {
 
     /// Returns the error for a cursor that no page has.
     pub(crate) fn not_a_cursor() -> Self {
-        Self::refused(
-            "request.invalid_query",
-            "`before` must be the `next` of the page before, and its row must still be there",
-        )
-    }
-
-    /// Converts the error of looking for the row of a cursor: a missing row makes it no cursor.
-    pub(crate) fn of_cursor(self) -> Self {
-        if matches!(self, Self::Answer(StoreError::NotFound { .. })) { Self::not_a_cursor() } else { self }
+        Self::refused("request.invalid_query", "`before` must be the `next` of the page before")
     }
 
     /// Returns the error for an unreadable row.

@@ -1,6 +1,6 @@
 //! Pages of lists: the limit, and the cursor of the next page.
 
-use nightshift_engine::store::PageRequest;
+use nightshift_engine::store::{PageRequest, StoreError};
 use nightshift_protocol::api::{MAX_PAGE_ROWS, Page};
 use serde::Deserialize;
 
@@ -87,6 +87,14 @@ fn invalid_cursor() -> ApiFailure {
         "request.invalid_query",
         "`before` must be the `next` of the page before, and its row must still be there",
     )
+}
+
+/// Converts the error of a list whose other names were found: what is missing is the row of its cursor.
+pub(crate) fn cursor_failure(error: StoreError) -> ApiFailure {
+    match error {
+        StoreError::NotFound { .. } => invalid_cursor(),
+        other => other.into(),
+    }
 }
 
 /// Returns the page to request from the store: one more row than wanted, which shows whether a next page exists.

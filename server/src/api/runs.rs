@@ -17,7 +17,7 @@ use nightshift_protocol::run::{RunStatus, StepStatus};
 use serde::Deserialize;
 
 use crate::api::etag::Version;
-use crate::api::list::{PageQuery, page, page_request};
+use crate::api::list::{PageQuery, cursor_failure, page, page_request};
 use crate::api::long_poll::hold;
 use crate::call_limits::CallLimits;
 use crate::driving::Driving;
@@ -50,7 +50,8 @@ pub(crate) async fn list(
     if let Some(campaign) = &query.campaign {
         shared.store.campaigns.load_campaign(campaign).await?;
     }
-    let records = shared.store.runs.list_runs(query.campaign.as_ref(), query.status, request.clone()).await?;
+    let records = shared.store.runs.list_runs(query.campaign.as_ref(), query.status, request.clone()).await;
+    let records = records.map_err(cursor_failure)?;
     let items = records.into_iter().map(run_summary).collect::<Result<Vec<_>, _>>()?;
     Ok(Json(page(&request, items, |run| run.id.to_string())))
 }

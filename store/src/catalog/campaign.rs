@@ -211,7 +211,7 @@ async fn existed(connection: &mut Connection, id: &str) -> Result<CreatedCampaig
 pub(crate) async fn list(connection: &mut Connection, page: &PageRequest) -> Result<Vec<CampaignRecord>, Failure> {
     let before = match &page.before {
         None => i64::MAX,
-        Some(id) => key_of(connection, id).await.map_err(Failure::of_cursor)?,
+        Some(id) => key_of(connection, id).await?,
     };
     let rows = connection.fetch_all(LIST, values![before, page.limit.min(MAX_PAGE)]).await?;
     rows.iter().map(record).collect()

@@ -70,7 +70,7 @@ pub(crate) async fn list(
     };
     let after_id = match &page.before {
         None => None,
-        Some(id) => Some(key_of(connection, id).await.map_err(Failure::of_cursor)?),
+        Some(id) => Some(key_of(connection, id).await?),
     };
     let filter = ListFilter { campaign_id, status, after_id, limit: page.limit.min(MAX_PAGE).into() };
     connection.fetch_query(&run_list::statement(&filter)).await?.iter().map(|row| record(row, Vec::new())).collect()
