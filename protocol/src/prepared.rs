@@ -64,11 +64,30 @@ impl PreparedTask {
         measured.collect()
     }
 
-    /// Returns whether a program was measured on the kind of device that the baselines were measured on. Otherwise it is unknown
-    /// which of them is fastest there, and by how much. Without other baselines there is nothing to compare with.
+    /// Returns whether a program was measured where the baselines would take the same time. Otherwise it is unknown which of them is
+    /// fastest there, and by how much. Without other baselines there is nothing to compare with.
     #[must_use]
     pub fn is_comparable(&self, measured: &Measurement) -> bool {
-        self.baselines.is_empty() || self.machine.device_name() == measured.machine.device_name()
+        self.difference(measured).is_none()
+    }
+
+    /// Returns how the baselines were measured otherwise than a program, to go on after "measured": on another device, beside another
+    /// processor, which launches of short kernels wait for, or in another version of `PyTorch`, whose compiler gives other kernels.
+    #[must_use]
+    pub fn difference(&self, measured: &Measurement) -> Option<String> {
+        let (theirs, ours) = (&self.machine, &measured.machine);
+        if self.baselines.is_empty() {
+            return None;
+        }
+        let mut timed = self.baselines.iter().filter_map(|baseline| baseline.measurement.as_deref());
+        let reference = timed.next().map_or(&measured.baseline, |baseline| &baseline.baseline);
+        let places = [
+            ("on", theirs.device_name(), ours.device_name()),
+            ("beside", &theirs.processor, &ours.processor),
+            ("against", reference, &measured.baseline),
+        ];
+        let (word, theirs, ours) = places.into_iter().find(|(_, theirs, ours)| theirs != ours)?;
+        Some(format!("{word} {theirs}, the program {word} {ours}"))
     }
 
     /// Returns the speedup of a measured program over the fastest baseline, from its speedup over the reference. Nothing where that

@@ -365,10 +365,10 @@ fn attempt_lines(attempt: &Attempt, prepared: Option<&PreparedTask>, later: &[At
         (prepared.and_then(|prepared| Some((prepared, prepared.fastest_baseline()?))), attempt.published())
     {
         let label = fastest.label_with_limits();
-        lines.push(match prepared.over_fastest(measured) {
-            Some(over) => format!("over the fastest baseline: {} ({label})", present::interval(over)),
-            None => format!("over the fastest baseline: unknown ({label} was measured on another kind of device)"),
-        });
+        let known = prepared.over_fastest(measured).map(|over| format!("{} ({label})", present::interval(over)));
+        let otherwise =
+            || format!("unknown ({label} was measured {})", prepared.difference(measured).unwrap_or_default());
+        lines.push(format!("over the fastest baseline: {}", known.unwrap_or_else(otherwise)));
     }
     if let Some(profile) = &attempt.profile {
         lines.push(format!("profile: {}, bound by {}", profile.tier, present::bound(profile)));

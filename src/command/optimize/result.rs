@@ -34,7 +34,7 @@ struct Best<'a> {
     measured: &'a Measurement,
     /// None where no baseline was measured.
     fastest: Option<FastestBaseline>,
-    /// None where no other baseline is faster than the reference, or where it was measured on another kind of device.
+    /// None where no other baseline is faster than the reference, or where the time of that one is not known here.
     over_fastest: Option<Interval>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Best<'a> {
 }
 
 /// Returns the time of the fastest baseline, in nanoseconds, derived from the reference's time in the program's measurement. The
-/// baseline's own measurement is older. None if their devices differ.
+/// baseline's own measurement is older. None if both were measured on different kinds of machine.
 fn fastest_baseline_ns(reference_ns: f64, fastest: FastestBaseline, is_comparable: bool) -> Option<f64> {
     let is_known = is_comparable || fastest.kind == BaselineKind::Reference;
     is_known.then(|| reference_ns / fastest.speedup.estimate)
@@ -231,7 +231,7 @@ fn times(best: &Best<'_>, attempts: u32) -> Vec<String> {
     if let Some(fastest) = best.fastest.filter(|fastest| fastest.kind != BaselineKind::Reference) {
         let note = match best.over_fastest {
             Some(over) => format!("the fastest baseline; {} over it", present::interval(over)),
-            None => "the fastest baseline, measured on another kind of device".to_owned(),
+            None => "the fastest baseline, measured on another kind of machine".to_owned(),
         };
         rows.push((fastest.label_with_limits(), best.fastest_ns().unwrap_or(fastest.median_ns), note));
     }
@@ -277,7 +277,7 @@ mod tests {
         };
         // The reference took 800 ns when its graph was measured, and 1000 ns next to the program.
         assert_eq!(fastest_baseline_ns(1000.0, graph, true), Some(500.0));
-        assert_eq!(fastest_baseline_ns(1000.0, graph, false), None, "it was measured on another kind of device");
+        assert_eq!(fastest_baseline_ns(1000.0, graph, false), None, "it was measured on another kind of machine");
         let itself = FastestBaseline {
             kind: BaselineKind::Reference,
             median_ns: 800.0,

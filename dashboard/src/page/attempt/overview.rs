@@ -126,11 +126,9 @@ pub(crate) fn baseline_table(detail: &RunDetail, attempt: Option<&Attempt>, head
         .then(|| view! { <p class="quiet">"No other baseline was measured for this task."</p> });
     let is_derived = comparable.is_some() && rows.len() > 1;
     let derived = is_derived.then(|| view! { <p class="quiet">{DERIVED}</p> });
-    let elsewhere = published.filter(|_| comparable.is_none()).map(|published| {
-        let (ours, theirs) = (published.machine.device_name(), prepared.machine.device_name());
-        let words = format!(
-            "The baselines were measured on {theirs} and the attempt on {ours}: its speedup over the other baselines is not known."
-        );
+    let elsewhere = published.and_then(|published| prepared.difference(published)).map(|otherwise| {
+        let words =
+            format!("The baselines were measured {otherwise}: its speedup over the other baselines is not known.");
         view! { <p class="notice">{words}</p> }
     });
     let unmeasured: Vec<String> = prepared.baselines.iter().filter_map(reason).collect();

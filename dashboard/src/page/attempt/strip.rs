@@ -57,7 +57,7 @@ fn plain(name: &'static str, value: impl Into<String>, below: impl Into<String>)
     Figure { name, value: value.into(), tag: None, below: below.into() }
 }
 
-fn unknown(name: &'static str, why: &str) -> Figure {
+fn unknown(name: &'static str, why: impl Into<String>) -> Figure {
     plain(name, "–", why)
 }
 
@@ -108,7 +108,8 @@ fn over_fastest(detail: &RunDetail, attempt: &Attempt) -> Figure {
     let Some(fastest) = prepared.fastest_baseline() else { return unknown(NAME, "no other baseline was measured") };
     let Some(measured) = attempt.published() else { return unknown(NAME, "not timed") };
     let Some(over) = prepared.over_fastest(measured) else {
-        return unknown(NAME, "the baseline was measured on another kind of device");
+        let otherwise = prepared.difference(measured).unwrap_or_default();
+        return unknown(NAME, format!("the baseline was measured {otherwise}"));
     };
     let (figure, range) = interval(over);
     let below = match fastest.kind {

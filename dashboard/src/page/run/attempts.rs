@@ -279,7 +279,7 @@ mod tests {
         let elsewhere = crate::page::attempt::baseline_table(&detail, best, "This attempt over it");
         let drawn = Owner::new()
             .with(|| view! { {elsewhere}{speedups(&detail, &bests)}{best_so_far(&detail, &bests)} }.to_html());
-        assert!(drawn.contains("The baselines were measured on NVIDIA B200 and the attempt on NVIDIA H200"), "{drawn}");
+        assert!(drawn.contains("The baselines were measured on NVIDIA B200, the program on NVIDIA H200"), "{drawn}");
         let absent = [">fastest baseline</text>", ">over the fastest baseline<", &half, "derived from both intervals"];
         assert_eq!(absent.map(|part| drawn.contains(part)), [false; 4], "{half} in {drawn}");
     }
