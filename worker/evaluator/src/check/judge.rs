@@ -24,6 +24,9 @@ const ROOM_OVER_CAP: f64 = 2.0;
 /// A reference that is so many tolerances away from the truth, at an element that is small itself, says nothing about programs.
 const MEANINGLESS_ERROR: f64 = 1_000.0;
 
+/// The largest share of integers that may be wrong, whatever rounding does to the reference.
+const MAX_WRONG_INTEGERS: f64 = 0.5;
+
 /// The largest relative tolerance. Outputs of zeros are off by twice as much.
 const MAX_RTOL: f64 = 0.5;
 
@@ -47,6 +50,8 @@ pub(crate) struct ReferenceError {
     /// The share of wrong elements in an output of integers. They have no part in the other errors: a class that changes where two
     /// are nearly the same is no distance.
     pub(crate) wrong_integers: f64,
+    /// The share that may be wrong beside that, as one call tells little of integers.
+    pub(crate) unseen_integers: f64,
 }
 
 impl ReferenceError {
@@ -64,20 +69,21 @@ impl ReferenceError {
             under_widest: self.under_widest.max(other.under_widest),
             relative: self.relative.max(other.relative),
             wrong_integers: self.wrong_integers.max(other.wrong_integers),
+            unseen_integers: self.unseen_integers.max(other.unseen_integers),
         }
     }
 
     /// The same after rounding, for outputs of these shapes: what one call tells of integers is little.
     #[must_use]
     pub(crate) fn of_rounding(self, tensors: &[ConcreteTensor]) -> Self {
-        Self { wrong_integers: self.wrong_integers + integers::unseen_share(tensors), ..self }
+        Self { unseen_integers: integers::unseen_share(tensors), ..self }
     }
 
     /// Returns the share of wrong elements that an output of integers may have.
     fn allowed_integers(self, references: u64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let (most, few) = ((MOST_LIKE_REFERENCE + references) as f64, 1.0 / FEW as f64);
-        (self.wrong_integers * most).max(few)
+        (self.wrong_integers * most).max(few) + self.unseen_integers
     }
 
     /// Returns whether a tolerance is widened beyond its cap for this reference.
@@ -151,7 +157,8 @@ impl Limits {
 
     /// Lets as many integers be wrong as beside a reference with this error, if those are more.
     pub(crate) fn with_integers_of(self, reference: ReferenceError) -> Self {
-        Self { integers: self.integers.max(reference.allowed_integers(0)), ..self }
+        let integers = self.integers.max(reference.allowed_integers(0)).min(MAX_WRONG_INTEGERS);
+        Self { integers, ..self }
     }
 
     /// Returns the limits for outputs that are compared with the truth, given the reference's own normalized error.
@@ -164,7 +171,8 @@ impl Limits {
         let tolerance = Tolerance { atol: tolerance.atol * widened, rtol: rtol * further, ..*tolerance };
         let own = if is_beyond_cap { 1.0 / ROOM_OVER_CAP } else { reference.normalized / widened };
         let allowed = allowed_error(own, tolerance.reference_error_factor);
-        let (worst_of_reference, integers) = (reference.under_widest, reference.allowed_integers(0));
+        let worst_of_reference = reference.under_widest;
+        let integers = reference.allowed_integers(0).min(MAX_WRONG_INTEGERS);
         Self { tolerance, widened, own, is_beyond_cap, worst_of_reference, allowed, integers }
     }
 
@@ -174,7 +182,8 @@ impl Limits {
         // A tolerance that was widened beyond its cap has no more to give: outputs of zeros would pass.
         let slack = if truth.is_beyond_cap { 1.0 } else { SLACK };
         // Where program and reference are wrong in other places, they differ in both.
-        Self { allowed: (truth.allowed + truth.own) * slack, integers: reference.allowed_integers(1), ..truth }
+        let integers = reference.allowed_integers(1).min(MAX_WRONG_INTEGERS);
+        Self { allowed: (truth.allowed + truth.own) * slack, integers, ..truth }
     }
 
     /// Returns whether a comparison under this tolerance passes.
@@ -300,6 +309,8 @@ pub(crate) fn fingerprint<M: Memory>(memory: &M, outputs: &[Operand<'_, M>]) -> 
 
 #[cfg(test)]
 mod tests {
+    use nightshift_protocol::task::Distribution;
+
     use super::*;
 
     const TOLERANCE: Tolerance = Tolerance { atol: 1e-3, rtol: 1e-2, reference_error_factor: 64.0 };
@@ -349,6 +360,20 @@ mod tests {
         assert!(close(Limits::against_reference(&TOLERANCE, error(0.01)).integers, 0.05));
         assert!(close(Limits::of(&TOLERANCE).integers, 1e-4), "where the reference has none, few");
         assert!(error(0.2).is_meaningless(&TOLERANCE) && !error(0.1).is_meaningless(&TOLERANCE));
+    }
+
+    #[test]
+    fn rounding_that_was_not_seen_allows_few_integers() {
+        let allowed = |rows: u64| {
+            let (name, distribution) = ("best".to_owned(), Distribution::default());
+            let classes = ConcreteTensor { name, dtype: DType::I32, shape: vec![rows], distribution };
+            let error = ReferenceError::default().of_rounding(&[classes]);
+            [Limits::against_truth(&TOLERANCE, error), Limits::against_reference(&TOLERANCE, error)]
+                .map(|limits| limits.integers)
+        };
+        for (rows, expected) in [(16, 0.125), (24, 0.125), (300, 0.01)] {
+            assert!(allowed(rows).iter().all(|share| (share - expected).abs() < 2e-4), "{rows}: {:?}", allowed(rows));
+        }
     }
 
     /// Limits beside a reference for which the tolerance is widened beyond its cap.

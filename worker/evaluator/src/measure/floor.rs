@@ -28,14 +28,26 @@ fn floor_ns(gpu: &GpuFacts, spec: &TaskSpec) -> Option<f64> {
 }
 
 /// Returns the least time in which this device writes the outputs of one call at the default shape, in nanoseconds. Every element of
-/// them is compared with the reference's, so no algorithm does without.
-fn outputs_floor_ns(gpu: &GpuFacts, spec: &TaskSpec) -> Option<f64> {
-    let output_bytes: u64 = spec.default_shapes().ok()?.outputs.iter().map(ConcreteTensor::size_bytes).sum();
+/// them is compared with the reference's, so no algorithm does without. None if the reference itself is faster: its results are views of
+/// inputs, which are copied outside of the time.
+fn outputs_floor_ns(gpu: &GpuFacts, spec: &TaskSpec, reference_ns: f64) -> Option<f64> {
+    let output_bytes: u64 = spec.default_shapes().ok()?.outputs.iter().map(|output| written_bytes(output, spec)).sum();
     let moved = output_bytes.saturating_sub(gpu.l2_bytes?);
     let rate = DevicePeaks::of(gpu).bytes_per_s.filter(|rate| rate.is_finite() && *rate > 0.0)?;
     #[expect(clippy::cast_precision_loss, reason = "sizes of tensors are far below 2^53 bytes")]
     let moved = moved as f64;
-    (moved > 0.0).then_some(moved / rate * 1e9)
+    Some(moved / rate * 1e9).filter(|floor_ns| *floor_ns > 0.0 && !is_below(reference_ns, *floor_ns))
+}
+
+/// Returns how many bytes a program writes at least for an output. A model may write less than the contract hands over, as for a mask,
+/// which is widened by a copy outside of its time.
+fn written_bytes(output: &ConcreteTensor, spec: &TaskSpec) -> u64 {
+    let own = spec.torch.as_ref().and_then(|torch| torch.types.get(&output.name)).map(String::as_str);
+    match own {
+        Some("bool" | "int8" | "uint8") => output.elements(),
+        Some("int16") => output.elements().saturating_mul(2),
+        _ => output.size_bytes(),
+    }
 }
 
 /// Records the floor, and adds a finding when a candidate is below it. The work of an imported model is counted from its operators, and a
@@ -46,10 +58,15 @@ pub fn add_floor(output: &mut StepOutput, gpu: &GpuFacts, spec: &TaskSpec) {
     if let (Some(device), Some(floor_ns)) = (&mut measurement.device, floor_ns) {
         device.floor_ns = Some(floor_ns);
     }
-    let call_ns = measurement.candidate_median_ns;
-    if let Some(finding) = below_floor(call_ns, floor_ns, outputs_floor_ns(gpu, spec), spec.torch.is_some()) {
+    let (call_ns, reference_ns) = (measurement.candidate_median_ns, measurement.baseline_median_ns);
+    let outputs_floor_ns = outputs_floor_ns(gpu, spec, reference_ns);
+    if let Some(finding) = below_floor(call_ns, floor_ns, outputs_floor_ns, spec.torch.is_some()) {
         note(findings, finding);
     }
+}
+
+fn is_below(call_ns: f64, floor_ns: f64) -> bool {
+    call_ns < floor_ns * BELOW_FLOOR
 }
 
 fn below_floor(
@@ -58,7 +75,7 @@ fn below_floor(
     outputs_floor_ns: Option<f64>,
     is_imported: bool,
 ) -> Option<Finding> {
-    let is_below = |floor_ns: &f64| call_ns < floor_ns * BELOW_FLOOR;
+    let is_below = |floor_ns: &f64| is_below(call_ns, *floor_ns);
     if let Some(floor_ns) = outputs_floor_ns.filter(is_below) {
         let message = format!(
             "a call took {:.2} microseconds, and this device needs {:.2} to write the outputs alone: they were computed or copied \
@@ -82,6 +99,8 @@ fn below_floor(
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test")]
 mod tests {
+    use std::collections::BTreeMap;
+
     use nightshift_protocol::verdict::Severity;
 
     use super::*;
@@ -132,11 +151,36 @@ mod tests {
             let mut spec = spec(None, None);
             let output = serde_json::json!({ "name": "y", "dtype": "f32", "shape": [elements] });
             spec.outputs = vec![serde_json::from_value(output).unwrap()];
-            outputs_floor_ns(&h200(), &spec)
+            outputs_floor_ns(&h200(), &spec, f64::INFINITY)
         };
         let gibibyte = with_outputs(1 << 28).unwrap();
         assert!((2.0e5..2.3e5).contains(&gibibyte), "{gibibyte}");
         assert_eq!(with_outputs(1 << 20), None, "what stays in the cache may be written at any rate");
+    }
+
+    #[test]
+    fn a_mask_is_written_in_bytes() {
+        let floor_of = |own: Option<&str>| {
+            let types: BTreeMap<&str, &str> = own.iter().map(|own| ("y", *own)).collect();
+            let mut spec = spec(None, None);
+            spec.torch = Some(serde_json::from_value(serde_json::json!({ "types": types })).unwrap());
+            let output = serde_json::json!({ "name": "y", "dtype": "i32", "shape": [1 << 28] });
+            spec.outputs = vec![serde_json::from_value(output).unwrap()];
+            outputs_floor_ns(&h200(), &spec, f64::INFINITY).unwrap()
+        };
+        let contract = floor_of(None);
+        assert!((floor_of(Some("int64")) - contract).abs() < 1.0);
+        assert!(floor_of(Some("int16")) < contract / 2.0 && floor_of(Some("bool")) < contract / 4.0);
+    }
+
+    #[test]
+    fn no_program_is_asked_to_write_what_the_reference_does_not() {
+        let mut spec = spec(None, None);
+        let output = serde_json::json!({ "name": "y", "dtype": "f32", "shape": [1 << 28] });
+        spec.outputs = vec![serde_json::from_value(output).unwrap()];
+        let floor_ns = outputs_floor_ns(&h200(), &spec, f64::INFINITY).unwrap();
+        assert_eq!(outputs_floor_ns(&h200(), &spec, floor_ns * 2.0), Some(floor_ns));
+        assert_eq!(outputs_floor_ns(&h200(), &spec, floor_ns / 50.0), None, "a result may be a view of an input");
     }
 
     #[test]

@@ -21,6 +21,10 @@ const NOISE_NS: f64 = 5_000.0;
 /// The same as a multiple of how much the operations vary in trusted windows.
 const NOISE_SPREADS: f64 = 8.0;
 
+/// Excess of the time in which the process was stopped that counts by itself, in nanoseconds. A thread that is in the kernel stops
+/// later, and what the program left on the device runs on until then.
+const LATE_STOP_NS: f64 = 2e6;
+
 /// A call that takes less than this is led by another one: after a stop it would find the caches of the processor cold, and take
 /// longer than calls that follow each other, as they do where programs are used.
 const LED_NS: f64 = 1e7;
@@ -40,7 +44,9 @@ pub(super) struct WindowTimes {
     calls_ns: f64,
     /// The smallest operation right after the answer.
     after_ns: f64,
-    /// The same once the process was stopped.
+    /// From its end until the process was stopped.
+    stopping_ns: f64,
+    /// The smallest operation once the process was stopped.
     stopped_ns: f64,
     /// Between the device's events around the calls, as the process tells: evidence only.
     pub(super) events_ns: f64,
@@ -54,6 +60,7 @@ pub(super) struct Usual {
     prepare: Typical,
     calls: Typical,
     after: Typical,
+    stopping: Typical,
     stopped: Typical,
 }
 
@@ -104,6 +111,7 @@ impl Usual {
             prepare: all(|window| window.prepare_ns),
             calls: all(|window| window.calls_ns),
             after: all(|window| window.after_ns),
+            stopping: all(|window| window.stopping_ns),
             stopped: all(|window| window.stopped_ns),
         }
     }
@@ -112,9 +120,12 @@ impl Usual {
 impl WindowTimes {
     /// Returns the time that the program computed outside of its calls.
     pub(super) fn hidden_ns(&self, usual: &Usual) -> f64 {
-        usual.prepare.excess_ns(self.prepare_ns)
-            + usual.after.excess_ns(self.after_ns)
-            + usual.stopped.excess_ns(self.stopped_ns)
+        let stopped = usual.stopped.excess_ns(self.stopped_ns);
+        let stopping = usual.stopping.excess_ns(self.stopping_ns);
+        // How soon a process stops depends on the machine. It counts if the device then has to leave another context, which computed
+        // until then, or if it took so long that copies, which leave no trace, are worth it.
+        let stopping = if stopped > 0.0 || stopping > LATE_STOP_NS { stopping } else { 0.0 };
+        usual.prepare.excess_ns(self.prepare_ns) + usual.after.excess_ns(self.after_ns) + stopping + stopped
     }
 
     /// Returns the time of the calls, without what was computed outside of them. So much counts of a trusted program: what slows the
@@ -207,13 +218,15 @@ pub(super) fn time_window<M: Memory>(
         (false, _) => program.empty(count)?,
     };
     let after_ns = nanoseconds(memory.null_operation()?);
+    let stopping = Instant::now();
     program.process.freeze()?;
+    let stopping_ns = nanoseconds(stopping.elapsed());
     let stopped_ns = nanoseconds(memory.null_operation()?);
     #[expect(clippy::cast_precision_loss, reason = "times of calls are far below 2^53 nanoseconds")]
     let events_ns = window.events_ns as f64;
     let Some((before, after)) = before.zip(program.processor_time()) else {
         let calls_ns = nanoseconds(window.elapsed);
-        return Ok(WindowTimes { prepare_ns, calls_ns, after_ns, stopped_ns, events_ns, waited_ns: 0.0 });
+        return Ok(WindowTimes { prepare_ns, calls_ns, after_ns, stopping_ns, stopped_ns, events_ns, waited_ns: 0.0 });
     };
     // All that the process did is in it; what the evaluator's operations took says how busy the machine is.
     let worked = after.saturating_sub(before);
@@ -389,6 +402,19 @@ mod tests {
             let within = late.within_ns(&usual());
             assert!((within - 153_400.0).abs() < 1_000.0, "a baseline does not take longer by it: {within}");
         }
+    }
+
+    #[test]
+    fn what_runs_until_the_process_is_stopped_is_added() {
+        let stopped_late = |stopping_ns: f64, stopped_ns: f64| {
+            let window = WindowTimes { stopping_ns, ..window(200_600.0, 300_000.0, 141_600.0, stopped_ns) };
+            window.hidden_ns(&usual())
+        };
+        assert!(stopped_late(300_000.0, 6_000.0).abs() < 1.0, "the machine stops a process now sooner, now later");
+        let computed = stopped_late(300_000.0, 156_000.0);
+        assert!((computed - 450_000.0).abs() < 1.0, "the device had to leave another context: {computed}");
+        let copied = stopped_late(40_000_000.0, 6_000.0);
+        assert!((copied - 40_000_000.0).abs() < 1.0, "copies leave no trace: {copied}");
     }
 
     #[test]
