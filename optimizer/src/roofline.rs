@@ -59,6 +59,9 @@ impl Roofline {
     /// tolerance to say. Peaks that were measured come from the profile of the reference, or of an attempt where it has none.
     pub(crate) fn of(spec: &TaskSpec, prepared: &PreparedTask, of_attempt: Option<&Profile>) -> Self {
         let peaks = prepared.machine.gpus.first().map(DevicePeaks::of).unwrap_or_default();
+        // A program that is faster than its roof shows that the roof is none.
+        let is_passed = |profile: &Profile| profile.arithmetic_intensity.is_some() && profile.roofline_share.is_none();
+        let of_attempt = of_attempt.filter(|profile| !is_passed(profile));
         let profile = prepared.profile.as_deref().or(of_attempt);
         let bytes_per_s = peaks.bytes_per_s.or(profile.map(|profile| profile.peak_bytes_per_s));
         let flops_per_s = match spec.target {
@@ -220,6 +223,15 @@ mod tests {
         let roofline = Roofline::of(&spec("cpu", Some(5e6), Some(1e6)), &measured, None);
         let floor = roofline.limit().unwrap();
         assert!(floor.by == Roof::Compute && (floor.speedup - 2.0).abs() < 1e-9, "{floor:?}");
+        let mut of_attempt = measured.profile.clone().unwrap();
+        let without = prepared(false, None);
+        let limit = |profile: &Profile| {
+            let roofline = Roofline::of(&spec("cpu", Some(5e6), Some(1e6)), &without, Some(profile));
+            roofline.limit().map(|floor| floor.by)
+        };
+        assert_eq!(limit(&of_attempt), Some(Roof::Compute));
+        of_attempt.arithmetic_intensity = Some(5.0);
+        assert_eq!(limit(&of_attempt), None, "an attempt that is faster than its roof");
         // The peak of a GPU's profile leaves out its tensor cores: it is no roof.
         let on_cuda = Roofline::of(&spec("cuda", Some(5e6), None), &measured, None);
         assert_eq!(on_cuda.limit(), None);

@@ -24,8 +24,7 @@ pub use crate::bound::Bound;
 use crate::budget::Resource;
 use crate::measurement::{Interval, Measurement};
 use crate::model_call::ModelCallSummary;
-use crate::profile::Profile;
-use crate::profile::SanitizeReport;
+use crate::profile::{Profile, SanitizeReport, roofline_share};
 pub use crate::reports::{BuildReport, CheckReport};
 use crate::rubric::{RewardBreakdown, Rubric};
 use crate::signal::Gate;
@@ -212,9 +211,9 @@ impl Attempt {
         let by_floor = || {
             let published = self.published()?;
             let floor_ns = published.device.as_ref()?.floor_ns?;
-            Some((floor_ns / published.candidate_median_ns).clamp(0.0, 1.0))
+            roofline_share(floor_ns / published.candidate_median_ns)
         };
-        profiled.or_else(by_floor).filter(|share| share.is_finite())
+        profiled.or_else(by_floor)
     }
 
     /// The speedup to be shown; see [`Attempt::published`].

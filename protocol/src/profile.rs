@@ -54,7 +54,8 @@ pub struct Profile {
     /// Peak of the memory in bytes per second: on `cpu` the copy bandwidth measured with one thread, on `cuda` what the
     /// device's memory clock and bus allow. 0 when it is not known.
     pub peak_bytes_per_s: f64,
-    /// Share of the peak that bounds this program by the roofline, 0 to 1, when it can be computed.
+    /// Share of the peak that bounds this program by the roofline, 0 to 1, when it can be computed. None for a program that is faster
+    /// than its roof: it does not apply to it.
     pub roofline_share: Option<f64>,
     /// `memory`, `compute`, or `unknown`, by the roofline alone.
     pub roofline_bound: String,
@@ -127,6 +128,16 @@ pub struct TierReport {
     /// Wall time that it took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
+}
+
+/// A program may be so many times as fast as its roof allows: peaks are not known better.
+const ROOFLINE_SLACK: f64 = 1.05;
+
+/// Returns a program's share of the roofline as it is shown, 0 to 1. None for a program that is faster: its data stay in a cache, the
+/// peak was measured beside other work, or the task counts more work than is needed. That is no proof that it is at its limit.
+#[must_use]
+pub fn roofline_share(share: f64) -> Option<f64> {
+    (0.0..=ROOFLINE_SLACK).contains(&share).then(|| share.min(1.0))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]

@@ -166,13 +166,21 @@ fn read_file(path: &Path) -> Result<String> {
     read(file, &path.display().to_string())
 }
 
-/// Reads a little more than the limit: the server says what is too large.
+/// Reads an answer, no more than the limit: a reply with one byte replaced would be another program.
 fn read(from: impl std::io::Read, name: &str) -> Result<String> {
     let mut bytes = Vec::new();
     from.take(MAX_ANSWER_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| {
         Failure::new("request.answer_unreadable", format!("the answer {name} cannot be read: {error}"))
     })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    if bytes.len() > MAX_ANSWER_BYTES {
+        let message = format!("the answer {name} has more than the {MAX_ANSWER_BYTES} bytes that an answer may have");
+        return Err(Failure::new("answer.too_large", message).hint("the request is still open: shorten the answer"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let message = format!("the answer {name} is no UTF-8 text: its byte {at} begins no character");
+        Failure::new("request.answer_unreadable", message).hint("the request is still open: save the answer as UTF-8")
+    })
 }
 
 async fn list(context: &Context, client: &Client, args: &RequestsList) -> Result<()> {

@@ -281,7 +281,7 @@ pub(super) async fn after(context: &Context, session: &Session, until: Until, ex
 fn say_how_to_go_on(context: &Context, session: &Session, until: Until) {
     match (until, &session.own) {
         (Until::Ended, _) => {}
-        (Until::Paused, _) => context.output.note("what is left is paused: `nightshift resume ID` goes on"),
+        (Until::Paused, _) => context.output.note(super::standstill::PAUSED),
         (Until::Interrupted, Some(_)) => context.output.note("`nightshift resume`, or the same command again, goes on"),
         (Until::Interrupted, None) => {
             context.output.note("the server goes on; `nightshift watch ID` follows, `nightshift cancel ID` ends it");

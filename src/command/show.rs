@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nightshift_protocol::api::{CampaignDetail, RunDetail};
+use nightshift_protocol::api::{CampaignDetail, CampaignSummary, RunDetail};
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::cost;
@@ -54,12 +54,13 @@ pub(super) async fn run(context: &Context, args: Named) -> Result<ExitCode> {
                 Target::Campaign(id) => campaign(context, &client.campaign(&id).await?)?,
                 Target::Run(id) => {
                     let detail = client.run(&id).await?;
-                    let limits = if context.output.is_json() {
-                        Vec::new()
-                    } else {
-                        limit_lines(&client.campaign(&detail.summary.campaign).await?)
-                    };
-                    run_detail(context, &detail, &limits)?;
+                    let mut beside = Vec::new();
+                    if !context.output.is_json() {
+                        let campaign = client.campaign(&detail.summary.campaign).await?;
+                        beside.extend(handover_line(&campaign.summary));
+                        beside.extend(limit_lines(&campaign));
+                    }
+                    run_detail(context, &detail, &beside)?;
                 }
             }
         }
@@ -74,6 +75,12 @@ pub(super) fn split_attempt(text: &str) -> Option<(&str, u32)> {
     Some((run, number.parse().ok()?))
 }
 
+/// Says that a campaign is handed over: its runs wait on another machine.
+fn handover_line(summary: &CampaignSummary) -> Option<String> {
+    let handover = summary.handover.as_ref()?;
+    Some(format!("hand-over: {} since {}, by {}", handover.id, present::moment(handover.created_at), handover.by))
+}
+
 fn campaign(context: &Context, detail: &CampaignDetail) -> Result<()> {
     let output = context.output;
     if output.is_json() {
@@ -84,11 +91,7 @@ fn campaign(context: &Context, detail: &CampaignDetail) -> Result<()> {
     let scripted = if summary.scripted { " (replies written beforehand)" } else { "" };
     output.text(&printable(&format!("model: {}{scripted}", summary.model)))?;
     output.text(&format!("created: {}", present::moment(summary.created_at)))?;
-    if let Some(handover) = &summary.handover {
-        let at = present::moment(handover.created_at);
-        output.text(&printable(&format!("handed over: {} since {at}, by {}", handover.id, handover.by)))?;
-    }
-    for line in limit_lines(detail) {
+    for line in handover_line(summary).into_iter().chain(limit_lines(detail)) {
         output.text(&printable(&line))?;
     }
     let mut table = output.table(&[
@@ -150,7 +153,7 @@ fn limit_lines(detail: &CampaignDetail) -> Vec<String> {
     lines
 }
 
-fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Result<()> {
+fn run_detail(context: &Context, detail: &RunDetail, beside: &[String]) -> Result<()> {
     let output = context.output;
     if output.is_json() {
         return output.json(detail);
@@ -160,7 +163,7 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
     output.text(&output.paint(&printable(&present::ending(summary)), present::run_tone(summary)))?;
     let scripted = if summary.digest.scripted { " (replies written beforehand)" } else { "" };
     output.text(&printable(&format!("campaign: {}\nmodel: {}{scripted}", summary.campaign, summary.digest.model)))?;
-    for line in limits {
+    for line in beside {
         output.text(&printable(&format!("campaign's {line}")))?;
     }
     if summary.priority != 0 {

@@ -6,6 +6,10 @@ use nightshift_protocol::run::RunStatus;
 use crate::connect::Session;
 use crate::context::Context;
 
+/// What to do about work that is paused.
+pub(super) const PAUSED: &str =
+    "what is left is paused: `nightshift resume ID` goes on, or `nightshift handover finish` if it is handed over";
+
 /// Returns whether no server will carry out what is watched, and prints a note about it.
 pub(super) fn stands_still<'a>(
     context: &Context,
@@ -21,7 +25,7 @@ pub(super) fn stands_still<'a>(
         return true;
     }
     if open.all(|run| run.status == RunStatus::Paused) {
-        context.output.note("what is left is paused: `nightshift resume ID` goes on");
+        context.output.note(PAUSED);
         return true;
     }
     false

@@ -1,7 +1,7 @@
 //! Computes the roofline of a program on its device.
 
 use nightshift_protocol::device_peaks::DevicePeaks;
-use nightshift_protocol::profile::{Arithmetic, KernelProfile, Profile, TierPurpose, TierReport};
+use nightshift_protocol::profile::{Arithmetic, KernelProfile, Profile, TierPurpose, TierReport, roofline_share};
 
 use super::tier::unused;
 use crate::subject::ProfiledProgram;
@@ -44,7 +44,7 @@ pub(super) fn place(profile: &mut Profile, subject: &ProfiledProgram<'_>) -> Tie
         return without("the time of a call was not measured");
     };
     let share = floor_s * 1e9 / median_ns;
-    profile.roofline_share = Some(share.clamp(0.0, 1.0));
+    profile.roofline_share = roofline_share(share);
     let reason = (share > 1.0).then(|| {
         "the program is faster than its bytes or operations allow: its data stay in a cache, or the task counts more than is needed"
             .to_owned()

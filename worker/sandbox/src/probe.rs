@@ -14,9 +14,9 @@ use crate::plan::{JailPlan, ProbePlan, Work};
 use crate::process::{CancelFlag, Jail, JailHost, ProcessError, WATCH_INTERVAL};
 use crate::report::{in_force, is_in_force, not_in_force};
 
-/// Limits of the probe.
+/// Limits of the probe. It takes a tenth of a second, and longer on a machine that is busy with other work.
 const LIMITS: Limits = Limits {
-    wall_ms: 10_000,
+    wall_ms: 60_000,
     cpu_s: 5,
     memory_bytes: 4 << 30,
     file_bytes: 1 << 20,
@@ -163,7 +163,13 @@ fn run(host: &JailHost, plan: &JailPlan, cancel: &CancelFlag) -> Result<(Sandbox
     }
     let outcome = serde_json::from_slice(&jail.stdout.take()).ok();
     let found = jail.report.take().zip(outcome);
-    let (mut report, outcome) = found.ok_or_else(|| ProcessError::Setup("the probe did not finish".to_owned()))?;
+    let (mut report, outcome) = found.ok_or_else(|| {
+        ProcessError::Setup(if Instant::now() < deadline {
+            "the probe ended without an answer".to_owned()
+        } else {
+            format!("the probe did not end within {} seconds: the machine is busy, try again", LIMITS.wall_ms / 1000)
+        })
+    })?;
     if let Some(Err(error)) = frozen {
         disprove(&mut report, "freeze", &error.to_string());
     }

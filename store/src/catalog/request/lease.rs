@@ -110,7 +110,7 @@ pub(super) fn refuse_other_lease(row: &Row, id: &RequestId, lease: &str) -> Resu
     }
     let message = format!(
         "the lease is not the current one of {id}: it expired or was mistyped. Take the request again with `nightshift \
-         requests next`"
+         requests next`, which hands it out when the current lease has ended"
     );
     Err(Failure::refused("request.lease_lost", message))
 }
