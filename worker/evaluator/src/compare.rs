@@ -12,6 +12,9 @@ use self::blocks::{count_above, count_at_least, largest_of, turn_into_errors};
 use crate::element::Element;
 use crate::tensor::{BLOCK, PART, TensorView};
 
+/// One of so many elements may be far off.
+const FEW_FAR_OFF: u64 = 1_000;
+
 /// Counts of elements by normalized error, one more than the bounds.
 pub type Histogram = [u64; ERROR_HISTOGRAM_BOUNDS.len() + 1];
 
@@ -53,6 +56,11 @@ impl OutputErrors {
     #[expect(clippy::cast_precision_loss, reason = "a share of a count")]
     pub(crate) fn wrong_share(&self) -> f64 {
         self.wrong_elements as f64 / self.elements.max(1) as f64
+    }
+
+    /// Returns whether more elements are wrong than a few that rounding happens to carry over a step or beyond the largest number.
+    pub(crate) fn is_far_off(&self) -> bool {
+        self.wrong_elements.saturating_mul(FEW_FAR_OFF) > self.elements
     }
 
     /// Returns the errors that a comparison found.

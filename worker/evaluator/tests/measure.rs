@@ -236,6 +236,31 @@ fn a_program_that_turns_wrong_after_the_timed_calls_is_found() {
 }
 
 #[test]
+fn a_program_that_leaves_out_what_scaled_inputs_need_is_found() {
+    let workshop = Workshop::new();
+    let baseline = workshop.library("baseline", REFERENCE, &[]);
+    let clipping = workshop.library(
+        "clipping",
+        &program(
+            "static int calls;",
+            "if (++calls < 3) { HONEST } else { EVERY(y[i] = (x[i] < 6.5f ? x[i] : 0) * w[c] + b[c]) }",
+        ),
+        &[],
+    );
+    let options = MeasureOptions { process_pairs: 1, most_process_pairs: 1, ..MeasureOptions::on_host(true) };
+    let of_scaled = |finding: &Finding| finding.message.contains("on inputs of another size or sign");
+    // Values have a normal distribution.
+    let (_, findings) = measured(race_at(&task(), &clipping, &baseline, &options).unwrap());
+    assert!(
+        findings.iter().any(|finding| of_scaled(finding) && finding.severity == Severity::Violation),
+        "{findings:?}"
+    );
+    let honest = workshop.library("honest", &program("", "HONEST"), &[]);
+    let (_, findings) = measured(race_at(&task(), &honest, &baseline, &options).unwrap());
+    assert!(!findings.iter().any(|finding| finding.severity == Severity::Violation), "{findings:?}");
+}
+
+#[test]
 fn results_that_get_rough_once_they_are_timed_are_a_violation() {
     let workshop = Workshop::new();
     let baseline = workshop.library("baseline", REFERENCE, &[]);

@@ -30,6 +30,9 @@ const MAX_WRONG_INTEGERS: f64 = 0.5;
 /// The largest relative tolerance. Outputs of zeros are off by twice as much.
 const MAX_RTOL: f64 = 0.5;
 
+/// A coarse tolerance is so many times as wide.
+const COARSE: f64 = 64.0;
+
 /// Errors in tolerances that pass where values were scaled: large ones cost digits that the tolerance of the task does not know of.
 pub(super) const PASSES_WHEN_SCALED: f64 = 8.0;
 
@@ -184,6 +187,13 @@ impl Limits {
         // Where program and reference are wrong in other places, they differ in both.
         let integers = reference.allowed_integers(1).min(MAX_WRONG_INTEGERS);
         Self { allowed: (truth.allowed + truth.own) * slack, integers, ..truth }
+    }
+
+    /// The same many times as wide: no rounding explains what is beyond.
+    pub(crate) fn coarse(self) -> Self {
+        let Tolerance { atol, rtol, .. } = self.tolerance;
+        let tolerance = Tolerance { atol: atol * COARSE, rtol: (rtol * COARSE).min(MAX_RTOL), ..self.tolerance };
+        Self { tolerance, ..self }
     }
 
     /// Returns whether a comparison under this tolerance passes.

@@ -11,6 +11,7 @@ use super::setup::Setup;
 use super::verify::OutputVerifier;
 use super::windows::{draws_of, untimed_window};
 use crate::breach::note;
+use crate::draw::InputKind;
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, Operand};
 
@@ -23,8 +24,12 @@ const LATER_TIME_ON_HOST: Duration = Duration::from_secs(1);
 /// Outputs of the baseline that are kept, where those of one call are not more, in bytes.
 const KEPT_BYTES: u64 = 128 << 20;
 
-/// Calls the candidate on and on, in windows of so many calls, on two sets of inputs in turn, and compares what comes out. Other
-/// programs may use the device meanwhile.
+/// Changes of the inputs that a task declares, as the check makes them.
+const SCALED: [InputKind; 3] = [InputKind::ScaledUp, InputKind::ScaledDown, InputKind::SignsFlipped];
+
+/// Calls the candidate on and on, in windows of so many calls, on three sets of inputs in turn, and compares what comes out. The inputs
+/// of the third are of another size or sign, as those of the check: a program that knows that it is measured may not leave out what they
+/// need. Other programs may use the device meanwhile.
 pub(super) fn later_calls<M: Memory>(
     setup: &mut Setup<'_, M>,
     calls: usize,
@@ -34,26 +39,38 @@ pub(super) fn later_calls<M: Memory>(
     if setup.call_bytes() > LARGE_CALL_BYTES || verifier.is_over() {
         return Ok(());
     }
-    let kept_bytes = setup.output_bytes().saturating_mul(2).max(1);
+    let kept_bytes = setup.output_bytes().saturating_mul(3).max(1);
     let calls = calls.min(usize::try_from(KEPT_BYTES / kept_bytes).unwrap_or(calls)).max(1);
     let _guard = setup.context.lock(DeviceMode::Work)?;
     let on_device = setup.on_device();
     let Setup { memory, shapes, seeds, candidate, baseline, .. } = &mut *setup;
     let memory = *memory;
     let mut sets = Vec::new();
-    for _ in 0..2 {
-        let draws = draws_of(calls, shapes.inputs.len(), seeds);
+    for is_scaled in [false, true, false] {
+        let mut draws = draws_of(calls, shapes.inputs.len(), seeds);
+        if is_scaled {
+            let first = seeds.below(SCALED.len());
+            for (call, draws) in draws.iter_mut().enumerate() {
+                for draw in draws {
+                    draw.kind = SCALED[(first + call) % SCALED.len()];
+                }
+            }
+        }
         untimed_window(memory, baseline, &draws, on_device).map_err(Side::Baseline)?;
         let kept = (0..calls).map(|call| baseline.keep_outputs(memory, call));
-        sets.push((draws, kept.collect::<Result<Vec<_>, _>>().map_err(Side::Baseline)?));
+        sets.push((draws, kept.collect::<Result<Vec<_>, _>>().map_err(Side::Baseline)?, is_scaled));
     }
     let limit = if on_device { LATER_TIME } else { LATER_TIME_ON_HOST };
     let (began, before) = (candidate.process.ran_for(), verifier.verified);
     verifier.inputs_repeat = true;
-    for (draws, kept) in sets.iter().cycle() {
+    for (draws, kept, is_scaled) in sets.iter().cycle() {
         untimed_window(memory, candidate, draws, on_device).map_err(Side::Candidate)?;
         let expected = |call: usize| kept[call].iter().map(Operand::Copied).collect();
-        verifier.verify(memory, candidate, expected, calls, findings)?;
+        if *is_scaled {
+            verifier.verify_scaled(memory, candidate, expected, calls, findings)?;
+        } else {
+            verifier.verify(memory, candidate, expected, calls, findings)?;
+        }
         if seeds.below(SEARCHED_WINDOWS) == 0 {
             for breach in candidate.breaches(memory, calls).map_err(Side::Candidate)? {
                 note(findings, breach.finding());

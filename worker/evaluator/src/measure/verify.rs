@@ -101,6 +101,39 @@ impl OutputVerifier {
         Ok(())
     }
 
+    /// The same for inputs of another size or sign, for which the baseline's own error is not known: only what no rounding explains is
+    /// wrong.
+    pub(super) fn verify_scaled<'e, M: Memory + 'e>(
+        &mut self,
+        memory: &M,
+        candidate: &Program<M>,
+        expected: impl Fn(usize) -> Vec<Operand<'e, M>>,
+        calls: usize,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), Side> {
+        let limits = self.limits.coarse();
+        for call in 0..calls {
+            self.made += 1;
+            self.verified += 1;
+            let (outputs, expected) = (candidate.outputs(call), expected(call));
+            for ((output, expected), dtype) in outputs.iter().zip(&expected).zip(&self.dtypes) {
+                let found = OutputErrors::of(&compare_output(memory, (*output, *expected), *dtype, &limits)?);
+                if !found.is_far_off() || !memory.is_finite(*expected)? {
+                    continue;
+                }
+                let message = format!(
+                    "call {} of the measurement, on inputs of another size or sign, gave {} elements of {} that are far off: the program \
+                     is right on such inputs when it is checked, and wrong when it is measured",
+                    self.made, found.wrong_elements, found.elements
+                );
+                self.wrong.push(self.made);
+                note(findings, violation(TIMED_OUTPUT_WRONG, message));
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn finding(&self, errors: &[OutputErrors]) -> Finding {
         let number = self.made;
         let wrong_elements: u64 = errors.iter().map(|output| output.wrong_elements).sum();

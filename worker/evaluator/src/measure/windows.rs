@@ -50,7 +50,8 @@ pub(super) struct WindowTimes {
     stopped_ns: f64,
     /// Between the device's events around the calls, as the process tells: evidence only.
     pub(super) events_ns: f64,
-    /// On the host: from the command to the answer, without the processor time.
+    /// On the host: from the command to the answer, without the processor time, and without the time for which the process was ready to
+    /// run and waited for a core.
     pub(super) waited_ns: f64,
 }
 
@@ -211,6 +212,7 @@ pub(super) fn time_window<M: Memory>(
     memory.null_operation()?;
     let prepare_ns = nanoseconds(started.elapsed());
     let before = if on_device { None } else { program.processor_time() };
+    let queued = program.process.waited();
     program.process.thaw()?;
     let window: Window = match (on_device, kind) {
         (true, kind) => program.window(kind, count)?,
@@ -230,7 +232,9 @@ pub(super) fn time_window<M: Memory>(
     };
     // All that the process did is in it; what the evaluator's operations took says how busy the machine is.
     let worked = after.saturating_sub(before);
-    let waited_ns = nanoseconds(window.elapsed.saturating_sub(worked));
+    // A program that is ready to run does not wait by itself: other work has its core.
+    let queued = queued.zip(program.process.waited()).map(|(before, after)| after.saturating_sub(before));
+    let waited_ns = nanoseconds(window.elapsed.saturating_sub(worked).saturating_sub(queued.unwrap_or_default()));
     Ok(WindowTimes { calls_ns: nanoseconds(worked), events_ns, waited_ns, ..WindowTimes::default() })
 }
 
