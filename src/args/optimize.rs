@@ -40,7 +40,7 @@ pub(crate) struct Optimize {
     /// The file of the faster program; by default next to the task's file, such as `model_optimized.py`
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Replace the files of an earlier result by those of a new search
+    /// Replace the files of an earlier result: goes on with a search that is not over, else begins a new one
     #[arg(long)]
     pub(crate) force: bool,
     /// Maximum number of attempts
