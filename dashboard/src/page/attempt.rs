@@ -38,7 +38,7 @@ pub(crate) use self::origin::subtask_facts;
 pub(crate) use self::overview::baseline_table;
 pub(crate) use self::profile::bound;
 use self::tab::Tab;
-pub(crate) use self::verdict::{findings, worst_error};
+pub(crate) use self::verdict::findings;
 use super::campaign_name::campaign_name;
 use super::components::{Section as Part, below_each_other, on_page_only, sections};
 use super::short_id::{self, Kind};

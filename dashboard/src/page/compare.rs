@@ -362,6 +362,25 @@ mod tests {
     }
 
     #[test]
+    fn errors_are_compared_where_a_limit_was_recorded() {
+        let mut both = compared(&[3, 4]);
+        for (one, error) in both.iter_mut().zip([0.125, 0.25]) {
+            let cases = Arc::make_mut(&mut one.detail).view.attempts.iter_mut().flat_map(|attempt| &mut attempt.check);
+            for (number, case) in cases.flat_map(|check| &mut check.cases).enumerate() {
+                case.worst.iter_mut().for_each(|worst| worst.normalized_error = Some(error * 3.0));
+                if number.is_multiple_of(2) {
+                    case.worst.iter_mut().for_each(|worst| worst.normalized_error = Some(error));
+                    case.allowed_error = Some(0.5);
+                }
+            }
+        }
+        let html = html(&Look::default(), both, &[]);
+        let row = html.split("Share of the allowed error").nth(1).and_then(|rest| rest.split("</tr>").next());
+        let row = row.unwrap_or_default();
+        assert!(row.contains("class=\"top\"><strong>25 %") && row.contains("50 %") && !row.contains("75"), "{row}");
+    }
+
+    #[test]
     fn attempts_of_several_devices_or_precision_policies_have_no_best() {
         let shown = |change: fn(&mut Measurement)| {
             let mut other = Sample::read().detail;

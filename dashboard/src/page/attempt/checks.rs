@@ -28,11 +28,15 @@ pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Op
 
 fn checked(report: &CheckReport, look: &Look) -> AnyView {
     let passed = report.cases.iter().filter(|case| case.passed).count();
+    let limited = report.cases.iter().filter(|case| case.allowed_error.is_some()).count();
+    let limited =
+        (limited > 0).then(|| format!("{limited} of {}: those that are compared with the truth", report.cases.len()));
     let sums = facts(&[
         ("The process", report.end.describe().into()),
         ("Its last words", report.last_words().into()),
         ("Right calls", format!("{passed} of {}", report.cases.len()).into()),
         ("Precision", report.precision().into()),
+        ("Calls with an allowed error", limited.into()),
         (
             "Equal calls give equal bits",
             report.deterministic.map(|same| if same { "yes" } else { "no" }.to_owned()).into(),
@@ -98,7 +102,11 @@ fn errors(histogram: &[u64]) -> AnyView {
             Bar { name, value: float_u64(*count), class, note: format!("({})", crate::chart::show(share, Unit::Share)) }
         })
         .collect();
-    let caption = Caption::new("Elements by their error", "As multiples of what is tolerated: 1 and above is wrong.");
+    let caption = Caption::new(
+        "Elements by their error",
+        "Of the calls that are compared with the truth, as multiples of the tolerance. Above 1 is wrong; where less is allowed, \
+         a smaller error is wrong, too.",
+    );
     bars(&caption, Unit::Count, &drawn).view()
 }
 

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use leptos::prelude::*;
-use nightshift_protocol::attempt::{Attempt, CheckReport};
+use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::verdict::{Answer, Finding, Severity};
 
 use super::look::Look;
-use crate::chart::{Unit, show, significant};
+use crate::chart::{Unit, show};
 use crate::format::{answer, counted};
 use crate::page::components::{Cell, table};
 
@@ -84,8 +84,8 @@ fn correct(attempt: &Attempt) -> String {
     let Some(check) = &attempt.check else { return "it was not checked".to_owned() };
     let passed = check.cases.iter().filter(|case| case.passed).count();
     let mut words = format!("{passed} of {} calls gave right results", check.cases.len());
-    if let Some(worst) = worst_error(check) {
-        let _ = write!(words, "; the worst error is {} times what is tolerated", significant(worst));
+    if let Some((_, used)) = check.closest_to_limit() {
+        let _ = write!(words, "; {} of the allowed error is used", show(used, Unit::Share));
     }
     words.push_str(match check.deterministic {
         Some(true) => "; two equal calls gave equal bits",
@@ -96,12 +96,6 @@ fn correct(attempt: &Attempt) -> String {
         let _ = write!(words, "; {}", check.ending());
     }
     words
-}
-
-/// The largest error of all cases, as a multiple of what is tolerated.
-pub(crate) fn worst_error(check: &CheckReport) -> Option<f64> {
-    let errors = check.cases.iter().filter_map(|case| case.worst.as_ref()?.normalized_error);
-    errors.reduce(f64::max)
 }
 
 fn compliant(attempt: &Attempt) -> String {

@@ -5,13 +5,13 @@ use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
 use nightshift_protocol::verdict::Severity;
 
-use crate::chart::{Unit, show, significant};
+use crate::chart::{Unit, show};
 use crate::format::{answer, bytes, count, money, reward as shown_reward, speedup, words};
 use crate::page::attempt::{bound_of, fastest_baseline, idle_share, speedup_over_fastest};
 use crate::page::components::nanoseconds;
 
 /// The one name of a fact that is ranked and too long to be written twice.
-const WORST_ERROR: &str = "Worst error, by what is tolerated";
+const USED_ERROR: &str = "Share of the allowed error";
 /// The same for the speedup over the reference.
 const OVER_REFERENCE: &str = "Speedup over the reference";
 /// The same for the speedup over the fastest baseline.
@@ -41,7 +41,7 @@ fn rank(name: &str, detail: &RunDetail, attempt: &Attempt) -> Option<f64> {
         OVER_FASTEST => speedup_over_fastest(detail, attempt).map(|speedup| speedup.estimate),
         "Candidate" => attempt.published().map(|measurement| -measurement.candidate_median_ns),
         "Gain of its change" => attempt.gain.map(|gain| gain.measured),
-        WORST_ERROR => attempt.check.as_ref().and_then(crate::page::attempt::worst_error).map(|error| -error),
+        USED_ERROR => used_error(attempt).map(|used| -used),
         "Share of roofline" => attempt.roofline_share(),
         "Reward" => attempt.reward.as_ref().map(|reward| reward.reward),
         _ => None,
@@ -98,8 +98,12 @@ fn timing(detail: &RunDetail, attempt: &Attempt, add: &mut impl FnMut(&'static s
     add("Machine", published.map(|m| m.machine.processor.clone()));
     add("GPU", published.and_then(|m| m.machine.gpus.first()).map(|gpu| gpu.name.clone()));
     add("Gain of its change", attempt.gain.map(|gain| show(gain.measured, Unit::Times)));
-    let worst = attempt.check.as_ref().and_then(crate::page::attempt::worst_error);
-    add(WORST_ERROR, worst.map(significant));
+    add(USED_ERROR, used_error(attempt).map(share));
+}
+
+/// The share of the allowed error that the checked call uses that comes closest to its limit.
+fn used_error(attempt: &Attempt) -> Option<f64> {
+    attempt.check.as_ref()?.closest_to_limit().map(|(_, used)| used)
 }
 
 fn build(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {

@@ -157,3 +157,19 @@ fn one_fact_has_one_value_on_every_tab() {
     assert!(shown(published) >= 1);
     assert!(shown(first) <= 1, "what is not published stands in the table of measurements alone");
 }
+
+#[test]
+fn the_largest_error_has_one_value_and_says_which_calls_have_a_limit() {
+    let sample = Sample::read();
+    let mut attempt = fourth(&sample);
+    let cases = attempt.check.as_mut().map_or_else(|| panic!("it was checked"), |check| &mut check.cases);
+    for (case, (error, allowed)) in cases.iter_mut().zip([(0.25, Some(1.0)), (0.25, Some(0.3125)), (0.9, None)]) {
+        case.worst.iter_mut().for_each(|worst| worst.normalized_error = Some(error));
+        case.allowed_error = allowed;
+    }
+    let words = spoken(&html(&sample, &attempt, &material(&sample, &attempt, None), &whole()));
+    assert!(words.contains("80 % of the allowed error is used") && words.contains("It uses 80.00 % of the"), "{words}");
+    assert!(words.contains("2 of 25: those that are compared with the truth"), "{words}");
+    assert!(!words.contains("0.9 times"), "a call without a limit: {words}");
+    assert!(words.contains("Of the calls that are compared with the truth") && !words.contains("1 and above is wrong"));
+}
