@@ -46,7 +46,7 @@ pub(crate) fn forest(
     let is_measured = shown.iter().any(|row| row.interval.is_some());
     let scale = Scale::over(Spread::Log, estimates.chain(others).chain([1.0]), area.left, area.right);
     let Some(scale) = scale.filter(|_| is_measured).map(|scale| scale.with_margin(0.04)) else {
-        return nothing(caption, "Nothing was measured yet.");
+        return nothing(caption, "There is no best program yet.");
     };
     let mut out = Markup::new();
     out.tag("g").with("class", "axes").around(|out| {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn without_any_measurement_there_is_no_plot() {
-        assert!(drawn(&[row("softmax", None)], None).as_str().contains("Nothing was measured yet."));
+        assert!(drawn(&[row("softmax", None)], None).as_str().contains("There is no best program yet."));
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn page(
             {on_page_only(actions::of_campaign(who, summary).into_any())}
             {awaiting(&detail.runs)}
             {requests::section(asked).map(on_page_only)}
-            {cards(detail, outcomes, now).into_any()}
+            {cards(detail, results, outcomes, now).into_any()}
             {results::results(outcomes).into_any()}
             {mixed_policies(&detail.runs)}
             {runs::runs(address, &summary.id, &detail.runs, outcomes).into_any()}
@@ -169,7 +169,12 @@ fn card(label: &'static str, figure: String, beside: impl IntoView + 'static) ->
     }
 }
 
-fn cards(detail: &CampaignDetail, outcomes: &[Outcome], now: TimestampMs) -> impl IntoView + use<> {
+fn cards(
+    detail: &CampaignDetail,
+    results: &CampaignResults,
+    outcomes: &[Outcome],
+    now: TimestampMs,
+) -> impl IntoView + use<> {
     let counts = detail.summary.runs;
     let over = counts.total() - counts.unfinished();
     let statuses = [
@@ -189,7 +194,10 @@ fn cards(detail: &CampaignDetail, outcomes: &[Outcome], now: TimestampMs) -> imp
         .filter_map(|run| Some((run, run.digest.best_speedup?)))
         .max_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate));
     let (best_figure, best_beside) = best.map_or_else(
-        || ("none yet".to_owned(), "no attempt was timed".to_owned()),
+        || match results.timed {
+            0 => ("none yet".to_owned(), "no attempt was timed".to_owned()),
+            timed => ("none yet".to_owned(), format!("{} timed, none confirmed yet", count(timed))),
+        },
         |(run, interval)| {
             let confirmed = if run.digest.best_confirmed { "" } else { ", not confirmed" };
             (format!("{:.2}×", interval.estimate), format!("{}: {}{confirmed}", run.digest.task, speedup(interval)))
@@ -206,7 +214,7 @@ fn cards(detail: &CampaignDetail, outcomes: &[Outcome], now: TimestampMs) -> imp
             {card("Geometric mean speedup", times(reference.geometric_mean()), over_fastest)}
             {card("Runs finished", format!("{} of {}", count(over), count(counts.total())), progress)}
             {card("Best over the reference", best_figure, best_beside)}
-            {card("Attempts", count(attempts), format!("{solved} of {} with a right program", counted(counts.total(), "task", "tasks")))}
+            {card("Attempts", count(attempts), format!("{solved} of {} with a best program", counted(counts.total(), "task", "tasks")))}
             {card(time_label, time, time_beside)}
         </div>
     }
@@ -273,10 +281,57 @@ fn target_of(target: f64, baseline: Option<TargetBaseline>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nightshift_protocol::run::RunStatus;
     use nightshift_protocol::task::PrecisionPolicy;
+    use serde_json::json;
 
     use super::*;
     use crate::page::sample::Sample;
+
+    /// The page of a campaign with a run that has this status and no best attempt.
+    fn begun(status: RunStatus, results: &serde_json::Value) -> String {
+        let mut run = Sample::read().detail.summary;
+        (run.status, run.finished_at) = (status, None);
+        (run.digest.best_attempt, run.digest.best_speedup, run.digest.best_times) = (None, None, None);
+        let number = |is: RunStatus| u64::from(status == is);
+        let value = json!({
+            "summary": {"id": format!("cmp_{}", "0".repeat(32)), "name": "Night", "model": "lab/a", "scripted": false,
+                "created_at": 0, "runs": {"running": number(RunStatus::Running), "paused": number(RunStatus::Paused),
+                "cancelling": 0, "completed": 0, "failed": 0, "cancelled": number(RunStatus::Cancelled)}},
+            "spec": {"schema": 1, "name": "Night", "model": {"provider": "scripted"}, "strategy": "stitch", "goal": {}, "tasks": []},
+            "runs": [],
+            "budget": [{"resource": "attempts", "cap": 9, "used": 1, "reserved": 0}],
+        });
+        let mut detail: CampaignDetail = serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}"));
+        let outcomes = [Outcome::of(&run, None)];
+        detail.runs.push(run);
+        let results = serde_json::from_value(results.clone()).unwrap_or_else(|error| panic!("{error}"));
+        let read = (&outcomes[..], &Waiting::default());
+        let address = Address::parse("/campaigns/x");
+        report::with_links(page(&address, &detail, &results, read, TimestampMs(60_000), &Who::default()))
+    }
+
+    /// Results with an attempt that is right, and one that has no result.
+    fn one_timed() -> serde_json::Value {
+        let run = Sample::read().detail.summary.id;
+        let mark = json!({"place": 1, "run": run, "task": "softmax", "number": 1, "outcome": "correct_faster",
+            "speedup": 3.0, "kept": false});
+        json!({"attempts": 2, "kept": 0, "discarded": 1, "failed": 0, "pending": 1, "marks": [mark], "marks_of": 1,
+            "outcomes": [{"value": "correct_faster", "count": 1}, {"value": "pending", "count": 1}], "lines": [],
+            "timed_runs": 0, "speedups": [3.0], "timed": 1, "fast_p": [], "models": [], "devices": []})
+    }
+
+    #[test]
+    fn right_programs_are_told_of_before_one_is_confirmed() {
+        let html = begun(RunStatus::Running, &one_timed());
+        for part in ["1 timed, none confirmed yet", "right, not confirmed as the best (1)", "with a best program"] {
+            assert!(html.contains(part), "{part} in {html}");
+        }
+        for denied in ["no attempt was timed", "with a right program", "right, not better (1)", "Nothing was measured"]
+        {
+            assert!(!html.contains(denied), "{denied} in {html}");
+        }
+    }
 
     #[test]
     fn a_campaign_of_several_precision_policies_says_so() {

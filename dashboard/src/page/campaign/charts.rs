@@ -1,10 +1,12 @@
 //! Charts of a campaign's progress and of the distribution of its speedups.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use leptos::prelude::*;
-use nightshift_protocol::api::{BestAt, CampaignDetail, CampaignResults, ResultLine, ResultMark};
+use nightshift_protocol::api::{BestAt, CampaignDetail, CampaignResults, ResultLine, ResultMark, RunSummary};
 use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::id::RunId;
 use nightshift_protocol::target_baseline::TargetBaseline;
 use nightshift_protocol::time::TimestampMs;
 
@@ -115,7 +117,7 @@ pub(super) fn charts(
         {baselines(address, results)}
         <div class="charts">
             {best_so_far(detail, results, baseline, now)}
-            <div id="every-attempt">{attempts(address, results, baseline)}</div>
+            <div id="every-attempt">{attempts(address, &detail.runs, results, baseline)}</div>
             {(!has_tall_plot(outcomes)).then(|| curves(outcomes))}
             {distribution(results, baseline)}
         </div>
@@ -232,8 +234,8 @@ fn best_speedup(best: &BestAt, baseline: TargetBaseline) -> Option<f64> {
     }
 }
 
-/// Every attempt: kept, right but not better, or failed.
-fn attempts(address: &Address, results: &CampaignResults, baseline: TargetBaseline) -> AnyView {
+/// Every attempt: kept, right but not confirmed as the best, right but not better, or failed.
+fn attempts(address: &Address, runs: &[RunSummary], results: &CampaignResults, baseline: TargetBaseline) -> AnyView {
     let (drawn, all) = (results.marks.len(), results.marks_of);
     let is_zoomed = is_zoomed(address);
     let name = |name: &str, number: u64| {
@@ -242,9 +244,12 @@ fn attempts(address: &Address, results: &CampaignResults, baseline: TargetBaseli
     let dots = |name: String, class| Dots { name, class, ..Dots::default() };
     let mut kinds = [
         dots(name("new best of its run", results.kept), "kept"),
-        dots(name("right, not better", results.discarded), "discarded"),
+        // The results count both kinds of right ones together.
+        dots("right, not confirmed as the best".to_owned(), "unconfirmed"),
+        dots("right, not better".to_owned(), "discarded"),
         dots(name("failed, at the lower edge", results.failed), "failed"),
     ];
+    let bests = runs.iter().filter_map(|run| Some((&run.id, run.digest.best_speedup?.estimate))).collect();
     for mark in &results.marks {
         let speedup = match baseline {
             TargetBaseline::Fastest => mark.speedup_over_fastest,
@@ -252,8 +257,9 @@ fn attempts(address: &Address, results: &CampaignResults, baseline: TargetBaseli
         };
         let kind = match (speedup, mark.kept) {
             (Some(_), true) => 0,
-            (Some(_), false) => 1,
-            (None, _) if is_over(mark) => 2,
+            (Some(_), false) if is_unconfirmed(mark, &bests) => 1,
+            (Some(_), false) => 2,
+            (None, _) if is_over(mark) => 3,
             (None, _) => continue,
         };
         let times = |speedup: Option<f64>, over: &str| {
@@ -286,6 +292,12 @@ fn attempts(address: &Address, results: &CampaignResults, baseline: TargetBaseli
     let x = Axis::linear("attempts of the campaign", Unit::Count);
     let caption = Caption::new("Every attempt", about);
     scatter(&caption, &x, &speedup_axis(baseline), &kinds, Some((1.0, over))).view()
+}
+
+/// Returns whether an attempt was measured as faster than the best one of its run, and is not the best itself.
+fn is_unconfirmed(mark: &ResultMark, bests: &HashMap<&RunId, f64>) -> bool {
+    let best = bests.get(&mark.run);
+    best.is_none_or(|best| mark.speedup.is_some_and(|speedup| speedup > *best))
 }
 
 fn is_over(mark: &ResultMark) -> bool {
@@ -339,7 +351,7 @@ mod tests {
         let html = |address: &str, results: &CampaignResults| {
             let address = Address::parse(address);
             let baseline = baseline_of(&address, results);
-            let (dots, bars) = (attempts(&address, results, baseline), distribution(results, baseline));
+            let (dots, bars) = (attempts(&address, &[], results, baseline), distribution(results, baseline));
             Owner::new().with(|| view! { {baselines(&address, results)}{dots}{bars} }.to_html())
         };
         let known = results(vec![1.25]);

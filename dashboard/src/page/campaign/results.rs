@@ -113,7 +113,7 @@ fn summary(reference: &Speedups, fastest: &Speedups) -> AnyView {
                 <tbody>
                     <tr><th scope="row">"Geometric mean of speedups"</th>{means}</tr>
                     {fast}
-                    <tr><th scope="row">"Tasks with a right program"</th>{tasks}</tr>
+                    <tr><th scope="row">"Tasks with a best program"</th>{tasks}</tr>
                 </tbody>
             </table>
         </div>
@@ -164,6 +164,6 @@ mod tests {
     #[test]
     fn a_campaign_that_has_just_begun_has_nothing_to_draw() {
         let shown = html(&[outcome("a", None, None)]);
-        assert!(shown.contains("Nothing was measured yet."), "{shown}");
+        assert!(shown.contains("There is no best program yet."), "{shown}");
     }
 }

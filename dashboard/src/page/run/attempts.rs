@@ -37,12 +37,16 @@ fn new_bests(detail: &RunDetail) -> Vec<u32> {
 }
 
 /// Returns the class of an attempt in charts.
-fn class(attempt: &Attempt, bests: &[u32]) -> &'static str {
+fn class(detail: &RunDetail, attempt: &Attempt, bests: &[u32]) -> &'static str {
+    let estimate = |attempt: &Attempt| attempt.speedup().map(|speedup| speedup.estimate);
+    let best = detail.view.attempts.iter().find(|other| detail.view.best_attempt == Some(other.number));
     match attempt.outcome {
         AttemptOutcome::Pending => "pending",
         AttemptOutcome::CorrectFaster | AttemptOutcome::CorrectNotFaster => {
             if bests.contains(&attempt.number) {
                 "kept"
+            } else if estimate(attempt) > best.and_then(estimate) {
+                "unconfirmed"
             } else {
                 "discarded"
             }
@@ -51,8 +55,9 @@ fn class(attempt: &Attempt, bests: &[u32]) -> &'static str {
     }
 }
 
-const KINDS: [(&str, &str); 4] = [
+const KINDS: [(&str, &str); 5] = [
     ("kept", "new best of the run"),
+    ("unconfirmed", "right, not confirmed as the best"),
     ("discarded", "right, not better"),
     ("failed", "failed"),
     ("pending", "in progress"),
@@ -83,7 +88,7 @@ fn tree(detail: &RunDetail, bests: &[u32]) -> AnyView {
         .map(|attempt| Node {
             number: attempt.number,
             parent: attempt.parent,
-            class: class(attempt, bests),
+            class: class(detail, attempt, bests),
             label: attempt
                 .speedup()
                 .map_or_else(|| words(attempt.stage.as_str()), |interval| show(interval.estimate, Unit::Times)),
@@ -107,7 +112,7 @@ fn speedups(detail: &RunDetail, bests: &[u32]) -> AnyView {
         .map(|attempt| IntervalMark {
             name: attempt.number.to_string(),
             interval: attempt.speedup().map(|interval| (interval.low, interval.estimate, interval.high)),
-            class: class(attempt, bests),
+            class: class(detail, attempt, bests),
             words: said(detail, attempt),
             href: Some(href(detail, attempt.number)),
         })
@@ -311,8 +316,8 @@ mod tests {
         ];
         detail.view.attempts.extend(further);
         let bests = new_bests(&detail);
-        let classes: Vec<&str> = detail.view.attempts.iter().map(|attempt| class(attempt, &bests)).collect();
-        assert_eq!(classes, ["kept", "failed", "kept", "kept", "discarded", "discarded", "discarded"]);
+        let classes: Vec<&str> = detail.view.attempts.iter().map(|attempt| class(&detail, attempt, &bests)).collect();
+        assert_eq!(classes, ["kept", "failed", "kept", "kept", "discarded", "unconfirmed", "unconfirmed"]);
         let drawn = highest_so_far(&detail, &bests, Attempt::speedup);
         assert_eq!(
             drawn[2..],
