@@ -78,24 +78,28 @@ fn standing(board: &ModelBoard) -> impl IntoView + use<> {
 pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[BudgetLine]) -> impl IntoView + use<> {
     let timed_ms = results.devices.iter().map(|device| device.device_ms);
     let spent_ms = timed_ms.fold(results.untimed_device_ms, u64::saturating_add);
-    let rows = results.devices.iter().map(|device| device_row(campaign, device, spent_ms)).collect::<Vec<_>>();
-    let untimed = (results.untimed_device_ms > 0).then(|| {
+    let used_ms = budget.iter().find(|line| line.resource == Resource::DeviceMs).map_or(0, |line| line.used);
+    let whole_ms = used_ms.max(spent_ms);
+    let rows = results.devices.iter().map(|device| device_row(campaign, device, whole_ms)).collect::<Vec<_>>();
+    let of_no_device =
+        [("never timed", results.untimed_device_ms), ("preparing tasks, lost tries", whole_ms - spent_ms)];
+    let of_no_device = of_no_device.into_iter().filter(|(_, ms)| *ms > 0).map(|(name, ms)| {
         view! {
             <tr>
-                <th scope="row">"never timed"</th>
+                <th scope="row">{name}</th>
                 <td></td><td></td>
-                {device_time(results.untimed_device_ms, spent_ms)}
+                {device_time(ms, whole_ms)}
                 <td></td><td></td><td></td><td></td>
             </tr>
         }
     });
-    let used_ms = budget.iter().find(|line| line.resource == Resource::DeviceMs).map_or(0, |line| line.used);
+    let of_no_device = of_no_device.collect::<Vec<_>>();
     let text = format!(
         "{} of time on devices, for {}.",
-        milliseconds(used_ms.max(spent_ms)),
+        milliseconds(whole_ms),
         counted(results.attempts, "attempt", "attempts")
     );
-    (!rows.is_empty() || untimed.is_some()).then(|| {
+    (!rows.is_empty() || !of_no_device.is_empty()).then(|| {
         view! {
             <h2 id="devices">"Devices"</h2>
             <p class="quiet">{text}</p>
@@ -105,32 +109,32 @@ pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[Budge
                         <tr>
                             <th scope="col">"Device"</th><th scope="col" class="number">"Runs"</th>
                             <th scope="col" class="number">"Attempts timed"</th>
-                            <th scope="col" class="number">"Time of their steps"</th>
+                            <th scope="col" class="number">"Time of steps"</th>
                             <th scope="col" class="number">"Best over the reference"</th>
                             <th scope="col" class="number">"Over the fastest"</th>
                             <th scope="col">"First used"</th><th scope="col">"Last used"</th>
                         </tr>
                     </thead>
-                    <tbody>{rows}{untimed}</tbody>
+                    <tbody>{rows}{of_no_device}</tbody>
                 </table>
             </div>
         }
     })
 }
 
-/// For how long steps of attempts were on a device, and which share of all such time that is.
+/// For how long steps were on a device, and which share of all such time that is.
 fn device_time(ms: u64, of_ms: u64) -> AnyView {
     view! { <td class="number progress">{milliseconds(ms)}{meter::meter(ms, 0, of_ms, "share of the time on devices")}</td> }.into_any()
 }
 
-fn device_row(campaign: &str, device: &DeviceUse, spent_ms: u64) -> impl IntoView + use<> {
+fn device_row(campaign: &str, device: &DeviceUse, whole_ms: u64) -> impl IntoView + use<> {
     let href = Address::parse("/attempts").with("campaign", Some(campaign)).with("device", Some(&device.device)).href();
     view! {
         <tr>
             <th scope="row" title=device.device.clone()><a href=href>{short_name(&device.device)}</a></th>
             <td class="number">{count(device.runs)}</td>
             <td class="number">{count(device.attempts)}</td>
-            {device_time(device.device_ms, spent_ms)}
+            {device_time(device.device_ms, whole_ms)}
             <td class="number">{times(device.best_speedup)}</td>
             <td class="number">{times(device.best_speedup_over_fastest)}</td>
             <td>{when(device.first_at)}</td>
@@ -165,5 +169,28 @@ mod tests {
             ranked(&boards).iter().map(|board| board.model.as_str()).collect::<Vec<_>>(),
             ["fast", "slow", "none"]
         );
+    }
+
+    #[test]
+    fn all_time_on_devices_is_in_the_table() {
+        let value = serde_json::json!({"attempts": 2, "outcomes": [], "kept": 1, "discarded": 0, "failed": 1,
+            "pending": 0, "marks": [], "lines": [], "timed_runs": 1, "speedups": [], "timed": 1, "fast_p": [],
+            "models": [], "untimed_device_ms": 1_000, "devices": [{"device": "NVIDIA H200", "runs": 1, "attempts": 1,
+            "device_ms": 3_000, "best_speedup": 2.0, "first_at": 0, "last_at": 0}]});
+        let results = serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}"));
+        let html = |used| {
+            let line = BudgetLine { resource: Resource::DeviceMs, cap: None, used, reserved: 0 };
+            Owner::new().with(|| devices("cmp", &results, &[line]).to_html())
+        };
+        let shown = html(10_000);
+        assert!(
+            shown.contains("10.0 s of time on devices") && shown.contains("preparing tasks, lost tries"),
+            "{shown}"
+        );
+        for part in ["3.0 s", "1.0 s", "6.0 s"] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+        assert!(shown.contains("30 %") && shown.contains("60 %"), "shares are those of all time on devices: {shown}");
+        assert!(!html(4_000).contains("preparing tasks"), "nothing is left");
     }
 }
