@@ -30,7 +30,9 @@ use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::id::RunId;
 
-pub(crate) use self::headline::{bound_of, fastest_baseline, idle_share, speedup_over_fastest};
+pub(crate) use self::headline::{
+    NOT_FINISHED, bound_of, fastest_baseline, idle_share, outcome_of, speedup_over_fastest,
+};
 use self::look::Look;
 use self::material::Material;
 pub(crate) use self::material::{Stored, text};

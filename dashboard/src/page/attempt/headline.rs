@@ -1,12 +1,16 @@
 //! Facts that several parts of the pages show. Each is computed here alone, so that it has the same value everywhere.
 
 use nightshift_protocol::api::RunDetail;
-use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::baseline::FastestBaseline;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::profile::Timeline;
 
 use crate::chart::float_u64;
+use crate::format::words;
+
+/// The outcome of an attempt without a result whose run is over.
+pub(crate) const NOT_FINISHED: &str = "not finished";
 
 /// The bound of an attempt, with the source of that statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +19,14 @@ pub(crate) struct BoundOf {
     pub(crate) name: &'static str,
     /// The source: counters, a timeline, the roofline or a diagnosis.
     pub(crate) source: &'static str,
+}
+
+/// Returns the outcome of an attempt in words. What a run left in the works when it ended stays as it is.
+pub(crate) fn outcome_of(detail: &RunDetail, attempt: &Attempt) -> String {
+    if attempt.outcome == AttemptOutcome::Pending && detail.summary.status.is_final() {
+        return NOT_FINISHED.to_owned();
+    }
+    words(attempt.outcome.as_str())
 }
 
 /// Returns what limits an attempt: by its profile, else by the roofline, else by the Verifier's diagnosis.

@@ -6,9 +6,9 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::measurement::Interval;
 
-use super::headline::{bound_of, device_name, device_ns};
+use super::headline::{bound_of, device_name, device_ns, outcome_of};
 use crate::chart::{Unit, show};
-use crate::format::{device, words};
+use crate::format::device;
 use crate::markup::Markup;
 
 /// A fact of the strip: its name, its value, and what stands below the value.
@@ -23,7 +23,7 @@ struct Figure {
 /// The strip. What is not known is said to be not known.
 pub(super) fn strip(detail: &RunDetail, attempt: &Attempt) -> AnyView {
     let figures = [
-        verdict(attempt),
+        verdict(detail, attempt),
         times(attempt),
         over_reference(attempt),
         over_fastest(detail, attempt),
@@ -61,16 +61,17 @@ fn unknown(name: &'static str, why: impl Into<String>) -> Figure {
     plain(name, "–", why)
 }
 
-fn verdict(attempt: &Attempt) -> Figure {
+fn verdict(detail: &RunDetail, attempt: &Attempt) -> Figure {
     let evidence = attempt.evidence();
     let below = match attempt.outcome {
+        AttemptOutcome::Pending if detail.summary.status.is_final() => "the run is over".to_owned(),
         AttemptOutcome::Pending => "not judged yet".to_owned(),
         outcome if !outcome.is_correct() => String::new(),
         _ if evidence.complete => "evidence complete".to_owned(),
         _ => "evidence not complete".to_owned(),
     };
     let outcome = attempt.outcome.as_str();
-    Figure { name: "Verdict", value: words(outcome), tag: Some(outcome.to_owned()), below }
+    Figure { name: "Verdict", value: outcome_of(detail, attempt), tag: Some(outcome.to_owned()), below }
 }
 
 /// A figure that does not break.

@@ -19,6 +19,7 @@ use crate::chart::{
 };
 use crate::failure::PageError;
 use crate::format::{count, counted, words};
+use crate::page::attempt::NOT_FINISHED;
 use crate::page::components::on_page_only;
 use crate::table;
 
@@ -113,7 +114,7 @@ pub(super) fn charts(
     let baseline = baseline_of(address, results);
     view! {
         <h2 id="attempts">"Progress and distributions"</h2>
-        {by_outcome(&all, results)}
+        {by_outcome(&all, detail, results)}
         {baselines(address, results)}
         <div class="charts">
             {best_so_far(detail, results, baseline, now)}
@@ -126,13 +127,16 @@ pub(super) fn charts(
 }
 
 /// How many attempts came to what, each with a link to them.
-fn by_outcome(all: &Address, results: &CampaignResults) -> impl IntoView + use<> {
+fn by_outcome(all: &Address, detail: &CampaignDetail, results: &CampaignResults) -> impl IntoView + use<> {
+    let is_over = detail.summary.runs.unfinished() == 0;
     let entries = results
         .outcomes
         .iter()
         .map(|facet| {
             let href = all.with("outcome", Some(&facet.value)).href();
-            view! { <li><a href=href>{format!("{} {}", words(&facet.value), count(facet.count))}</a></li> }
+            let is_left = is_over && facet.value == AttemptOutcome::Pending.as_str();
+            let name = if is_left { NOT_FINISHED.to_owned() } else { words(&facet.value) };
+            view! { <li><a href=href>{format!("{name} {}", count(facet.count))}</a></li> }
         })
         .collect::<Vec<_>>();
     let whole = format!("All {}", counted(results.attempts, "attempt", "attempts"));

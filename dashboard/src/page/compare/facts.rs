@@ -7,7 +7,7 @@ use nightshift_protocol::verdict::Severity;
 
 use crate::chart::{Unit, show};
 use crate::format::{answer, bytes, count, money, reward as shown_reward, speedup, words};
-use crate::page::attempt::{bound_of, fastest_baseline, idle_share, speedup_over_fastest};
+use crate::page::attempt::{bound_of, fastest_baseline, idle_share, outcome_of, speedup_over_fastest};
 use crate::page::components::nanoseconds;
 
 /// The one name of a fact that is ranked and too long to be written twice.
@@ -57,7 +57,7 @@ pub(super) fn all(detail: &RunDetail, attempt: &Attempt) -> Vec<Fact> {
     let text = |text: &str| Some(text.to_owned());
     add("Task", text(&detail.summary.digest.task));
     add("Replies from", text(&detail.summary.digest.model));
-    add("Outcome", Some(words(attempt.outcome.as_str())));
+    add("Outcome", Some(outcome_of(detail, attempt)));
     add("Stage", Some(words(attempt.stage.as_str())));
     add("Derived from", attempt.parent.map(|parent| format!("attempt {parent}")));
     add("Plan and subtask", Some(format!("{}, {}", attempt.plan_version, attempt.subtask)));

@@ -8,7 +8,7 @@ use nightshift_protocol::measurement::Interval;
 
 use crate::chart::{Axis, Caption, IntervalMark, Node, Series, Unit, intervals, lineage, lines, show};
 use crate::format::{speedup, words};
-use crate::page::attempt::{fastest_baseline, speedup_over_fastest};
+use crate::page::attempt::{NOT_FINISHED, fastest_baseline, outcome_of, speedup_over_fastest};
 use crate::page::files;
 use crate::picks::{MAX_COMPARED, Picks};
 
@@ -77,7 +77,7 @@ fn said(detail: &RunDetail, attempt: &Attempt) -> String {
     let over_fastest = speedup_over_fastest(detail, attempt).map_or_else(String::new, |interval| {
         format!(", {} over the fastest baseline", show(interval.estimate, Unit::Times))
     });
-    format!("attempt {}: {}{fast}{over_fastest}", attempt.number, words(attempt.outcome.as_str()))
+    format!("attempt {}: {}{fast}{over_fastest}", attempt.number, outcome_of(detail, attempt))
 }
 
 fn tree(detail: &RunDetail, bests: &[u32]) -> AnyView {
@@ -100,7 +100,11 @@ fn tree(detail: &RunDetail, bests: &[u32]) -> AnyView {
         "Lineage",
         "Each attempt beside the one that it was derived from; the way to the best one is thick.",
     );
-    let there: Vec<_> = KINDS.into_iter().filter(|(class, _)| nodes.iter().any(|node| node.class == *class)).collect();
+    let mut there: Vec<_> =
+        KINDS.into_iter().filter(|(class, _)| nodes.iter().any(|node| node.class == *class)).collect();
+    if detail.summary.status.is_final() {
+        there.iter_mut().filter(|(class, _)| *class == "pending").for_each(|(_, name)| *name = NOT_FINISHED);
+    }
     lineage(&caption, &nodes, detail.view.best_attempt, &there).view()
 }
 
@@ -227,7 +231,7 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
             <td class="number"><a href=href(detail, number)>{number}</a></td>
             <td>{words(attempt.stage.as_str())}</td>
             <td class="number">{attempt.parent.map(|parent| view! { <a href=href(detail, parent)>{parent}</a> })}</td>
-            <td><span class=format!("tag {outcome}")>{words(outcome)}</span></td>
+            <td><span class=format!("tag {outcome}")>{outcome_of(detail, attempt)}</span></td>
             <td>
                 <span class="measured">{shown}</span>" "
                 {is_best.then(|| view! { <span class="tag completed">"best"</span> })}

@@ -76,3 +76,20 @@ fn a_run_of_thousands_of_attempts_is_a_bounded_page() {
     let html = html(&detail, &steps);
     assert!(html.len() < 3 << 20, "{} bytes", html.len());
 }
+
+#[test]
+fn attempts_that_a_run_left_in_the_works_are_not_finished_once_it_is_over() {
+    use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+    use nightshift_protocol::run::RunStatus::{Cancelled, Failed, Running};
+    let mut detail = Sample::read().detail;
+    let left = detail.view.attempts.first().cloned().unwrap_or_else(|| panic!("an attempt"));
+    let left = Attempt { number: 5, outcome: AttemptOutcome::Pending, measurement: None, confirmation: None, ..left };
+    detail.view.attempts.push(left);
+    let shown = [Failed, Cancelled, Running].map(|status| {
+        detail.summary.status = status;
+        let shown = html(&detail, &[]);
+        let is_waiting = shown.contains(">pending<") || shown.contains("attempt 5: pending");
+        (is_waiting, shown.matches("not finished").count() > 2)
+    });
+    assert_eq!(shown, [(false, true), (false, true), (true, false)]);
+}

@@ -173,3 +173,17 @@ fn the_largest_error_has_one_value_and_says_which_calls_have_a_limit() {
     assert!(!words.contains("0.9 times"), "a call without a limit: {words}");
     assert!(words.contains("Of the calls that are compared with the truth") && !words.contains("1 and above is wrong"));
 }
+
+#[test]
+fn what_a_run_left_in_the_works_is_not_finished() {
+    let mut sample = Sample::read();
+    let left = Attempt { outcome: AttemptOutcome::Pending, measurement: None, confirmation: None, ..fourth(&sample) };
+    let mut strip = |status| {
+        sample.detail.summary.status = status;
+        strip_of(&html(&sample, &left, &Material::default(), &Look::default()))
+    };
+    let over = strip(nightshift_protocol::run::RunStatus::Failed);
+    assert!(over.contains("not finished") && over.contains("the run is over"), "{over}");
+    assert!(!over.contains("pending") && !over.contains("not judged yet"), "{over}");
+    assert!(strip(nightshift_protocol::run::RunStatus::Running).contains("not judged yet"));
+}
