@@ -334,6 +334,12 @@ mod tests {
     }
 
     #[test]
+    fn attempts_without_a_result_do_not_count_against_the_limit() {
+        let html = begun(RunStatus::Running, &one_timed());
+        assert!(html.contains(">Attempts that count against the limit<"), "{html}");
+    }
+
+    #[test]
     fn a_campaign_of_several_precision_policies_says_so() {
         let run = |policy| {
             let mut run = Sample::read().detail.summary;

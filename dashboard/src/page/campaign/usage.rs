@@ -41,6 +41,11 @@ fn row(line: &BudgetLine, detail: &CampaignDetail, now: TimestampMs) -> impl Int
         Resource::WallMs => line.used.max(passed_ms(detail, now)),
         _ => line.used,
     };
+    // An attempt that ended without a result is not taken from the limit.
+    let name = match line.resource {
+        Resource::Attempts => "Attempts that count against the limit",
+        resource => resource_name(resource),
+    };
     let share = match line.cap {
         Some(cap) => meter::budget(used, line.reserved, cap, resource_name(line.resource)).into_any(),
         None => view! { <span class="quiet">"no limit"</span> }.into_any(),
@@ -49,7 +54,7 @@ fn row(line: &BudgetLine, detail: &CampaignDetail, now: TimestampMs) -> impl Int
     let reserved = if line.reserved == 0 { "–".to_owned() } else { shown(line.resource, line.reserved) };
     view! {
         <tr>
-            <th scope="row">{resource_name(line.resource)}</th>
+            <th scope="row">{name}</th>
             <td class="number">{shown(line.resource, used)}</td>
             <td class="number">{reserved}</td>
             <td class="number">{cap}</td>
