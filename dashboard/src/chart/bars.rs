@@ -46,7 +46,7 @@ fn drawn(caption: &Caption, unit: Unit, bars: &[Bar], whole: Option<f64>) -> Cha
         return nothing(caption, "There is nothing to show.");
     }
     let shown = bars.get(..MAX_BARS).unwrap_or(bars);
-    let numbers = shown.iter().map(|bar| width(&number(bar, unit)) + GAP).fold(NUMBERS.0, f64::max);
+    let numbers = shown.iter().map(|bar| width(&number(bar, unit)) + 2.0 * GAP).fold(NUMBERS.0, f64::max);
     let right = WIDTH - numbers.min(NUMBERS.1);
     let longest =
         shown.iter().map(|bar| bar.value).filter(|value| value.is_finite()).fold(whole.unwrap_or(0.0), f64::max);
@@ -131,6 +131,22 @@ mod tests {
         let words = number(&bar, Unit::Count);
         assert!(chart.as_str().contains(&format!("class=\"tick\">{words}<")), "{}", chart.as_str());
         assert!(ends(&chart, "series-1").iter().all(|end| end + GAP + width(&words) <= WIDTH + 0.01), "{words}");
+    }
+
+    #[test]
+    fn no_price_of_an_ordinary_run_is_cut() {
+        let tokens = (0..400_u32).map(|step| f64::from(step * step * 37));
+        let bars_of = tokens.map(|tokens| Bar {
+            name: "coder".to_owned(),
+            value: tokens,
+            class: "series-1",
+            note: format!("tokens, ${:.4}", tokens * 1.37e-6),
+        });
+        let cut = bars_of.filter(|bar| {
+            let chart = bars(&Caption::new("Tokens by role", ""), Unit::Count, std::slice::from_ref(bar));
+            chart.as_str().contains('…')
+        });
+        assert_eq!(cut.map(|bar| number(&bar, Unit::Count)).collect::<Vec<_>>(), Vec::<String>::new());
     }
 
     proptest! {
