@@ -31,7 +31,7 @@ pub(super) fn strip(detail: &RunDetail, attempt: &Attempt) -> AnyView {
         roofline(attempt),
         own_kernels(attempt),
         gpu(attempt),
-        policy(attempt),
+        policy(detail, attempt),
     ];
     let mut out = Markup::new();
     out.tag("dl").around(|out| {
@@ -129,6 +129,7 @@ fn roofline(attempt: &Attempt) -> Figure {
     const NAME: &str = "Share of roofline";
     match attempt.roofline_share() {
         Some(share) => plain(NAME, show(share, Unit::Share), "of the peaks of the units that it uses"),
+        None if attempt.published().is_none() => unknown(NAME, "not timed"),
         None => unknown(NAME, "work or peaks not known"),
     }
 }
@@ -149,7 +150,8 @@ fn gpu(attempt: &Attempt) -> Figure {
     plain(name, device(&device_name(published)), capability)
 }
 
-fn policy(attempt: &Attempt) -> Figure {
+fn policy(detail: &RunDetail, attempt: &Attempt) -> Figure {
     const NAME: &str = "Precision policy";
-    attempt.published().map_or_else(|| unknown(NAME, "not timed"), |m| plain(NAME, m.precision.as_str(), ""))
+    let policy = attempt.published().map(|measured| measured.precision).or(detail.summary.digest.precision);
+    policy.map_or_else(|| unknown(NAME, "not known"), |policy| plain(NAME, policy.as_str(), ""))
 }

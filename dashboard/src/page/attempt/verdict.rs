@@ -99,6 +99,10 @@ fn correct(attempt: &Attempt) -> String {
 }
 
 fn compliant(attempt: &Attempt) -> String {
+    let verdict = &attempt.verdict;
+    if (verdict.contract_compliant, verdict.numerically_correct) == (Answer::Inconclusive, Answer::Fail) {
+        return "not judged, as the results were wrong".to_owned();
+    }
     let count = |severity| attempt.findings.iter().filter(|finding| finding.severity == severity).count();
     let mut words = format!(
         "{}, {}",

@@ -175,6 +175,20 @@ fn the_largest_error_has_one_value_and_says_which_calls_have_a_limit() {
 }
 
 #[test]
+fn an_attempt_with_wrong_results_says_why_the_rest_is_not_known() {
+    let mut sample = Sample::read();
+    sample.detail.summary.digest.precision = Some(nightshift_protocol::task::PrecisionPolicy::Tf32);
+    let wrong = sample.detail.view.attempts.iter().find(|attempt| attempt.outcome == AttemptOutcome::Incorrect);
+    let wrong = wrong.cloned().unwrap_or_else(|| panic!("one is wrong"));
+    let html = html(&sample, &wrong, &Material::default(), &Look::default());
+    let strip = strip_of(&html);
+    assert!(!strip.contains("work or peaks not known") && strip.contains("tf32"), "{strip}");
+    assert_eq!(strip.matches("not timed").count(), 5, "{strip}");
+    let words = spoken(&html);
+    assert!(words.contains("not judged, as the results were wrong") && !words.contains("0 violations"), "{words}");
+}
+
+#[test]
 fn what_a_run_left_in_the_works_is_not_finished() {
     let mut sample = Sample::read();
     let left = Attempt { outcome: AttemptOutcome::Pending, measurement: None, confirmation: None, ..fourth(&sample) };
