@@ -229,6 +229,9 @@ fn time_left(detail: &CampaignDetail, now: TimestampMs) -> (&'static str, String
         let end = detail.runs.iter().filter_map(|run| run.finished_at).max().unwrap_or(began);
         return ("Took", milliseconds(end.since_ms(began)), "from creation to the end of the last run".to_owned());
     }
+    if unfinished == counts.paused {
+        return ("Time left", "paused".to_owned(), format!("{} not over", counted(unfinished, "run", "runs")));
+    }
     let passed_ms = now.since_ms(began);
     if over == 0 {
         return ("Time left", "not known".to_owned(), format!("no run is over after {}", milliseconds(passed_ms)));
@@ -337,6 +340,17 @@ mod tests {
     fn attempts_without_a_result_do_not_count_against_the_limit() {
         let html = begun(RunStatus::Running, &one_timed());
         assert!(html.contains(">Attempts that count against the limit<"), "{html}");
+    }
+
+    #[test]
+    fn a_campaign_that_is_over_or_paused_has_no_time_left_and_waits_for_nothing() {
+        let paused = begun(RunStatus::Paused, &one_timed());
+        assert!(
+            paused.contains(">paused</p>") && paused.contains("pending 1") && !paused.contains("after 1 min"),
+            "{paused}"
+        );
+        let over = begun(RunStatus::Cancelled, &one_timed());
+        assert!(over.contains("not finished 1") && !over.contains("pending 1"), "{over}");
     }
 
     #[test]

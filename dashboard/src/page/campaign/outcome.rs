@@ -29,6 +29,8 @@ pub(super) struct Outcome {
     pub(super) best_ns: Option<f64>,
     /// Both times were computed from speedups, because the measured ones are not known.
     pub(super) is_computed: bool,
+    /// True if the task is not prepared yet, so that its baselines are not known.
+    pub(super) is_unprepared: bool,
     /// The fastest baseline.
     pub(super) fastest: Option<FastestBaseline>,
     /// Speedup of the best attempt over the reference.
@@ -80,6 +82,7 @@ impl Outcome {
             reference_ns: times.map(|times| times.reference_median_ns).or(computed_reference),
             best_ns: times.map(|times| times.attempt_median_ns).or(computed_best),
             is_computed: times.is_none(),
+            is_unprepared: fastest.is_none() && !run.status.is_final(),
             fastest,
             over_reference,
             over_fastest,
@@ -143,6 +146,7 @@ pub(super) mod tests {
             reference_ns: Some(1_000.0),
             best_ns: speedup.map(|speedup| 1_000.0 / speedup),
             is_computed: false,
+            is_unprepared: false,
             fastest,
             over_reference: speedup.map(exactly),
             over_fastest: fastest.zip(speedup).map(|(fastest, speedup)| fastest.speedup_of(exactly(speedup))),

@@ -28,7 +28,7 @@ pub(super) fn results(outcomes: &[Outcome]) -> impl IntoView + use<> {
         <h2 id="results">"Results"</h2>
         <div class="charts pair">
             {plot(outcomes, &reference)}
-            <div>{summary(&reference, &fastest)}{has_tall_plot(outcomes).then(|| curves(outcomes))}</div>
+            <div>{summary(outcomes, &reference, &fastest)}{has_tall_plot(outcomes).then(|| curves(outcomes))}</div>
         </div>
     }
 }
@@ -82,7 +82,7 @@ fn row(outcome: &Outcome) -> ForestRow {
 }
 
 /// Geometric means and `fast_p`, over both baselines.
-fn summary(reference: &Speedups, fastest: &Speedups) -> AnyView {
+fn summary(outcomes: &[Outcome], reference: &Speedups, fastest: &Speedups) -> AnyView {
     let both = [reference, fastest];
     let cells = |value: &dyn Fn(&Speedups) -> String| {
         both.iter().map(|speedups| view! { <td class="number">{value(speedups)}</td> }).collect::<Vec<_>>()
@@ -101,9 +101,16 @@ fn summary(reference: &Speedups, fastest: &Speedups) -> AnyView {
     let means =
         cells(&|speedups| speedups.geometric_mean().map_or_else(|| "–".to_owned(), |mean| show(mean, Unit::Times)));
     let tasks = cells(&|speedups| format!("{} of {}", speedups.solved(), speedups.tasks));
-    let left_out = reference.tasks - fastest.tasks;
-    let note = (left_out > 0).then(|| {
-        let tasks = counted(left_out, "task", "tasks");
+    let number =
+        |left_out: fn(&&Outcome) -> bool| u64::try_from(outcomes.iter().filter(left_out).count()).unwrap_or(u64::MAX);
+    let unprepared = number(|outcome| outcome.is_unprepared);
+    let unrecorded = number(|outcome| outcome.fastest.is_none() && !outcome.is_unprepared);
+    let unprepared = (unprepared > 0).then(|| {
+        let are = if unprepared == 1 { "is" } else { "are" };
+        view! { <p class="quiet">{format!("{} {are} not prepared yet.", counted(unprepared, "task", "tasks"))}</p> }
+    });
+    let unrecorded = (unrecorded > 0).then(|| {
+        let tasks = counted(unrecorded, "task", "tasks");
         view! { <p class="quiet">{format!("The fastest baseline of {tasks} is not recorded.")}</p> }
     });
     view! {
@@ -117,7 +124,7 @@ fn summary(reference: &Speedups, fastest: &Speedups) -> AnyView {
                 </tbody>
             </table>
         </div>
-        {note}
+        {unprepared}{unrecorded}
     }
     .into_any()
 }
@@ -159,6 +166,15 @@ mod tests {
     fn what_is_not_known_over_the_fastest_baseline_is_counted() {
         let shown = html(&[outcome("a", Some(2.0), None), outcome("b", None, None)]);
         assert!(shown.contains("The fastest baseline of 2 tasks is not recorded."), "solved or not: {shown}");
+    }
+
+    #[test]
+    fn a_task_that_is_being_prepared_is_no_gap() {
+        let mut run = crate::page::sample::Sample::read().detail.summary;
+        (run.digest.fastest_baseline, run.digest.best_attempt) = (None, None);
+        run.status = nightshift_protocol::run::RunStatus::Running;
+        let shown = html(&[Outcome::of(&run, None)]);
+        assert!(shown.contains("1 task is not prepared yet.") && !shown.contains("is not recorded"), "{shown}");
     }
 
     #[test]
