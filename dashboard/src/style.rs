@@ -26,6 +26,20 @@ mod tests {
     }
 
     #[test]
+    fn words_in_cells_are_not_broken_and_boxes_that_scroll_say_so() {
+        let rules = |selector: &str| -> String {
+            let rules = SHEET.lines().filter(|line| line.split('{').next().is_some_and(|of| of.contains(selector)));
+            rules.collect()
+        };
+        assert!(!rules("td code").contains("anywhere"), "{}", rules("td code"));
+        for selector in [".scroll,", ".plot-scroll"] {
+            let rules = rules(selector);
+            assert!(rules.contains("no-repeat local") && rules.contains("var(--shadow)"), "{selector}: {rules}");
+        }
+        assert!(rules(".campaigns, .tasks").contains("text-overflow: ellipsis"));
+    }
+
+    #[test]
     fn every_property_that_is_used_is_defined() {
         let names = SHEET.split("var(").skip(1).filter_map(|rest| rest.split([')', ',']).next());
         for name in names {

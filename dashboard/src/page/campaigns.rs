@@ -82,7 +82,7 @@ fn page(address: &Address, sorting: Sorting, found: &CampaignPage, kept: &Kept, 
             {kept::view(kept)}
             {filters(address, found)}
             <div class="scroll" tabindex="0">
-                <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
+                <table class="list campaigns">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {none}
             {pages(address, found)}
@@ -170,7 +170,7 @@ fn row(campaign: &CampaignSummary, now: TimestampMs) -> impl IntoView + use<> {
     view! {
         <tr data-row="" data-key=campaign.id.to_string()>
             <th scope="row">
-                <a href=href>{campaign.name.clone()}</a>" "
+                <a href=href title=campaign.name.clone()>{campaign.name.clone()}</a>" "
                 <span class="quiet">{campaign.id.short().to_owned()}</span>
             </th>
             <td>{targets(campaign)}</td>
@@ -212,6 +212,18 @@ mod tests {
     use nightshift_protocol::api::RunCounts;
 
     use super::*;
+    use crate::style::SHEET;
+
+    #[test]
+    fn narrow_screens_leave_out_what_is_not_about_progress_failures_or_speedups() {
+        let rule =
+            SHEET.split(".campaigns :is(th, td):is(").nth(1).and_then(|rest| rest.split(") { display: none").next());
+        let hidden =
+            rule.unwrap_or_default().split(":nth-child(").filter_map(|part| part.split(')').next()?.parse().ok());
+        let hidden: Vec<usize> = hidden.collect();
+        let labels = hidden.iter().map(|number| COLUMNS[number - 1].label).collect::<Vec<_>>();
+        assert_eq!(labels, ["Target", "Replies", "Unfinished"]);
+    }
 
     #[test]
     fn a_list_on_which_all_is_over_still_follows_and_says_what_campaigns_came_to() {

@@ -90,7 +90,7 @@ fn row((run, outcome): Row<'_>) -> impl IntoView + use<> {
     let policy = policy.map(|policy| view! { <span class="tag" title="Precision policy">{policy.as_str()}</span> });
     view! {
         <tr data-row="" data-key=run.id.to_string()>
-            <th scope="row"><a href=href>{run.digest.task.clone()}</a>" "{policy}</th>
+            <th scope="row"><a href=href title=run.digest.task.clone()>{run.digest.task.clone()}</a>" "{policy}</th>
             <td><span class=format!("tag {}", run.status.as_str())>{words(run.status.as_str())}</span></td>
             <td class="number">{time(outcome.reference_ns)}</td>
             <td class="number">{time(outcome.best_ns)}</td>
