@@ -1,6 +1,6 @@
 //! The roofline: how much work a program does by byte and by second, under what its machine can do at most.
 
-use super::frame::{Area, Axis, Caption, Chart, Entry, HEIGHT, Table, WIDTH, axes, figure, line, nothing};
+use super::frame::{Area, Axis, Caption, Chart, Entry, HEIGHT, Table, WIDTH, axes, figure, line, nothing, width};
 use super::number::{Unit, show};
 use super::scale::{Scale, Spread};
 use crate::markup::Markup;
@@ -54,9 +54,10 @@ pub(crate) fn roofline(caption: &Caption, bytes_per_s: f64, roofs: &[Roof], prog
     let Some(x_scale) = Scale::over(Spread::Log, x_ends, area.left, area.right) else {
         return nothing(caption, "The peaks of the machine are not known.");
     };
+    // Half as much is in the picture, too, so that no mark lies on the axis.
     let y_ends = programs
         .iter()
-        .map(|one| one.flops_per_s)
+        .flat_map(|one| [one.flops_per_s, one.flops_per_s / 2.0])
         .chain([highest * 1.6, (x_scale.low() * bytes_per_s).max(highest * 1e-8)]);
     let Some(y_scale) = Scale::over(Spread::Log, y_ends, area.bottom, area.top) else {
         return nothing(caption, "The peaks of the machine are not known.");
@@ -92,8 +93,9 @@ fn slopes(out: &mut Markup, x_scale: &Scale, y_scale: &Scale, bytes_per_s: f64, 
     if let (Some(x1), Some(y1), Some(x2), Some(y2)) = places {
         line(out, "roof", (x1, y1), (x2, y2));
         let words = format!("memory, {}", show(bytes_per_s, Unit::BytesPerS));
-        let (x, y) = (f64::midpoint(x1, x2), f64::midpoint(y1, y2));
-        out.tag("text").at("x", x + 8.0).at("y", y + 16.0).with("class", "tick").text(&words);
+        // At its upper end, above it: programs are below.
+        let x = (x2 - 10.0 - width(&words)).max(x_scale.from() + 4.0);
+        out.tag("text").at("x", x).at("y", y2 - 5.0).with("class", "tick").text(&words);
     }
     for roof in roofs {
         let ridge = roof.flops_per_s / bytes_per_s;
@@ -161,6 +163,19 @@ mod tests {
             chart.as_str()
         );
         assert_eq!(chart.as_str().matches("class=\"way\"").count(), 1);
+    }
+
+    #[test]
+    fn marks_stay_off_the_axis_and_words_off_the_marks() {
+        let chart = drawn(16.1e9, 116e9, &[(2.24, 0.87e9), (2.24, 3.2e9), (2.24, 31.1e9)]);
+        let number = |text: &str, name: &str| -> Option<f64> {
+            text.split_once(&format!("{name}=\""))?.1.split_once('"')?.0.parse().ok()
+        };
+        let dots: Vec<f64> = chart.as_str().split("<circle").skip(1).filter_map(|dot| number(dot, "cy")).collect();
+        assert!(dots.len() == 3 && dots.iter().all(|y| y + 6.0 < Area::of(TALL).bottom), "{dots:?}");
+        let label = chart.as_str().split("<text").find(|text| text.contains(">memory, "));
+        let label = label.and_then(|text| number(text, "y"));
+        assert!(dots.iter().all(|y| label.is_some_and(|label| label < y - 6.0)), "{label:?}, {dots:?}");
     }
 
     #[test]

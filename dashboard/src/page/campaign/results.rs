@@ -38,7 +38,7 @@ pub(super) fn curves(outcomes: &[Outcome]) -> AnyView {
     let (reference, fastest) = (over_reference(outcomes), over_fastest(outcomes));
     let curves = [
         Curve { name: OVER[0], class: "series-1", steps: reference.steps(), tasks: reference.tasks },
-        Curve { name: OVER[1], class: "series-2", steps: fastest.steps(), tasks: fastest.tasks },
+        Curve { name: OVER[1], class: "series-2 dashed", steps: fastest.steps(), tasks: fastest.tasks },
     ];
     let caption = Caption::new(
         "Share of tasks by speedup (fast_p)",
@@ -159,6 +159,7 @@ mod tests {
         assert!(!shown.contains("is not recorded"));
         let outcomes = [outcome("slow", Some(2.0), Some(2.0)), outcome("fast", Some(8.0), Some(2.0))];
         let drawn = Owner::new().with(|| curves(&outcomes).to_html());
+        assert!(drawn.contains("class=\"line series-2 dashed\""), "a line under it can be seen: {drawn}");
         assert!(drawn.contains("over the fastest baseline is 50 %, of 2 tasks."), "{drawn}");
     }
 

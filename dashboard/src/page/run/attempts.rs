@@ -142,7 +142,12 @@ fn best_so_far(detail: &RunDetail, bests: &[u32]) -> AnyView {
     }
     let mut series = vec![
         Series { name: "over the reference".to_owned(), class: "series-1", points: over_reference, steps: true },
-        Series { name: "over the fastest baseline".to_owned(), class: "series-2", points: over_fastest, steps: true },
+        Series {
+            name: "over the fastest baseline".to_owned(),
+            class: "series-2 dashed",
+            points: over_fastest,
+            steps: true,
+        },
     ];
     series.retain(|series| !series.points.is_empty());
     let caption = Caption::new("Best so far", "The published speedup of the best program after each attempt.");
