@@ -99,10 +99,15 @@ pub(crate) fn money(microusd: u64) -> String {
     }
 }
 
-/// US dollars, as they come from sums of prices.
+/// The price of model calls, which replies from files do not have.
+pub(crate) fn price(microusd: u64, scripted: bool) -> String {
+    if scripted { "–".to_owned() } else { money(microusd) }
+}
+
+/// The same in US dollars, as they come from sums of prices.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped to what fits")]
-pub(crate) fn dollars(usd: f64) -> String {
-    if usd.is_finite() { money((usd.clamp(0.0, 1e12) * 1e6).round() as u64) } else { "not known".to_owned() }
+pub(crate) fn dollars(usd: f64, scripted: bool) -> String {
+    if usd.is_finite() { price((usd.clamp(0.0, 1e12) * 1e6).round() as u64, scripted) } else { "not known".to_owned() }
 }
 
 /// `2026-11-21 06:30:00 UTC`.

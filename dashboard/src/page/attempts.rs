@@ -262,6 +262,8 @@ fn row(row: &AttemptRow, picks: &Picks) -> impl IntoView + use<> {
     let href = format!("/runs/{}/attempts/{}", row.run, row.number);
     let label = format!("Select {}, attempt {}", row.task, row.number);
     let dash = || "–".to_owned();
+    let scripted = row.model == "scripted";
+    let cost = row.cost_usd.map_or_else(|| "not known".to_owned(), |cost| dollars(cost, scripted));
     let speedup = |speedup: Option<Interval>| speedup.map_or_else(|| dash().into_any(), stacked);
     let marks = view! {
         {row.best.then(|| view! { <span class="tag completed">"best"</span> })}" "
@@ -290,9 +292,9 @@ fn row(row: &AttemptRow, picks: &Picks) -> impl IntoView + use<> {
             <td class="number">{speedup(row.speedup)}</td>
             <td class="number">{speedup(row.speedup_over_fastest)}</td>
             <td class="number">{row.reward.map_or_else(dash, crate::format::reward)}</td>
-            <td>{model_label(&row.model, row.model == "scripted")}" "<span class="quiet">{row.strategy.clone()}</span></td>
-            <td class="number">{tokens(Some(row.tokens), row.model == "scripted")}</td>
-            <td class="number">{row.cost_usd.map_or_else(|| "not known".to_owned(), dollars)}</td>
+            <td>{model_label(&row.model, scripted)}" "<span class="quiet">{row.strategy.clone()}</span></td>
+            <td class="number">{tokens(Some(row.tokens), scripted)}</td>
+            <td class="number">{cost}</td>
             <td class="device" title=row.device.clone()>{row.device.as_deref().map_or_else(dash, device)}</td>
             <td>{when(row.created_at)}</td>
         </tr>

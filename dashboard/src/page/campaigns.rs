@@ -148,8 +148,8 @@ fn cost(campaign: &CampaignSummary) -> String {
     match campaign.cost_usd {
         _ if campaign.scripted => "–".to_owned(),
         None => "–".to_owned(),
-        Some(cost) if campaign.unpriced_attempts == 0 => dollars(cost),
-        Some(cost) if cost > 0.0 => format!("at least {}", dollars(cost)),
+        Some(cost) if campaign.unpriced_attempts == 0 => dollars(cost, false),
+        Some(cost) if cost > 0.0 => format!("at least {}", dollars(cost, false)),
         Some(_) => "not known".to_owned(),
     }
 }

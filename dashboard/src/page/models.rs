@@ -20,6 +20,9 @@ use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
+/// The names of `fast_p` at its thresholds.
+pub(crate) const FAST_P_NAMES: [&str; FAST_P_THRESHOLDS.len()] = ["fast₁", "fast₁.₅", "fast₂", "fast₃"];
+
 const COLUMNS: [Column; 13] = [
     Column::text("model", "Model"),
     Column::text("strategy", "Strategy"),
@@ -28,10 +31,10 @@ const COLUMNS: [Column; 13] = [
     Column::number("correct", "Right"),
     Column::number("median", "Median of the bests"),
     Column::number("fastest", "Over the fastest"),
-    Column::number("fast1", "fast₁"),
-    Column::number("fast15", "fast₁.₅"),
-    Column::number("fast2", "fast₂"),
-    Column::number("fast3", "fast₃"),
+    Column::number("fast1", FAST_P_NAMES[0]),
+    Column::number("fast15", FAST_P_NAMES[1]),
+    Column::number("fast2", FAST_P_NAMES[2]),
+    Column::number("fast3", FAST_P_NAMES[3]),
     Column::number("tokens", "Tokens"),
     Column::number("cost", "Cost"),
 ];
@@ -109,7 +112,7 @@ fn row(board: &ModelBoard) -> impl IntoView + use<> {
             <td class="number">{times(board.median_best_speedup_over_fastest)}</td>
             {fast}
             <td class="number">{tokens(Some(board.tokens), board.model == "scripted")}</td>
-            <td class="number">{dollars(board.cost_usd)}" "{unpriced}</td>
+            <td class="number">{dollars(board.cost_usd, board.model == "scripted")}" "{unpriced}</td>
         </tr>
     }
 }

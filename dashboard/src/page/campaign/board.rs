@@ -8,22 +8,20 @@ use crate::address::Address;
 use crate::format::{count, counted, device as short_name, dollars, milliseconds, percent, tokens, when};
 use crate::meter;
 use crate::page::components::times;
-use crate::page::models::shares;
+use crate::page::models::{FAST_P_NAMES, shares};
 use crate::shell::model_label;
 
 pub(super) fn board(results: &CampaignResults) -> impl IntoView + use<> {
     let rows = ranked(&results.models).into_iter().map(standing).collect::<Vec<_>>();
-    let fast = FAST_P_THRESHOLDS
-        .iter()
-        .map(|p| view! { <th scope="col" class="number">{format!("fast at p = {p}")}</th> })
-        .collect::<Vec<_>>();
+    let fast = FAST_P_NAMES.map(|name| view! { <th scope="col" class="number">{name}</th> });
+    let fast = fast.into_iter().collect::<Vec<_>>();
     (!rows.is_empty()).then(|| {
         view! {
             <h2 id="models">"Models and strategies"</h2>
             <div class="scroll" tabindex="0">
                 <table class="list">
                     <caption>
-                        "fast at p: the share of runs whose best program is correct and more than p times as fast as its reference; in the second line, as the fastest baseline, where that is known"
+                        "fast_p: the share of runs whose best program is correct and more than p times as fast as its reference; in the second line, as the fastest baseline, where that is known"
                     </caption>
                     <thead>
                         <tr>
@@ -69,7 +67,7 @@ fn standing(board: &ModelBoard) -> impl IntoView + use<> {
             <td class="number">{times(board.median_best_speedup_over_fastest)}</td>
             {fast}
             <td class="number">{tokens(Some(board.tokens), board.model == "scripted")}</td>
-            <td class="number">{dollars(board.cost_usd)}{unpriced}</td>
+            <td class="number">{dollars(board.cost_usd, board.model == "scripted")}{unpriced}</td>
         </tr>
     }
 }

@@ -9,6 +9,7 @@ use nightshift_protocol::speedups::Speedups;
 use super::outcome::{Outcome, over_fastest, over_reference};
 use crate::chart::{Caption, Curve, ForestRow, Unit, fast_p, forest, show};
 use crate::format::{counted, percent};
+use crate::page::models::FAST_P_NAMES;
 
 /// The name of each column of speedups, as it stands in every table and chart.
 const OVER: [&str; 2] = ["over the reference", "over the fastest baseline"];
@@ -93,9 +94,10 @@ fn summary(outcomes: &[Outcome], reference: &Speedups, fastest: &Speedups) -> An
         .collect::<Vec<_>>();
     let fast = FAST_P_THRESHOLDS
         .iter()
-        .map(|p| {
+        .zip(FAST_P_NAMES)
+        .map(|(p, name)| {
             let shares = cells(&|speedups| percent(speedups.fast_p(*p)));
-            view! { <tr><th scope="row">{format!("fast at p = {p}")}</th>{shares}</tr> }
+            view! { <tr><th scope="row">{name}</th>{shares}</tr> }
         })
         .collect::<Vec<_>>();
     let means =
@@ -157,6 +159,7 @@ mod tests {
             assert!(shown.contains(part), "{part} in {shown}");
         }
         assert!(!shown.contains("is not recorded"));
+        assert!(shown.contains(">fast₁.₅<") && !shown.contains("fast at p"), "as on every page: {shown}");
         let outcomes = [outcome("slow", Some(2.0), Some(2.0)), outcome("fast", Some(8.0), Some(2.0))];
         let drawn = Owner::new().with(|| curves(&outcomes).to_html());
         assert!(drawn.contains("class=\"line series-2 dashed\""), "a line under it can be seen: {drawn}");

@@ -5,7 +5,7 @@ use nightshift_protocol::api::CampaignDetail;
 use nightshift_protocol::budget::{BudgetLine, Resource};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::format::{count, milliseconds, money};
+use crate::format::{count, milliseconds, money, price};
 use crate::meter;
 use crate::page::resource::resource_name;
 
@@ -46,6 +46,10 @@ fn row(line: &BudgetLine, detail: &CampaignDetail, now: TimestampMs) -> impl Int
         Resource::Attempts => "Attempts that count against the limit",
         resource => resource_name(resource),
     };
+    let used_up = match line.resource {
+        Resource::CostMicrousd => price(used, detail.summary.scripted),
+        resource => shown(resource, used),
+    };
     let share = match line.cap {
         Some(cap) => meter::budget(used, line.reserved, cap, resource_name(line.resource)).into_any(),
         None => view! { <span class="quiet">"no limit"</span> }.into_any(),
@@ -55,7 +59,7 @@ fn row(line: &BudgetLine, detail: &CampaignDetail, now: TimestampMs) -> impl Int
     view! {
         <tr>
             <th scope="row">{name}</th>
-            <td class="number">{shown(line.resource, used)}</td>
+            <td class="number">{used_up}</td>
             <td class="number">{reserved}</td>
             <td class="number">{cap}</td>
             <td class="wide">{share}</td>

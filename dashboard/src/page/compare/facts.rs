@@ -6,7 +6,7 @@ use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
 use nightshift_protocol::verdict::Severity;
 
 use crate::chart::{Unit, show};
-use crate::format::{answer, bytes, count, money, reward as shown_reward, speedup, words};
+use crate::format::{answer, bytes, count, reward as shown_reward, speedup, words};
 use crate::page::attempt::{bound_of, fastest_baseline, idle_share, outcome_of, speedup_over_fastest};
 use crate::page::components::nanoseconds;
 
@@ -170,5 +170,5 @@ fn judgement(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String
     let scripted = attempt.calls.iter().all(|call| call.scripted);
     add("Tokens of the replies", Some(crate::format::tokens(Some(tokens), scripted)));
     let price = attempt.calls.iter().filter_map(|call| call.price_microusd).fold(0_u64, u64::saturating_add);
-    add("Price, as far as it is known", Some(money(price)));
+    add("Price, as far as it is known", Some(crate::format::price(price, scripted)));
 }

@@ -36,7 +36,9 @@ fn plan(version: &PlanVersion) -> AnyView {
         .iter()
         .enumerate()
         .map(|(index, subtask)| {
-            folded(format!("{}. {} ({})", index + 1, subtask.title, subtask.scope.join(", ")), subtask_facts(subtask))
+            let scope = subtask.scope.join(", ");
+            let scope = if scope.is_empty() { scope } else { format!(" ({scope})") };
+            folded(format!("{}. {}{scope}", index + 1, subtask.title), subtask_facts(subtask))
         })
         .collect::<Vec<_>>();
     let risks = (!version.plan.correctness_risks.is_empty())

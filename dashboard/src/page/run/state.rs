@@ -9,7 +9,7 @@ use nightshift_protocol::run::RunStatus;
 
 use crate::actions;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, significant};
-use crate::format::{money, sentence, speedup, tokens, when, words};
+use crate::format::{money, price, sentence, speedup, tokens, when, words};
 use crate::page::attempt::{baseline_table, fastest_baseline, findings, speedup_over_fastest};
 use crate::page::components::{Cell, artifact, facts, folded, machine, milliseconds, on_page_only, table};
 use crate::page::resource::resource_name;
@@ -171,7 +171,7 @@ pub(super) fn cost(detail: &RunDetail) -> Option<AnyView> {
                     tokens(Some(cost.output_tokens), scripted),
                     part(cost.reasoning_tokens, "of reasoning")
                 )),
-                Cell::Number(format!("{}{}", money(cost.price_microusd), unknown(cost.unpriced_calls))),
+                Cell::Number(format!("{}{}", price(cost.price_microusd, scripted), unknown(cost.unpriced_calls))),
                 Cell::Number(cost.fallback_calls.to_string()),
                 models.into(),
             ]

@@ -93,3 +93,16 @@ fn attempts_that_a_run_left_in_the_works_are_not_finished_once_it_is_over() {
     });
     assert_eq!(shown, [(false, true), (false, true), (true, false)]);
 }
+
+#[test]
+fn a_subtask_without_a_scope_has_no_brackets_and_replies_from_files_no_price() {
+    let mut detail = Sample::read().detail;
+    let subtasks = detail.view.plans.iter_mut().flat_map(|version| &mut version.plan.subtasks);
+    subtasks.for_each(|subtask| {
+        subtask.title = "The whole program".to_owned();
+        subtask.scope.clear();
+    });
+    let html = html(&detail, &[]);
+    assert!(html.contains("1. The whole program<") && !html.contains("The whole program ()"), "{html}");
+    assert!(!html.contains("$0"), "{html}");
+}
