@@ -2,6 +2,7 @@
 
 mod agent_tool;
 mod call;
+mod derived_verdict;
 mod earlier_version;
 mod failure;
 mod new_bests;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::agent_tool::AgentTool;
 pub use self::call::{EDIT_DIVIDER, EDIT_REPLACE, EDIT_SEARCH, MAX_NOTE_CHARS, ProgramEdit, SessionCall, ToolCall};
+pub use self::derived_verdict::derived_verdict;
 pub use self::earlier_version::EarlierVersion;
 pub use self::failure::failure_reason;
 pub use self::new_bests::{TimedAttempt, new_bests};

@@ -94,11 +94,11 @@ impl Attempt {
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::measurement::Verification;
 
-    fn measured(precise: bool, verified_calls: u64) -> Measurement {
+    pub(crate) fn measured(precise: bool, verified_calls: u64) -> Measurement {
         let machine = serde_json::json!({
             "host": "h", "os": "o", "processor": "p", "cores": 1, "features": [], "memory_bytes": 1, "cpp_toolchain": null,
             "last_level_cache_bytes": null, "cuda_toolchain": null, "gpus": [],
@@ -117,7 +117,7 @@ mod tests {
         measurement
     }
 
-    fn checked() -> CheckReport {
+    pub(crate) fn checked() -> CheckReport {
         let case = serde_json::json!({
             "shape": "default", "inputs": "declared", "passed": true, "wrong_elements": 0, "elements": 1, "worst": null,
             "reference_normalized_error": 0.1,

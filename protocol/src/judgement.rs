@@ -44,3 +44,32 @@ impl Judgement {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifact::ArtifactHash;
+    use crate::attempt::{Attempt, EarlierVersion, Stage};
+    use crate::evidence::tests::{checked, measured};
+    use crate::verdict::Answer;
+
+    #[test]
+    fn a_version_has_the_verdict_of_its_evidence() {
+        let hash = ArtifactHash::of(b"program");
+        let attempt = Attempt::new(1, 1, 1, Stage::Draft);
+        let verdict = |outcome, check, measurement| {
+            let version =
+                EarlierVersion { check, measurement, ..EarlierVersion::new(hash.clone(), outcome, Vec::new()) };
+            let verdict = version.as_attempt(&attempt).verdict;
+            (verdict.numerically_correct, verdict.contract_compliant, verdict.fast)
+        };
+        let check = checked();
+        let measured = measured(true, 20);
+        let (pass, fail, unknown) = (Answer::Pass, Answer::Fail, Answer::Inconclusive);
+        let pending = AttemptOutcome::Pending;
+        assert_eq!(verdict(AttemptOutcome::CorrectFaster, Some(check.clone()), Some(measured)), (pass, pass, pass));
+        assert_eq!(verdict(pending, Some(check.clone()), None), (pass, pass, unknown), "it was only checked");
+        assert_eq!(verdict(pending, None, None), (unknown, unknown, unknown), "it was only built");
+        assert_eq!(verdict(AttemptOutcome::Incorrect, Some(check), None), (fail, unknown, unknown));
+    }
+}

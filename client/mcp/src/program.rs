@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use nightshift_protocol::attempt::{
-    Attempt, AttemptOutcome, Bound, BuildReport, CheckReport, Diagnosis, failure_reason,
+    Attempt, AttemptOutcome, Bound, BuildReport, CheckReport, Diagnosis, derived_verdict, failure_reason,
 };
 use nightshift_protocol::baseline::FastestBaseline;
 use nightshift_protocol::evidence::Evidence;
@@ -11,7 +11,7 @@ use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::profile::{Profile, SanitizeReport};
 use nightshift_protocol::step::{PreparedTask, StepFailure};
-use nightshift_protocol::verdict::{Answer, Finding, Severity, Verdict, has_violation};
+use nightshift_protocol::verdict::{Answer, Finding, Severity, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -223,7 +223,13 @@ impl<'a> Program<'a> {
     fn of_judgement(found: &'a Judgement, fastest: Option<FastestBaseline>) -> Self {
         Self {
             outcome: found.outcome,
-            verdict: verdict(found),
+            verdict: derived_verdict(
+                found.outcome,
+                &found.findings,
+                found.build.as_ref(),
+                found.check.as_ref(),
+                found.measurement.as_ref(),
+            ),
             findings: &found.findings,
             build: found.build.as_ref(),
             check: found.check.as_ref(),
@@ -336,29 +342,6 @@ fn of_fault(failure: &StepFailure) -> ProgramSummary {
         findings: Vec::new(),
         machine: None,
     }
-}
-
-/// Returns the individual answers with their evidence.
-fn verdict(found: &Judgement) -> Verdict {
-    let refused = has_violation(&found.findings);
-    let compiled = match found.outcome {
-        AttemptOutcome::CompileFailed => Answer::Fail,
-        _ if found.build.is_some() => Answer::Pass,
-        _ => Answer::Inconclusive,
-    };
-    let numerically_correct = match found.outcome {
-        outcome if outcome.is_correct() => Answer::Pass,
-        AttemptOutcome::Incorrect => Answer::Fail,
-        _ => Answer::Inconclusive,
-    };
-    let contract_compliant = match found.outcome {
-        _ if refused => Answer::Fail,
-        outcome if outcome.is_correct() => Answer::Pass,
-        _ => Answer::Inconclusive,
-    };
-    let timed = found.measurement.as_ref().filter(|_| found.outcome.is_correct());
-    let fast = timed.map_or(Answer::Inconclusive, Measurement::is_fast);
-    Verdict { compiled, numerically_correct, contract_compliant, fast, custom_kernel_time_share: None }
 }
 
 fn answer(answer: Answer) -> &'static str {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Attempt;
 use super::agent_tool::AgentTool;
+use super::derived_verdict::derived_verdict;
 use super::earlier_version::EarlierVersion;
 use crate::artifact::ArtifactHash;
 use crate::tunable::Tunable;
@@ -171,9 +172,11 @@ impl EarlierVersion {
     /// Returns the version as if it were what the attempt is.
     #[must_use]
     pub fn as_attempt(&self, of: &Attempt) -> Attempt {
+        let (build, check, measurement) = (self.build.as_ref(), self.check.as_ref(), self.measurement.as_ref());
         Attempt {
             parent: of.parent,
             outcome: self.outcome,
+            verdict: derived_verdict(self.outcome, &self.findings, build, check, measurement),
             source: Some(self.source.clone()),
             findings: self.findings.clone(),
             build: self.build.clone(),
