@@ -24,7 +24,7 @@ use crate::args::Verify;
 use crate::failure::{Failure, Result};
 use crate::output::{Output, printable};
 
-pub(crate) use task::load as load_task;
+pub(crate) use task::{LoadedTask, load as load_task};
 
 /// Native programs that are checked and timed at the same time on a GPU: while one is timed alone, others start and end.
 const NATIVE_AT_ONCE: usize = 3;
@@ -47,6 +47,8 @@ pub(crate) struct Verified {
     pub(crate) against: Option<PathBuf>,
     /// Other ways to run the reference; none where they were not measured.
     pub(crate) baselines: Option<Vec<Baseline>>,
+    /// What the judgements leave out of what the task asks for, each in one sentence.
+    pub(crate) unexamined: Vec<String>,
     /// This machine.
     pub(crate) machine: MachineFacts,
     /// The programs, in their order.
@@ -84,7 +86,7 @@ pub(crate) fn judge_programs(
     let submissions = args.programs.iter().map(with_text).collect::<Result<Vec<_>>>()?;
     let against = args.against.as_ref().map(with_text).transpose()?;
     let began = Instant::now();
-    let bundle = task::load(args, config, cancel, output)?;
+    let LoadedTask { bundle, unexamined } = task::load(args, config, cancel, output)?;
     tracing::debug!(took_ms = began.elapsed().as_millis(), "the task is loaded");
     for (path, submission) in submissions.iter().chain(&against) {
         fits(path, submission, &bundle)?;
@@ -107,7 +109,7 @@ pub(crate) fn judge_programs(
     let programs = judge_all(&verifier, &bundle, &submissions, (builds, at_once, cancel), output);
     let (against, machine) = (against.map(|(path, _)| path), verifier.machine().clone());
     drop(verifier);
-    Ok(Verified { bundle, against, baselines, machine, programs })
+    Ok(Verified { bundle, against, baselines, unexamined, machine, programs })
 }
 
 /// A program as it lies in a file. Bytes that are no text are told by the screening.

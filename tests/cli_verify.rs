@@ -395,6 +395,15 @@ fn one_shape_can_be_judged_and_an_unknown_one_is_answered_with_those_that_there_
     let report = document(&expect_exit(at("narrow").arg("--json"), 11));
     let cases = report["programs"][0]["judgement"]["check"]["cases"].as_array().unwrap();
     assert!(cases.iter().all(|case| case["elements"] == 165), "no other shape is judged: {cases:?}");
+
+    std::fs::write(folder.path().join("right.cpp"), source).unwrap();
+    let narrowed = ["row_softmax", "right.cpp", "--shape", "narrow", "--policy", "kernelbench", "--json"];
+    let (_, output) = expect_right(&mut verify(folder.path(), &narrowed));
+    let evidence = document(&output)["programs"][0]["evidence"].clone();
+    assert_eq!(evidence["complete"], false, "{evidence}");
+    let missing = evidence["missing"].to_string();
+    assert!(missing.contains("only the shape `narrow` was checked, of 5"), "{missing}");
+    assert!(missing.contains("the precision policy kernelbench instead of the task's reference"), "{missing}");
 }
 
 #[test]

@@ -79,6 +79,7 @@ async fn a_program_is_verified_with_a_handle_that_outlives_its_calls() {
     assert!(result["outcome"].as_str().unwrap().starts_with("correct_"), "{ended}");
     assert_eq!(result["verdict"]["numerically_correct"], "yes", "{ended}");
     assert!(result["evidence"]["complete"].is_boolean() && result["fault"].is_null(), "{ended}");
+    assert_eq!((&result["policy"], &result["shapes"]), (&json!("reference"), &json!(["default"])), "{ended}");
     assert!(result["speedup"]["low"].as_f64().unwrap() <= result["speedup"]["high"].as_f64().unwrap(), "{ended}");
     assert!(ended.to_string().len() <= MAX_ANSWER_BYTES, "{ended}");
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::attempt::failure_reason;
 use crate::attempt_outcome::AttemptOutcome;
+use crate::evidence::Evidence;
 use crate::measurement::Measurement;
 use crate::profile::Profile;
 use crate::reports::{BuildReport, CheckReport};
@@ -32,6 +33,18 @@ pub struct Judgement {
 }
 
 impl Judgement {
+    /// Returns how complete the evidence for the verdict is. `unexamined` says what the judgement left out of what its task asks
+    /// for, each in one sentence.
+    #[must_use]
+    pub fn evidence(&self, unexamined: &[String]) -> Evidence {
+        let mut evidence = Evidence::of(self.outcome, self.check.as_ref(), self.measurement.as_ref(), None);
+        if self.outcome.is_correct() {
+            evidence.missing.splice(0..0, unexamined.iter().cloned());
+            evidence.complete = evidence.missing.is_empty();
+        }
+        evidence
+    }
+
     /// Returns why the program is not right: the first cause.
     #[must_use]
     pub fn failure_reason(&self) -> Option<String> {
@@ -52,6 +65,25 @@ mod tests {
     use crate::attempt::{Attempt, EarlierVersion, Stage};
     use crate::evidence::tests::{checked, measured};
     use crate::verdict::Answer;
+
+    #[test]
+    fn what_a_judgement_leaves_out_is_missing() {
+        let judgement = |outcome| Judgement {
+            outcome,
+            findings: Vec::new(),
+            build: None,
+            check: Some(checked()),
+            measurement: Some(measured(true, 20)),
+            measurement_end: None,
+            profile: None,
+            profile_failure: None,
+        };
+        let only = ["only the shape `default` was checked, of 3".to_owned()];
+        let evidence = judgement(AttemptOutcome::CorrectFaster).evidence(&only);
+        assert_eq!((evidence.complete, evidence.missing.as_slice()), (false, only.as_slice()));
+        assert!(judgement(AttemptOutcome::CorrectFaster).evidence(&[]).complete);
+        assert!(judgement(AttemptOutcome::Incorrect).evidence(&only).complete, "a failure shows itself");
+    }
 
     #[test]
     fn a_version_has_the_verdict_of_its_evidence() {

@@ -95,6 +95,7 @@ fn judge(
         machine: verified.machine,
         baselines: verified.baselines,
         fastest,
+        unexamined: verified.unexamined,
         result: judged.result.map(Box::new),
     })
 }

@@ -35,7 +35,8 @@ impl LocalTasks {
     fn load_for(&self, task: &str, target: Option<Target>) -> Result<TaskBundle, ToolError> {
         let mut args = verify_args(task);
         args.model_use.target = target;
-        load_task(&args, &self.config, &CancelFlag::default(), self.output).map_err(tool_error)
+        let loaded = load_task(&args, &self.config, &CancelFlag::default(), self.output).map_err(tool_error)?;
+        Ok(loaded.bundle)
     }
 }
 

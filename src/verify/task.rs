@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nightshift_optimizer::task_file::TASK_FILE;
-use nightshift_protocol::task::TaskBundle;
+use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_worker::lease::WorkerConfig;
 
@@ -13,8 +13,16 @@ use crate::failure::{Failure, Result};
 use crate::kernelbench::one_file::{self, is_python};
 use crate::output::Output;
 
+/// A task as it is judged.
+pub(crate) struct LoadedTask {
+    /// The task, at the shape and under the policy that were asked for.
+    pub(crate) bundle: TaskBundle,
+    /// What a judgement leaves out of what the task asks for, each in one sentence.
+    pub(crate) unexamined: Vec<String>,
+}
+
 /// Loads the task, at the shape that was asked for.
-pub(crate) fn load(args: &Verify, config: &WorkerConfig, cancel: &CancelFlag, output: Output) -> Result<TaskBundle> {
+pub(crate) fn load(args: &Verify, config: &WorkerConfig, cancel: &CancelFlag, output: Output) -> Result<LoadedTask> {
     let path = Path::new(&args.task);
     let bundle = if is_python(path) {
         one_file::load(path, args.model_use, config, cancel, output)?
@@ -26,11 +34,12 @@ pub(crate) fn load(args: &Verify, config: &WorkerConfig, cancel: &CancelFlag, ou
         examples::one(&args.task)?.bundle
     };
     one_file::check_use(args.model_use, &bundle.spec)?;
+    let unexamined = unexamined(args, &bundle.spec);
     let bundle = match args.policy {
         Some(policy) => TaskBundle { spec: bundle.spec.under(policy), ..bundle },
         None => bundle,
     };
-    let Some(shape) = &args.shape else { return Ok(bundle) };
+    let Some(shape) = &args.shape else { return Ok(LoadedTask { bundle, unexamined }) };
     let spec = bundle.spec.at_shape(shape).ok_or_else(|| {
         let names: Vec<&str> = bundle.spec.shape_names().collect();
         Failure::new(
@@ -38,7 +47,23 @@ pub(crate) fn load(args: &Verify, config: &WorkerConfig, cancel: &CancelFlag, ou
             format!("`{}` has no shape `{shape}`, but {}", bundle.spec.name, names.join(", ")),
         )
     })?;
-    Ok(TaskBundle { spec, ..bundle })
+    Ok(LoadedTask { bundle: TaskBundle { spec, ..bundle }, unexamined })
+}
+
+/// Returns what a judgement with these arguments leaves out of what the task asks for.
+fn unexamined(args: &Verify, task: &TaskSpec) -> Vec<String> {
+    let shape = args.shape.as_ref().filter(|_| !task.variants.is_empty());
+    let policy = args.policy.filter(|policy| *policy != task.precision);
+    let shape = shape.map(|shape| format!("only the shape `{shape}` was checked, of {}", task.shape_names().count()));
+    let policy = policy.map(|policy| {
+        format!(
+            "it was judged under the precision policy {} instead of the task's {}",
+            policy.as_str(),
+            task.precision.as_str()
+        )
+    });
+    let sanitizer = (task.target == Target::Cuda).then(|| "no sanitizer looked at it".to_owned());
+    [shape, policy, sanitizer].into_iter().flatten().collect()
 }
 
 /// A task that is named by its file.

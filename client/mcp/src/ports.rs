@@ -104,6 +104,8 @@ pub struct Judged {
     pub baselines: Option<Vec<Baseline>>,
     /// The fastest of them.
     pub fastest: Option<FastestBaseline>,
+    /// What the judgement leaves out of what the task asks for, each in one sentence.
+    pub unexamined: Vec<String>,
     /// The judgement, or the fault of the machine or the reference.
     pub result: Result<Box<Judgement>, StepFailure>,
 }

@@ -1,5 +1,6 @@
 //! The evidence on one program: its summary, and its sections as texts.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use nightshift_protocol::attempt::{
@@ -11,6 +12,7 @@ use nightshift_protocol::judgement::Judgement;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::profile::{Profile, SanitizeReport};
 use nightshift_protocol::step::{PreparedTask, StepFailure};
+use nightshift_protocol::task::PrecisionPolicy;
 use nightshift_protocol::verdict::{Answer, Finding, Severity, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,6 +97,7 @@ pub(crate) struct Program<'a> {
     fastest: Option<FastestBaseline>,
     over_fastest: Option<Interval>,
     roofline_share: Option<f64>,
+    policy: Option<PrecisionPolicy>,
 }
 
 /// The summary of a program: verdict, evidence and fault.
@@ -105,6 +108,10 @@ pub(crate) struct ProgramSummary {
     outcome: Option<String>,
     /// The individual answers; none if nothing was judged.
     verdict: Option<VerdictAnswers>,
+    /// Precision policy of a verification; none for an attempt, which is judged under that of its run.
+    policy: Option<&'static str>,
+    /// Checked shapes.
+    shapes: Vec<String>,
     /// The first reason why it is not correct.
     reason: Option<String>,
     /// Completeness of the evidence for the verdict; none if nothing was judged.
@@ -216,11 +223,13 @@ impl<'a> Program<'a> {
             fastest: prepared.and_then(PreparedTask::fastest_baseline),
             over_fastest: attempt.published().and_then(|measured| prepared?.over_fastest(measured)),
             roofline_share: attempt.roofline_share(),
+            policy: None,
         }
     }
 
     /// Creates the program of a verification.
-    fn of_judgement(found: &'a Judgement, fastest: Option<FastestBaseline>) -> Self {
+    fn of_judgement(found: &'a Judgement, judged: &Judged) -> Self {
+        let fastest = judged.fastest;
         Self {
             outcome: found.outcome,
             verdict: derived_verdict(
@@ -238,11 +247,12 @@ impl<'a> Program<'a> {
             profile: found.profile.as_ref(),
             diagnosis: None,
             route: None,
-            evidence: Evidence::of(found.outcome, found.check.as_ref(), found.measurement.as_ref(), None),
+            evidence: found.evidence(&judged.unexamined),
             reason: found.failure_reason(),
             fastest,
             over_fastest: found.measurement.as_ref().and_then(|measured| Some(fastest?.speedup_of(measured.speedup))),
             roofline_share: found.profile.as_ref().and_then(|profile| profile.roofline_share),
+            policy: Some(judged.precision),
         }
     }
 
@@ -260,6 +270,8 @@ impl<'a> Program<'a> {
                 fast: answer(self.verdict.fast),
                 custom_kernel_time_share: self.verdict.custom_kernel_time_share.map(rounded),
             }),
+            policy: self.policy.map(PrecisionPolicy::as_str),
+            shapes: lines(shapes(self.check)),
             reason: self.reason.as_deref().filter(|_| judged && !is_correct).map(line),
             evidence: Some(EvidenceAnswer { complete: self.evidence.complete, missing: lines(&self.evidence.missing) }),
             fault: None,
@@ -306,7 +318,7 @@ impl<'a> Program<'a> {
 /// Returns the summary of a verification.
 pub(crate) fn summary(judged: &Judged) -> ProgramSummary {
     match &judged.result {
-        Ok(found) => Program::of_judgement(found, judged.fastest).summary(),
+        Ok(found) => Program::of_judgement(found, judged).summary(),
         Err(failure) => of_fault(failure),
     }
 }
@@ -314,19 +326,21 @@ pub(crate) fn summary(judged: &Judged) -> ProgramSummary {
 /// Returns a section of a verification.
 pub(crate) fn section(judged: &Judged, section: Section) -> Option<String> {
     let found = judged.result.as_ref().ok()?;
-    Program::of_judgement(found, judged.fastest).section(section)
+    Program::of_judgement(found, judged).section(section)
 }
 
 /// Returns the sections of a verification.
 pub(crate) fn sections(judged: &Judged) -> Vec<Section> {
     let found = judged.result.as_ref().ok();
-    found.map(|found| Program::of_judgement(found, judged.fastest).sections()).unwrap_or_default()
+    found.map(|found| Program::of_judgement(found, judged).sections()).unwrap_or_default()
 }
 
 fn of_fault(failure: &StepFailure) -> ProgramSummary {
     ProgramSummary {
         outcome: None,
         verdict: None,
+        policy: None,
+        shapes: Vec::new(),
         reason: None,
         evidence: None,
         fault: Some(Fault { code: name(&failure.code), message: line(&failure.message) }),
@@ -342,6 +356,14 @@ fn of_fault(failure: &StepFailure) -> ProgramSummary {
         findings: Vec::new(),
         machine: None,
     }
+}
+
+/// Returns the names of the checked shapes.
+fn shapes(check: Option<&CheckReport>) -> Vec<&str> {
+    let mut names: Vec<&str> = check.iter().flat_map(|check| &check.cases).map(|case| case.shape.as_str()).collect();
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    names
 }
 
 fn answer(answer: Answer) -> &'static str {

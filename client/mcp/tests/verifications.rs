@@ -97,14 +97,18 @@ impl Judge for PlayedJudge {
             .unwrap(),
             baselines: None,
             fastest: None,
+            unexamined: vec!["only one shape was checked".to_owned()],
             result: Ok(Box::new(Judgement {
-                outcome: if request.source == "broken" {
-                    AttemptOutcome::CompileFailed
-                } else {
-                    AttemptOutcome::NotCompliant
+                outcome: match request.source.as_str() {
+                    "broken" => AttemptOutcome::CompileFailed,
+                    "right" => AttemptOutcome::CorrectFaster,
+                    _ => AttemptOutcome::NotCompliant,
                 },
                 findings: vec![
-                    finding(if request.source == "broken" { Severity::Note } else { Severity::Violation });
+                    finding(match request.source.as_str() {
+                        "broken" | "right" => Severity::Note,
+                        _ => Severity::Violation,
+                    });
                     50
                 ],
                 build: Some(serde_json::from_value(build).unwrap()),
@@ -227,6 +231,19 @@ async fn answers_stay_small_whatever_programs_say() {
     assert!(serde_json::to_string(&unknown).unwrap().len() <= MAX_ANSWER_BYTES);
     let wrong = answer(&client, "get_verification", json!({"verification": {"z".repeat(50_000): 1}})).await;
     assert!(serde_json::to_string(&wrong).unwrap().len() <= MAX_ANSWER_BYTES);
+}
+
+#[tokio::test]
+async fn what_was_not_examined_is_said() {
+    let (client, _) = client(1_000).await;
+    let verified = async |wish: Value| {
+        let begun = value(&answer(&client, "verify_program", wish).await);
+        let wish = json!({"verification": begun["verification"], "wait_s": 45});
+        value(&answer(&client, "get_verification", wish).await)
+    };
+    let plain = verified(json!({"task": "t", "source": "right"})).await;
+    assert_eq!(plain["result"]["evidence"]["complete"], false, "{plain}");
+    assert_eq!(plain["result"]["evidence"]["missing"][0], "only one shape was checked", "{plain}");
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ struct Program {
 
 impl Report {
     pub(super) fn new(verified: Verified) -> Self {
-        let Verified { bundle: task, against, baselines, machine, programs: judged } = verified;
+        let Verified { bundle: task, against, baselines, unexamined, machine, programs: judged } = verified;
         // Another program has the place of the reference, and its speedup over the baselines is not known.
         let asks_for_baselines = against.is_none() && baselines.is_none();
         let baselines = baselines.filter(|_| against.is_none());
@@ -79,7 +79,10 @@ impl Report {
             asks_for_baselines,
             baselines,
             fastest_baseline,
-            programs: judged.into_iter().map(|judged| Program::of(judged, fastest_baseline.as_ref())).collect(),
+            programs: judged
+                .into_iter()
+                .map(|judged| Program::of(judged, fastest_baseline.as_ref(), &unexamined))
+                .collect(),
         }
     }
 
@@ -169,12 +172,11 @@ fn verified(measured: &Measurement) -> Option<String> {
 }
 
 impl Program {
-    fn of(judged: Judged, fastest: Option<&FastestBaseline>) -> Self {
+    fn of(judged: Judged, fastest: Option<&FastestBaseline>, unexamined: &[String]) -> Self {
         let file = judged.program.display().to_string();
         match judged.result {
             Ok(judgement) => {
                 let outcome = judgement.outcome;
-                let evidence = Evidence::of(outcome, judgement.check.as_ref(), judgement.measurement.as_ref(), None);
                 Self {
                     file,
                     verdict: Some(outcome.as_str()),
@@ -185,7 +187,7 @@ impl Program {
                         .filter(|_| outcome.is_correct())
                         .and_then(|measured| Some(fastest?.speedup_of(measured.speedup))),
                     faster: outcome.is_correct().then_some(outcome == AttemptOutcome::CorrectFaster),
-                    evidence: Some(evidence),
+                    evidence: Some(judgement.evidence(unexamined)),
                     fault: None,
                     exit_code: exit_code(outcome) as i32,
                     judgement: Some(Box::new(judgement)),
