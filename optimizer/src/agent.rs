@@ -253,6 +253,12 @@ impl Agents {
     pub fn knows(&self, choice: &ModelChoice) -> Result<(), StepFailure> {
         self.config.catalog.knows(choice).map_err(StepFailure::from)
     }
+
+    /// Whether the price of a choice is known, so that a cap on money bounds its calls. Scripts and outside agents cost nothing here.
+    pub fn has_price(&self, choice: &ModelChoice) -> bool {
+        let is_free = choice.is_scripted() || choice.is_external();
+        is_free || self.config.prices.most_microusd(&choice.label(), 0, 0).is_some()
+    }
 }
 
 async fn load_task(ports: &dyn AgentPorts, task: &ArtifactHash) -> Result<TaskBundle, StepFailure> {

@@ -15,6 +15,11 @@ pub trait AgentExecutor: Send + Sync {
     fn knows(&self, _choice: &ModelChoice) -> Result<(), StepFailure> {
         Ok(())
     }
+
+    /// Returns whether the price of this choice is known, so that a cap on money bounds its calls.
+    fn has_price(&self, _choice: &ModelChoice) -> bool {
+        true
+    }
 }
 
 #[async_trait]
@@ -25,5 +30,9 @@ impl AgentExecutor for Agents {
 
     fn knows(&self, choice: &ModelChoice) -> Result<(), StepFailure> {
         Self::knows(self, choice)
+    }
+
+    fn has_price(&self, choice: &ModelChoice) -> bool {
+        Self::has_price(self, choice)
     }
 }

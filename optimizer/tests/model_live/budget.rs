@@ -4,6 +4,7 @@ use nightshift_optimizer::agent::Agents;
 use nightshift_optimizer::model::{Catalog, EndpointConfig, PriceTable, WireFormat};
 use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::budget::Resource;
+use nightshift_protocol::campaign::{EXTERNAL, ModelChoice};
 use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 use nightshift_protocol::step::{FailureClass, StepFailure, StepInput, StepOutput};
 use serde_json::json;
@@ -33,6 +34,18 @@ fn priced(catalog: Catalog) -> Agents {
 
 async fn planned(bench: &Bench, agents: &Agents) -> Result<StepOutput, StepFailure> {
     bench.carry_out(agents, "plan", &plan_step(bench)).await
+}
+
+#[tokio::test]
+async fn only_a_live_model_outside_the_price_table_has_no_price() {
+    let server = Server::start(Vec::new()).await;
+    let agents = priced(server.catalog(KIND));
+    let live =
+        |endpoint: &str, model: &str| ModelChoice::Live { endpoint: endpoint.to_owned(), model: model.to_owned() };
+    for choice in [live("fake", MODEL), live(EXTERNAL, "any"), ModelChoice::Scripted] {
+        assert!(agents.has_price(&choice), "{choice:?}");
+    }
+    assert!(!agents.has_price(&live("fake", "unpriced")));
 }
 
 #[tokio::test]

@@ -35,11 +35,21 @@ pub(super) fn well_formed(spec: &CampaignSpec) -> Result<(), ApiFailure> {
     Ok(())
 }
 
-/// Checks that this server knows every endpoint, because an unknown one could never be called. Keys are checked at the
-/// call, since another server of the fleet may hold them.
+/// Checks that this server knows every endpoint, because an unknown one could never be called, and every price that a cap
+/// on money needs. Keys are checked at the call, since another server of the fleet may hold them.
 pub(super) fn known(spec: &CampaignSpec, agents: &dyn AgentExecutor) -> Result<(), ApiFailure> {
     for choice in spec.models.every(&spec.model) {
         agents.knows(&choice).map_err(|failure| ApiFailure::bad("campaign.unknown_endpoint", failure.message))?;
+        if spec.budget.cost_microusd.is_some() && !agents.has_price(&choice) {
+            return Err(ApiFailure::bad(
+                "campaign.unknown_price",
+                format!(
+                    "the price of `{}` is not known, so a cap on money cannot bound its calls: add it to the price table \
+                     (`prices` in the server's configuration), or set a cap on tokens (`--max-tokens`) instead",
+                    choice.label()
+                ),
+            ));
+        }
     }
     Ok(())
 }

@@ -60,6 +60,11 @@ async fn a_campaign_is_examined_before_anything_is_stored() {
         ("campaign.invalid_model", |request| {
             request.spec.model = ModelChoice::Live { endpoint: String::new(), model: "m".to_owned() };
         }),
+        ("campaign.unknown_price", |request| {
+            let unpriced = ModelChoice::Live { endpoint: "lab".to_owned(), model: "unpriced".to_owned() };
+            request.spec.models.fallback.push(unpriced);
+            request.spec.budget.cost_microusd = Some(1);
+        }),
         ("campaign.unknown_endpoint", |request| {
             request.spec.model = ModelChoice::Live { endpoint: "nowhere".to_owned(), model: "m".to_owned() };
         }),

@@ -365,6 +365,10 @@ impl AgentExecutor for FakeAgents {
         }
     }
 
+    fn has_price(&self, choice: &ModelChoice) -> bool {
+        !choice.label().contains("unpriced")
+    }
+
     async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure> {
         let mut armed = Armed(self.dropped.clone(), true);
         let earlier = self.begun.fetch_add(1, Ordering::SeqCst);

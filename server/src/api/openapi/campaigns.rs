@@ -59,6 +59,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
                     "campaign.invalid_name",
                     "campaign.unknown_strategy",
                     "campaign.unknown_endpoint",
+                    "campaign.unknown_price",
                     "campaign.task_count",
                     "campaign.invalid_model",
                     "campaign.invalid_goal",
