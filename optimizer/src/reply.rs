@@ -11,7 +11,7 @@ mod reasoning;
 mod turn;
 
 pub use self::code::{CodeProblem, MAX_SOURCE_BYTES, extract_code, extract_program};
-pub use self::edit::{Edit, EditProblem, MAX_EDITS, apply_edits, parse_edits};
+pub use self::edit::{Edit, EditProblem, MAX_EDITS, apply_edits, holds_edits, parse_edits};
 pub use self::json::{JsonProblem, extract_json};
 pub use self::reasoning::strip_reasoning;
 pub use self::turn::{extract_call, extract_turn_program, key_of};

@@ -24,6 +24,7 @@ use super::functions::{as_text, session_functions};
 use super::{AgentPorts, AgentStep, Agents, AnsweredCall, budget};
 use crate::model::{Model, ModelError, ModelReply, ModelRequest};
 use crate::prompt::{Prompt, Rendered};
+use crate::reply::{holds_edits, strip_reasoning};
 
 /// Replies that one try of a step asks for: the first, and one after a repair request.
 const TURNS_PER_TRY: u32 = 2;
@@ -100,6 +101,17 @@ struct Turn {
     reply: String,
     stop: StopCause,
     fresh: bool,
+}
+
+impl Turn {
+    /// Returns the value of the reply, unless further edits may be missing: half of them make a program that the model did not mean.
+    fn complete<T>(&self, value: T) -> Result<T, Unusable> {
+        if matches!(self.stop, StopCause::Length | StopCause::Other) && holds_edits(&strip_reasoning(&self.reply)) {
+            let message = "edits may be missing".to_owned();
+            return Err(Unusable { code: "reply.cut_off", message });
+        }
+        Ok(value)
+    }
 }
 
 /// A question.
@@ -220,13 +232,19 @@ impl<'a> Conversation<'a> {
                     let message = "the model refused to answer".to_owned();
                     return Err(give_up(Some(Unusable { code: "reply.refused", message }), false));
                 }
-                match parse(&turn.reply) {
+                match parse(&turn.reply).and_then(|value| turn.complete(value)) {
                     Ok(value) => return Ok(value),
                     Err(mut what) => {
-                        if turn.stop == StopCause::Length {
-                            let limit = output_limit(&chain, asked_first, request.max_output_tokens);
-                            let hint = format!("the reply was cut off at its limit of {limit} tokens, so be shorter");
-                            what.message = format!("{}; {hint}", what.message);
+                        let place = match turn.stop {
+                            StopCause::Length => {
+                                let limit = output_limit(&chain, asked_first, request.max_output_tokens);
+                                Some(format!("at its limit of {limit} tokens"))
+                            }
+                            StopCause::Other => Some("before its end".to_owned()),
+                            StopCause::End | StopCause::Refusal => None,
+                        };
+                        if let Some(place) = place {
+                            what.message = format!("{}; the reply was cut off {place}, so be shorter", what.message);
                         }
                         let repair = config
                             .prompts

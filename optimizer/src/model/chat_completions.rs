@@ -187,7 +187,7 @@ fn take(draft: &mut Draft, data: &str) -> Result<(), Trouble> {
         }
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
             let stop = match reason.as_str() {
-                "stop" | "tool_calls" | "function_call" => StopCause::End,
+                "stop" | "tool_calls" | "function_call" | "eos_token" | "stop_sequence" => StopCause::End,
                 "length" => StopCause::Length,
                 "content_filter" => StopCause::Refusal,
                 _ => StopCause::Other,

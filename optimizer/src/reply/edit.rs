@@ -77,7 +77,8 @@ pub struct Edit {
 }
 
 /// Whether a text holds the beginning of an edit.
-pub(super) fn holds_edits(text: &str) -> bool {
+#[must_use]
+pub fn holds_edits(text: &str) -> bool {
     text.lines().any(|line| line.trim_end() == SEARCH)
 }
 

@@ -9,7 +9,7 @@ use nightshift_protocol::step::{CodeRequest, StepFailure, StepInput, StepOutput}
 use serde_json::{Value, json};
 
 use crate::fixture::{Bench, agents, attempt, plan, plan_version, prepared};
-use crate::server::{Answer, Server, good};
+use crate::server::{Answer, Server, events_of_end, events_of_text, good, stream};
 
 pub(crate) const KIND: WireFormat = WireFormat::Openai;
 pub(crate) const PROGRAM: &str = "#include \"nightshift.h\"\nint a;\nint b;\nint a;\n";
@@ -187,6 +187,19 @@ async fn edits_are_applied_to_the_program_that_was_shown_or_the_model_is_told_wh
     // There is nothing to edit yet.
     let held = hold("draft", vec![says(&right)]).await;
     assert!(matches!(&held.output, Ok(StepOutput::NoCode { code, .. }) if code == "reply.bad_edit"));
+}
+
+#[tokio::test]
+async fn edits_of_a_reply_that_was_cut_off_are_asked_for_again() {
+    let (_, right) = stages().remove(7);
+    for (stop, place) in [("length", "at its limit of"), ("cancelled", "before its end")] {
+        let cut = || stream(&(events_of_text(KIND, &right) + &events_of_end(KIND, stop)));
+        let held = hold("optimize", vec![cut(), says(&right)]).await;
+        assert!(held.is_useful() && held.requests == 2, "{:?}", held.output);
+        assert!(held.told.contains(&format!("edits may be missing; the reply was cut off {place}")), "{}", held.told);
+        let held = hold("optimize", vec![cut(), cut()]).await;
+        assert!(matches!(&held.output, Ok(StepOutput::NoCode { code, .. }) if code == "reply.cut_off"));
+    }
 }
 
 #[tokio::test]
