@@ -20,8 +20,12 @@ pub(super) const VERSION: &str = "2023-06-01";
 /// cache is charged as if it were not marked.
 pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest) -> Value {
     let mut messages = vec![json!({"role": "user", "content": question(config, request)})];
-    for (assistant, user) in &request.earlier {
-        messages.push(json!({"role": "assistant", "content": assistant}));
+    for (place, (assistant, user)) in request.earlier.iter().enumerate() {
+        // The next turn of a session, which has functions, begins with these messages. It leaves out the note at the end of the last one.
+        let is_last = place + 1 == request.earlier.len();
+        let is_shared = config.prompt_cache && is_last && !request.functions.is_empty();
+        let reply = if is_shared { json!([cached(assistant)]) } else { json!(assistant) };
+        messages.push(json!({"role": "assistant", "content": reply}));
         messages.push(json!({"role": "user", "content": user}));
     }
     let mut body = json!({
@@ -258,6 +262,7 @@ fn stop(draft: &mut Draft, reason: Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::super::endpoint::WireFormat;
+    use super::super::function::FunctionDefinition;
     use super::*;
 
     fn request() -> ModelRequest {
@@ -286,6 +291,25 @@ mod tests {
         config.prompt_cache = false;
         let plain = body(&config, "m", &request());
         assert_eq!((&plain["system"], &plain["messages"][0]["content"]), (&json!("s"), &json!("stable, varying")));
+    }
+
+    #[test]
+    fn each_turn_of_a_session_marks_the_turns_that_the_next_one_repeats() {
+        let mut config = EndpointConfig::new(WireFormat::Anthropic, "http://127.0.0.1/v1");
+        let functions = vec![FunctionDefinition { name: "build", description: "", parameters: json!({}) }];
+        let turn = |count: usize| {
+            let earlier = (0..count).map(|turn| (format!("reply {turn}"), format!("result {turn}"))).collect();
+            ModelRequest { earlier, functions: functions.clone(), ..request() }
+        };
+        let marks = |body: &Value| body.to_string().matches("cache_control").count();
+        for count in 1..4 {
+            let session = body(&config, "m", &turn(count));
+            assert_eq!(session["messages"][2 * count - 1]["content"], json!([cached(&format!("reply {}", count - 1))]));
+            assert_eq!(marks(&session), 3, "the endpoint accepts four");
+        }
+        assert_eq!(marks(&body(&config, "m", &request())), 2, "a repair turn is not repeated");
+        config.prompt_cache = false;
+        assert_eq!(marks(&body(&config, "m", &turn(2))), 0);
     }
 
     #[test]
