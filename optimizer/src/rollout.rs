@@ -22,11 +22,12 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::rubric::{JudgeOpinion, Skill};
 use nightshift_protocol::score::{AttemptScore, RewardFormula};
-use nightshift_protocol::task::TaskBundle;
+use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use serde::Serialize;
 
 use crate::model::TokenUsage;
 use crate::reward::recompute::score_of;
+use crate::screen::strip_candidate;
 pub use guard::{Leak, Left};
 pub use split::{Split, SplitRule};
 pub use transcript::Message;
@@ -246,10 +247,8 @@ fn row(
 
 fn task_name(bundle_hash: ArtifactHash, bundle: &TaskBundle) -> TaskName {
     let target = bundle.spec.target.as_str();
-    let code: String = crate::screen::strip_comments_and_strings(&bundle.reference_source)
-        .chars()
-        .filter(|c| !c.is_whitespace())
-        .collect();
+    let form = if bundle.spec.has_python_reference() { CandidateForm::Torch } else { CandidateForm::Native };
+    let code: String = strip_candidate(&bundle.reference_source, form).chars().filter(|c| !c.is_whitespace()).collect();
     let fingerprint = blake3::hash(format!("{target}\n{code}").as_bytes()).to_hex().to_string();
     TaskName { name: bundle.spec.name.clone(), bundle: bundle_hash, fingerprint, target }
 }
@@ -297,6 +296,25 @@ mod tests {
 
     fn left(run: &RecordedRun) -> Vec<(Left, u32)> {
         rollouts(std::slice::from_ref(run), &wish()).unwrap().left.into_iter().collect()
+    }
+
+    #[test]
+    fn references_that_differ_in_comments_alone_have_one_fingerprint() {
+        let fingerprint = |reference: &str, source: &str| {
+            let mut bundle = recorded(include_str!("../tests/corpus/history/repaired_to_the_target.json")).bundle;
+            bundle.spec.reference = reference.to_owned();
+            bundle.reference_source = source.to_owned();
+            task_name(ArtifactHash::of(b"bundle"), &bundle).fingerprint
+        };
+        let python = |source| fingerprint("model.py", source);
+        let model = "class Model:\n    def forward(self, x):\n        return x + 1\n";
+        let described =
+            "# A copy. It's the same.\nclass Model:\n    def forward(self, x):\n        return x + 1  # one\n";
+        assert_eq!(python(model), python(described));
+        assert_ne!(python(model), python(&model.replace("+ 1", "// 1")));
+        let native = |source| fingerprint("reference.cpp", source);
+        assert_eq!(native("int a; // one"), native("int a;"));
+        assert_ne!(native("int a;"), native("int b;"));
     }
 
     #[test]
