@@ -25,7 +25,10 @@ pub(super) struct Instruction<'a> {
 /// Returns the loop that has most arithmetic on vectors, of those that have no loop inside.
 pub(super) fn busiest(functions: &[Function<'_>]) -> Option<InnerLoop> {
     let loops = functions.iter().flat_map(|function| inner_loops(function).map(|body| (function.name, body)));
-    let rated = loops.map(|(name, body)| (body.iter().filter(|one| is_arithmetic(one)).count(), name, body));
+    let rated = loops.map(|(name, body)| {
+        let operations: usize = body.iter().filter(|one| is_arithmetic(one)).map(lanes).sum();
+        (operations, name, body)
+    });
     let (arithmetic, name, body) = rated.max_by_key(|(arithmetic, _, body)| (*arithmetic, body.len()))?;
     (arithmetic > 0).then(|| told(name, body))
 }
@@ -80,6 +83,34 @@ fn is_arithmetic(one: &Instruction<'_>) -> bool {
     let of_arm = ["fmla", "fmls", "fmadd", "fmsub", "fadd", "fsub", "fmul", "fdiv", "fmax", "fmin", "fsqrt", "bfmmla"];
     (is_float && of_x86.iter().any(|prefix| name.starts_with(prefix)))
         || of_arm.iter().any(|prefix| one.mnemonic.starts_with(prefix))
+}
+
+/// Returns the numbers that an arithmetic instruction computes. Vectors of unknown length count as the shortest ones.
+fn lanes(one: &Instruction<'_>) -> usize {
+    if one.operands.contains('%') {
+        let ends_with = |kinds: &[&str]| kinds.iter().any(|kind| one.mnemonic.ends_with(kind));
+        let bits = if one.operands.contains("%zmm") {
+            512
+        } else if one.operands.contains("%ymm") {
+            256
+        } else {
+            128
+        };
+        return match () {
+            () if ends_with(&["ss", "sd"]) => 1,
+            () if ends_with(&["pd"]) => bits / 64,
+            () if ends_with(&["ph"]) => bits / 16,
+            () => bits / 32,
+        };
+    }
+    // On Arm, `v0.4s` and `z0.s` are vectors, and `s0` is a number.
+    let Some((_, arrangement)) = one.operands.split_once('.') else { return 1 };
+    let digits: String = arrangement.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or(match arrangement.as_bytes().first() {
+        Some(b'd') => 2,
+        Some(b'h') => 8,
+        _ => 4,
+    })
 }
 
 fn is_shuffle(one: &Instruction<'_>) -> bool {
@@ -141,6 +172,27 @@ mod tests {
         assert_eq!((found.shuffles, found.stack_accesses), (1, 1));
         assert_eq!(found.assembly.first().map(String::as_str), Some("vmovups (%rsi),%ymm0"));
         assert_eq!(found.assembly.last().map(String::as_str), Some("jne 1111 <ns_run+0x1>"));
+    }
+
+    #[test]
+    fn a_vector_counts_as_the_numbers_that_it_holds() {
+        let listing = |vector: &str, scalar: &str| {
+            let rest: Vec<String> = (0..6).map(|n| format!("    {:x}:\t{scalar}\n", 0x1120 + 4 * n)).collect();
+            let rest = rest.concat();
+            format!(
+                "0000000000001110 <ns_run>:\n    1110:\t{vector}\n    1114:\tjne    1110 <ns_run>\n{rest}    \
+                 1138:\tjb     1120 <ns_run+0x10>\n"
+            )
+        };
+        for (vector, scalar, is_vector) in [
+            ("vfmadd231ps (%rdx),%zmm1,%zmm0", "vfmadd231ss (%rdx),%xmm1,%xmm0", true),
+            ("vmulpd %zmm1,%zmm0,%zmm0", "vaddsd %xmm1,%xmm0,%xmm0", true),
+            ("vmulps %ymm1,%ymm0,%ymm0", "vaddss %xmm1,%xmm0,%xmm0", true),
+            ("mulps  %xmm1,%xmm0", "addss  %xmm1,%xmm0", false),
+        ] {
+            let found = count_in(&listing(vector, scalar)).inner_loop.unwrap();
+            assert_eq!(found.arithmetic == 1, is_vector, "{vector}: {found:?}");
+        }
     }
 
     #[test]
