@@ -145,7 +145,7 @@ async fn opinion(
         difference: stripped_parent.map(|parent| difference(&parent, &stripped_source)),
         stripped_source,
         asked_for: asked_for(attempt.stage, given.modification),
-        measured: measured(given),
+        measured: measured(given, bundle.spec.target),
     };
     let prompt = Prompt::Judge(skill);
     let mut conversation = Conversation::new(agents, ports, step, prompt).with_schema(schema::rating(engineering));
@@ -196,7 +196,10 @@ fn without_words(source: &str, form: CandidateForm) -> String {
     kept
 }
 
-fn measured(given: &Judge<'_>) -> Option<String> {
+fn measured(given: &Judge<'_>, target: Target) -> Option<String> {
+    let machine = &given.attempt.published()?.machine;
+    let gpu = machine.gpus.first().filter(|_| target == Target::Cuda);
+    let device = gpu.map_or(&machine.processor, |gpu| &gpu.name);
     let now = given.attempt.speedup()?;
     let shown = |speedup: Interval| format!("{:.3}x [{:.3}, {:.3}]", speedup.estimate, speedup.low, speedup.high);
     let bound = given.parent_bound.map_or_else(String::new, |bound| format!(", bound by {}", bound.as_str()));
@@ -207,7 +210,7 @@ fn measured(given: &Judge<'_>) -> Option<String> {
             now.estimate / before.estimate
         )
     });
-    Some(format!("{} over the reference{before}", shown(now)))
+    Some(format!("On {device}: {} over the reference{before}", shown(now)))
 }
 
 fn asked_for(stage: Stage, modification: Option<&str>) -> String {
