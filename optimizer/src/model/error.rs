@@ -188,6 +188,8 @@ pub enum ModelError {
         endpoint: String,
         /// HTTP status; 200 when the failure came inside a stream.
         status: u16,
+        /// When it wants to be asked again, in milliseconds from now.
+        retry_after_ms: Option<u64>,
         /// What the endpoint said, bounded.
         excerpt: String,
     },
@@ -313,7 +315,7 @@ impl ModelError {
     #[must_use]
     pub fn retry_after_ms(&self) -> Option<u64> {
         match self {
-            Self::RateLimited { retry_after_ms, .. } => *retry_after_ms,
+            Self::RateLimited { retry_after_ms, .. } | Self::ServerError { retry_after_ms, .. } => *retry_after_ms,
             // The retry asks the model that is available first.
             Self::NoneAnswered { errors } => {
                 let waits = errors.iter().filter(|(_, error)| error.is_retriable());

@@ -16,13 +16,14 @@ pub const MAX_IN_CALL_WAIT: Duration = Duration::from_secs(30);
 /// Whether the trouble may pass within seconds.
 fn may_pass_soon(error: &ModelError) -> bool {
     match error {
-        ModelError::RateLimited { retry_after_ms, .. } => {
-            retry_after_ms.is_none_or(|wait_ms| Duration::from_millis(wait_ms) <= MAX_IN_CALL_WAIT)
-        }
         // What keeps a try from beginning, such as parallel work that holds the budget, takes longer than a call may wait.
         ModelError::NotBegun(_) => false,
         // The step counts its tries that may be charged for.
-        other => other.is_retriable() && !other.lost_its_reply(),
+        other => {
+            let is_near =
+                other.retry_after_ms().is_none_or(|wait_ms| Duration::from_millis(wait_ms) <= MAX_IN_CALL_WAIT);
+            is_near && other.is_retriable() && !other.lost_its_reply()
+        }
     }
 }
 
@@ -68,7 +69,7 @@ mod tests {
     }
 
     fn server_error() -> ModelError {
-        ModelError::ServerError { endpoint: "e".to_owned(), status: 500, excerpt: String::new() }
+        ModelError::ServerError { endpoint: "e".to_owned(), status: 500, retry_after_ms: None, excerpt: String::new() }
     }
 
     /// Plays the outcomes and says how many were used and how long it took.
@@ -110,6 +111,18 @@ mod tests {
         let (result, used, waited) = play(vec![Err(limited(Some(3_600_000))), Ok(1)]).await;
         assert_eq!(result.err().and_then(|error| error.retry_after_ms()), Some(3_600_000));
         assert_eq!((used, waited), (1, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_server_that_names_a_time_is_not_asked_before() {
+        let failing = ModelError::ServerError {
+            endpoint: "e".to_owned(),
+            status: 502,
+            retry_after_ms: Some(3_600_000),
+            excerpt: String::new(),
+        };
+        let (result, used, _) = play(vec![Err(failing), Ok(1)]).await;
+        assert_eq!((result.err().and_then(|error| error.retry_after_ms()), used), (Some(3_600_000), 1));
     }
 
     #[tokio::test(start_paused = true)]

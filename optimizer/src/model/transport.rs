@@ -246,7 +246,7 @@ impl Transport {
             200..=299 if mentions(&["invalid_request", "invalid_prompt"]) => {
                 ModelError::BadRequest { endpoint, status, excerpt }
             }
-            200..=299 | 408 | 500..=599 => ModelError::ServerError { endpoint, status, excerpt },
+            200..=299 | 408 | 500..=599 => ModelError::ServerError { endpoint, status, retry_after_ms, excerpt },
             _ => ModelError::BadRequest { endpoint, status, excerpt },
         }
     }

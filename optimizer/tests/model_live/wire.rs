@@ -79,6 +79,14 @@ async fn a_request_carries_model_key_and_every_turn() {
 }
 
 #[tokio::test]
+async fn the_time_that_a_failing_server_names_is_known() {
+    for line in ["500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"] {
+        let (error, requests) = failure(WireFormat::Openai, status(line, "retry-after: 3600\r\n", "{}")).await;
+        assert_eq!((error.retry_after_ms(), requests), (Some(3_600_000), 1), "{line}: {error:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_stream_is_understood() {
     let chat = json!({
         "choices": [{"index": 0, "message": {"role": "assistant", "content": TEXT}, "finish_reason": "length"}],
