@@ -23,6 +23,33 @@ enum Language {
     Python,
 }
 
+/// A precision policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Policy {
+    Reference,
+    Strict,
+    Tf32,
+    Bf16,
+    Fp16,
+    Kernelbench,
+    KernelbenchFirst,
+}
+
+impl From<Policy> for PrecisionPolicy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Reference => Self::Reference,
+            Policy::Strict => Self::Strict,
+            Policy::Tf32 => Self::Tf32,
+            Policy::Bf16 => Self::Bf16,
+            Policy::Fp16 => Self::Fp16,
+            Policy::Kernelbench => Self::Kernelbench,
+            Policy::KernelbenchFirst => Self::KernelbenchFirst,
+        }
+    }
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
@@ -35,8 +62,8 @@ pub(crate) struct Arguments {
     language: Option<Language>,
     /// Verify only this shape, for a quick look. A full verdict needs all shapes.
     shape: Option<String>,
-    /// Precision policy, instead of the task's: reference, strict, tf32, bf16, fp16 or kernelbench.
-    policy: Option<String>,
+    /// Precision policy, instead of the task's. The evidence for the verdict then counts as incomplete.
+    policy: Option<Policy>,
     /// Measure the other baselines too (minutes, once per task and machine), and compare with the fastest.
     #[serde(default)]
     baselines: bool,
@@ -77,7 +104,6 @@ impl Tool for VerifyProgram {
                 "`source` is empty: give the whole text of the program".to_owned(),
             );
         }
-        let policy = arguments.policy.as_deref().map(policy).transpose()?;
         let language = arguments.language.unwrap_or(if defines_model_new(&arguments.source) {
             Language::Python
         } else {
@@ -91,7 +117,7 @@ impl Tool for VerifyProgram {
                 Language::Python => CandidateForm::Torch,
             },
             shape: arguments.shape,
-            policy,
+            policy: arguments.policy.map(PrecisionPolicy::from),
             baselines: arguments.baselines,
             profile: arguments.profile,
         };
@@ -100,13 +126,20 @@ impl Tool for VerifyProgram {
     }
 }
 
-fn policy(text: &str) -> Result<PrecisionPolicy, ToolError> {
-    PrecisionPolicy::ALL.into_iter().find(|policy| policy.as_str() == text).ok_or_else(|| {
-        let known = PrecisionPolicy::ALL.map(PrecisionPolicy::as_str).join(", ");
-        ToolError::new("request.invalid_arguments", format!("`policy` is one of {known}"))
-    })
-}
-
 fn defines_model_new(source: &str) -> bool {
     source.lines().any(|line| line.starts_with("class ModelNew"))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_has_its_name() {
+        for policy in PrecisionPolicy::ALL {
+            let named: Policy = serde_json::from_value(serde_json::json!(policy.as_str())).unwrap();
+            assert_eq!(PrecisionPolicy::from(named), policy);
+        }
+    }
 }
