@@ -270,10 +270,7 @@ async fn a_run_and_its_attempts_are_read_in_bounded_parts() {
         assert_eq!(run["run"]["run"], site.run, "a part of the id is enough: {run}");
         assert!(run["summary"]["reference_median_ns"].as_f64().unwrap() > 0.0, "{run}");
         for section in run["sections"].as_array().unwrap() {
-            // The reference of this machine has a profile only where its tools are.
-            let result = agent.call("describe_run", json!({"run": site.run, "section": section})).await;
-            let is_fine = result.is_error != Some(true) || section == "profile";
-            assert!(is_fine, "{section}: {result:?}");
+            bounded("describe_run", json!({"run": site.run, "section": section})).await;
         }
         let attempts = whole(&agent, "describe_run", json!({"run": site.run, "section": "attempts"}), 6_000).await;
         assert!(attempts.lines().count() == 2 && attempts.contains("correct_faster"), "{attempts}");

@@ -73,7 +73,7 @@ impl Site {
 /// Begins a session. Returns its run.
 async fn begin(agent: &Agent, task: &str, key: &str) -> String {
     let wish = json!({
-        "task": task, "model": "external", "strategy": "agent", "max_attempts": 3, "max_turns": 12,
+        "task": task, "model": "external", "strategy": "agent", "max_attempts": 3, "max_turns": 12, "target_speedup": 1000.0,
         "max_tokens": 1_000_000, "max_device_minutes": 60, "idempotency_key": key,
     });
     let created = agent.answer("create_campaign", wish).await;

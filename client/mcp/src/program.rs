@@ -98,6 +98,7 @@ pub(crate) struct Program<'a> {
     over_fastest: Option<Interval>,
     roofline_share: Option<f64>,
     policy: Option<PrecisionPolicy>,
+    profile_failure: Option<&'a StepFailure>,
 }
 
 /// The summary of a program: verdict, evidence and fault.
@@ -136,6 +137,8 @@ pub(crate) struct ProgramSummary {
     roofline_share: Option<f64>,
     /// Bottleneck: memory, compute, latency, launch, host or unknown; none without a profile.
     bound: Option<String>,
+    /// Why there is no profile although one was requested. It says nothing about the program.
+    profile_failure: Option<Fault>,
     /// Observations about compliance.
     findings: Vec<String>,
     /// Machine of the measurement.
@@ -173,6 +176,12 @@ pub(crate) struct Fault {
     pub(crate) code: String,
     /// What failed.
     pub(crate) message: String,
+}
+
+impl Fault {
+    fn of(failure: &StepFailure) -> Self {
+        Self { code: name(&failure.code), message: line(&failure.message) }
+    }
 }
 
 /// A speedup with its interval.
@@ -224,6 +233,7 @@ impl<'a> Program<'a> {
             over_fastest: attempt.published().and_then(|measured| prepared?.over_fastest(measured)),
             roofline_share: attempt.roofline_share(),
             policy: None,
+            profile_failure: None,
         }
     }
 
@@ -253,6 +263,7 @@ impl<'a> Program<'a> {
             over_fastest: found.measurement.as_ref().and_then(|measured| Some(fastest?.speedup_of(measured.speedup))),
             roofline_share: found.profile.as_ref().and_then(|profile| profile.roofline_share),
             policy: Some(judged.precision),
+            profile_failure: found.profile_failure.as_ref(),
         }
     }
 
@@ -285,6 +296,7 @@ impl<'a> Program<'a> {
                 .and_then(|timed| timed.verification.map(|of| format!("{} of {}", of.verified_calls, of.timed_calls))),
             roofline_share: self.roofline_share.map(rounded),
             bound: self.profile.map(|profile| bound(profile).to_owned()),
+            profile_failure: self.profile_failure.map(Fault::of),
             findings: lines(self.findings.iter().map(finding)),
             machine: timed.map(|timed| machine(&timed.machine)),
         }
@@ -343,7 +355,7 @@ fn of_fault(failure: &StepFailure) -> ProgramSummary {
         shapes: Vec::new(),
         reason: None,
         evidence: None,
-        fault: Some(Fault { code: name(&failure.code), message: line(&failure.message) }),
+        fault: Some(Fault::of(failure)),
         speedup: None,
         speedup_over_fastest: None,
         fastest_baseline: None,
@@ -353,6 +365,7 @@ fn of_fault(failure: &StepFailure) -> ProgramSummary {
         verified_calls: None,
         roofline_share: None,
         bound: None,
+        profile_failure: None,
         findings: Vec::new(),
         machine: None,
     }

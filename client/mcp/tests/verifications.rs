@@ -11,6 +11,7 @@ use nightshift_mcp::ports::{Caller, Connection, Judge, Judged, ListedTask, Serve
 use nightshift_mcp::{MAX_ANSWER_BYTES, MAX_WINDOW_BYTES, Offer, Service, ToolError};
 use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::judgement::Judgement;
+use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{PrecisionPolicy, Target, TaskBundle};
 use nightshift_protocol::verdict::{Finding, Severity};
 use rmcp::model::{CallToolRequestParams, CallToolResult, ClientRequest, Request};
@@ -116,7 +117,7 @@ impl Judge for PlayedJudge {
                 measurement: None,
                 measurement_end: None,
                 profile: None,
-                profile_failure: None,
+                profile_failure: request.profile.then(|| StepFailure::fatal("profile.no_counters", much)),
             })),
         })
     }
@@ -234,7 +235,7 @@ async fn answers_stay_small_whatever_programs_say() {
 }
 
 #[tokio::test]
-async fn what_was_not_examined_is_said() {
+async fn what_was_not_examined_and_why_there_is_no_profile_is_said() {
     let (client, _) = client(1_000).await;
     let verified = async |wish: Value| {
         let begun = value(&answer(&client, "verify_program", wish).await);
@@ -244,6 +245,12 @@ async fn what_was_not_examined_is_said() {
     let plain = verified(json!({"task": "t", "source": "right"})).await;
     assert_eq!(plain["result"]["evidence"]["complete"], false, "{plain}");
     assert_eq!(plain["result"]["evidence"]["missing"][0], "only one shape was checked", "{plain}");
+    assert!(plain["next"].as_str().unwrap().contains("profile=true"), "{plain}");
+
+    let profiled = verified(json!({"task": "t", "source": "right", "profile": true})).await;
+    assert_eq!(profiled["result"]["profile_failure"]["code"], "profile.no_counters", "{profiled}");
+    assert!(profiled["next"].as_str().unwrap().contains("profile_failure"), "{profiled}");
+    assert!(profiled.to_string().len() <= MAX_ANSWER_BYTES, "{profiled}");
 }
 
 #[tokio::test]

@@ -38,6 +38,8 @@ pub(crate) struct Arguments {
     strategy: Option<String>,
     /// Name of the campaign for people; by default the task's name.
     name: Option<String>,
+    /// Stop when the confirmed speedup over the fastest baseline certainly reaches this, for example 1.5.
+    target_speedup: Option<f64>,
     /// Maximum number of attempts; of a session: submissions.
     max_attempts: Option<u32>,
     /// Maximum number of turns of a session; default 40, at most 200.
@@ -107,6 +109,7 @@ impl Tool for CreateCampaignTool {
             untrusted_replies: false,
             strategy: arguments.strategy.unwrap_or_else(|| STRATEGY.to_owned()),
             goal: TaskGoal {
+                target_speedup: arguments.target_speedup,
                 max_attempts: arguments.max_attempts,
                 max_turns: arguments.max_turns,
                 ..TaskGoal::default()

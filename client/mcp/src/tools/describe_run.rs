@@ -89,7 +89,7 @@ pub(crate) struct Answer {
     summary: Option<Summary>,
     /// The part of the section, if requested.
     section: Option<Window>,
-    /// Values of `section`.
+    /// Values of `section` with content.
     sections: Vec<&'static str>,
 }
 
@@ -147,9 +147,22 @@ impl Tool for DescribeRun {
             Some(_) => None,
             None => Some(summary(client, &detail).await?),
         };
-        let sections = RunSection::ALL.map(RunSection::as_str).to_vec();
+        let sections = sections(&detail).into_iter().map(RunSection::as_str).collect();
         Ok(Answer { run: row(&detail.summary), summary, section, sections })
     }
+}
+
+/// Returns the sections with content.
+fn sections(detail: &RunDetail) -> Vec<RunSection> {
+    let prepared = detail.view.prepared.as_ref();
+    let has_content = |section: &RunSection| match section {
+        RunSection::Contract | RunSection::Reference | RunSection::Specification => true,
+        RunSection::Baselines => prepared.is_some(),
+        RunSection::Profile => prepared.is_some_and(|prepared| prepared.profile.is_some()),
+        RunSection::Plan => !detail.view.plans.is_empty(),
+        RunSection::Attempts => !detail.view.attempts.is_empty(),
+    };
+    RunSection::ALL.into_iter().filter(has_content).collect()
 }
 
 /// Returns a section as text.

@@ -137,6 +137,9 @@ fn next(judged: &crate::ports::Judged) -> String {
         Ok(found) if found.outcome.is_correct() && found.profile.is_some() => {
             "read the sections `profile` and `kernels`, and remove what `bound` names"
         }
+        Ok(found) if found.outcome.is_correct() && found.profile_failure.is_some() => {
+            "there is no profile, and `profile_failure` says why: optimize without one, or tell the user"
+        }
         Ok(found) if found.outcome.is_correct() => "verify with profile=true to see what bounds it",
         Ok(found) if found.build.is_some() && found.check.is_none() => "read the section `compiler`",
         Ok(found) if found.check.is_some() => "read the section `check`",
