@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::rubric::{JudgeOpinion, Skill};
 use nightshift_protocol::score::{AttemptScore, RewardFormula};
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
@@ -66,6 +67,8 @@ pub struct Rollout {
     pub tokens: TokenUsage,
     /// `endpoint/model`.
     pub model: String,
+    /// The model that rated it; none where that is not known.
+    pub judge_model: Option<String>,
     /// Whether the completion was written beforehand.
     pub scripted: bool,
     /// Hash of the prompt's templates.
@@ -186,9 +189,8 @@ fn row(
     if attempt.reward.is_none() && usize::try_from(fix_turn).is_ok_and(|turn| turn >= earlier.len()) {
         return Err(Left::Unfinished);
     }
-    // Its prompt is a conversation of many turns, which a row does not hold.
     if !attempt.turns.is_empty() {
-        return Err(Left::UnreadablePrompt);
+        return Err(Left::AgentSession);
     }
     let score = score_of(&run.bundle.spec, &run.detail.view, attempt, wish.formula).ok_or(Left::Unfinished)?;
     let calls = versions::writing_calls(attempt);
@@ -233,6 +235,7 @@ fn row(
             reasoning: last.reasoning_tokens,
         },
         model: last.model.clone(),
+        judge_model: judge_model(attempt, &score),
         scripted: last.scripted,
         prompt_version: last.prompt_version.clone(),
         score,
@@ -253,6 +256,13 @@ fn task_name(bundle_hash: ArtifactHash, bundle: &TaskBundle) -> TaskName {
     TaskName { name: bundle.spec.name.clone(), bundle: bundle_hash, fingerprint, target }
 }
 
+/// The model that rated an attempt; none where there is no rating, or a release without roles recorded its call.
+fn judge_model(attempt: &Attempt, score: &AttemptScore) -> Option<String> {
+    let is_rated = matches!(score.rubric.judge, JudgeOpinion::Rated { .. });
+    let call = attempt.calls.iter().rfind(|call| is_rated && call.role == Some(AgentRole::Judge))?;
+    Some(call.model.clone())
+}
+
 /// `rated` or `judge_unavailable`.
 pub(crate) fn judge_state(score: &AttemptScore) -> &'static str {
     match score.rubric.judge {
@@ -265,6 +275,7 @@ pub(crate) fn judge_state(score: &AttemptScore) -> &'static str {
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
     use nightshift_protocol::api::{RunSummary, RunView};
+    use nightshift_protocol::attempt::AgentTurn;
     use nightshift_protocol::campaign::RunInput;
     use serde_json::{Value, json};
 
@@ -296,6 +307,29 @@ mod tests {
 
     fn left(run: &RecordedRun) -> Vec<(Left, u32)> {
         rollouts(std::slice::from_ref(run), &wish()).unwrap().left.into_iter().collect()
+    }
+
+    #[test]
+    fn a_session_is_left_out_under_its_own_name() {
+        let mut run = recorded(include_str!("../tests/corpus/history/repaired_to_the_target.json"));
+        run.detail.view.attempts[0].turns.push(AgentTurn::open(1));
+        assert_eq!(left(&run), [(Left::Pruned, 2), (Left::AgentSession, 1)]);
+        assert_eq!(Left::AgentSession.as_str(), "agent_session");
+    }
+
+    #[test]
+    fn a_rating_names_its_model() {
+        let run = recorded(include_str!("../tests/corpus/history/repaired_to_the_target.json"));
+        let mut attempt = run.detail.view.attempts.last().unwrap().clone();
+        let mut call = attempt.calls[0].clone();
+        (call.role, call.model) = (Some(AgentRole::Judge), "lab/judge".to_owned());
+        attempt.calls.push(call);
+        let mut score = score_of(&run.bundle.spec, &run.detail.view, &attempt, RewardFormula::Published1).unwrap();
+        score.rubric.judge = JudgeOpinion::JudgeUnavailable { reason: String::new() };
+        assert_eq!(judge_model(&attempt, &score), None);
+        let scores = score.rubric.rules;
+        score.rubric.judge = JudgeOpinion::Rated { scores, major_hacking: false, reasons: Vec::new() };
+        assert_eq!(judge_model(&attempt, &score).as_deref(), Some("lab/judge"));
     }
 
     #[test]

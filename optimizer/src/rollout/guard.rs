@@ -29,6 +29,8 @@ pub enum Left {
     Scripted,
     /// Prompt or reply is not stored any more.
     Pruned,
+    /// A turn of an agent session wrote it: its prompt is a conversation of many turns, which a row does not hold.
+    AgentSession,
     /// Its prompt cannot be taken apart into messages.
     UnreadablePrompt,
     /// The prompt holds the program that was to be written, or one that its author could not know.
@@ -46,6 +48,7 @@ impl Left {
             Self::NoReply => "no_reply",
             Self::Scripted => "scripted",
             Self::Pruned => "pruned",
+            Self::AgentSession => "agent_session",
             Self::UnreadablePrompt => "unreadable_prompt",
             Self::AnswerInPrompt => "answer_in_prompt",
             Self::LessonsOfOthers => "lessons_of_others",

@@ -45,7 +45,7 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 }
 
 /// What both layouts tell of a row, beside prompt and completion.
-const FACTS: [Column; 34] = [
+const FACTS: [Column; 35] = [
     column("index", Kind::Integer),
     column("split", Kind::Text),
     column("skill", Kind::Text),
@@ -63,6 +63,7 @@ const FACTS: [Column; 34] = [
     column("speedup", Kind::Number),
     column("prev_speedup", Kind::Number),
     column("judge", Kind::Text),
+    column("judge_model", Kind::Text),
     column("judge_total", Kind::Integer),
     column("rule_total", Kind::Integer),
     column("reward", Kind::Number),
@@ -191,6 +192,7 @@ fn facts(index: usize, row: &Rollout) -> Value {
         "speedup": row.speedup,
         "prev_speedup": row.parent_speedup,
         "judge": judge_state(&row.score),
+        "judge_model": row.judge_model,
         "judge_total": scored.inputs.judge_total,
         "rule_total": scored.inputs.rule_total,
         "reward": scored.reward,
