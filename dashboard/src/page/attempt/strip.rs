@@ -5,6 +5,7 @@ use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::baseline::BaselineKind;
 use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::profile::Profile;
 
 use super::headline::{bound_of, device_name, device_ns, outcome_of};
 use crate::chart::{Unit, show};
@@ -130,8 +131,16 @@ fn roofline(attempt: &Attempt) -> Figure {
     match attempt.roofline_share() {
         Some(share) => plain(NAME, show(share, Unit::Share), "of the peaks of the units that it uses"),
         None if attempt.published().is_none() => unknown(NAME, "not timed"),
+        None if attempt.profile.as_ref().is_some_and(has_roof) => {
+            unknown(NAME, "faster than the roof, which does not apply")
+        }
         None => unknown(NAME, "work or peaks not known"),
     }
+}
+
+/// Returns whether work and peaks of a profiled program are known.
+fn has_roof(profile: &Profile) -> bool {
+    profile.arithmetic_intensity.is_some() && profile.peak_bytes_per_s > 0.0 && profile.peak_flops_per_s > 0.0
 }
 
 fn own_kernels(attempt: &Attempt) -> Figure {
