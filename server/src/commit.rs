@@ -215,7 +215,8 @@ impl Driving {
     }
 }
 
-/// Returns the used part of a try's reservation. Model calls are settled one by one.
+/// Returns the used part of a try's reservation. Model calls are settled one by one; the store counts the reservation of
+/// a call that is still open as used.
 fn used(step: &StepRecord, end: &TryEnd, at: TimestampMs) -> Vec<Amount> {
     let mut used = Vec::new();
     if step.device.is_some()

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_protocol::api::{Control, ControlAction, Page, ReportResult, StepView, TryOutcome};
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::budget::Resource;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
 
 use crate::setup::{TestServer, Wish, open_store, until};
-use crate::toy::{Behaviour, FakeAgents, PLAN, prepared_output};
+use crate::toy::{Behaviour, CALL_TOKENS, FakeAgents, PLAN, prepared_output};
 
 /// Returns a run of a campaign whose worker's step has ended.
 async fn up_to_the_agent(server: &TestServer) -> RunId {
@@ -49,6 +50,27 @@ async fn cancelling_a_run_stops_its_agent() {
     server.post(&format!("/runs/{run}/control")).json(&cancel).send().await.unwrap();
     server.until_status(&run, RunStatus::Cancelled).await;
     assert_eq!(agents.dropped.load(Ordering::SeqCst), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_tokens_of_a_call_that_is_open_when_its_run_is_cancelled_count_as_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await.ports();
+    let agents = FakeAgents::new(Behaviour::PlansWhenAnswered);
+    let server = TestServer::on(store.clone(), Wish { agents, ..Wish::default() }).await;
+    let run = up_to_the_agent(&server).await;
+    let campaign = server.run(&run).await.summary.campaign;
+    let tokens = async || {
+        let lines = store.budgets.load_budget(&campaign).await.unwrap();
+        lines.into_iter().find(|line| line.resource == Resource::Tokens).unwrap()
+    };
+    until("the open call", || async { (tokens().await.reserved == CALL_TOKENS).then_some(()) }).await;
+    let cancel = Control { action: ControlAction::Cancel };
+    server.post(&format!("/runs/{run}/control")).json(&cancel).send().await.unwrap();
+    server.until_status(&run, RunStatus::Cancelled).await;
+    let line = tokens().await;
+    assert_eq!((line.used, line.reserved), (CALL_TOKENS, 0));
     server.stop().await;
 }
 

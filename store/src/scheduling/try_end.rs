@@ -61,12 +61,7 @@ pub(crate) fn end(
     step.reported_digest = Some(told.digest.to_vec());
     set.put(id, Place::Nowhere)?;
     match source {
-        ReportSource::Worker(used) => {
-            admit::settle(set, id, |amount| {
-                let of_it = used.iter().filter(|used| used.resource == amount.resource);
-                of_it.fold(0, |sum: u64, used| sum.saturating_add(used.amount))
-            })?;
-        }
+        ReportSource::Worker(used) => settle_reported(set, id, used)?,
         ReportSource::Sweeper => settle_lost(set, id, started_at, at)?,
     }
     match end {
@@ -90,6 +85,26 @@ pub(crate) fn end(
         TryEnd::Cancelled => give_back(set, id, None, at, at)?,
     }
     Ok(Reported::Committed)
+}
+
+/// Ends the reservations of a try by its report.
+///
+/// Money and tokens beyond the step's own reserve belong to a model call that is still open. They count as used, because
+/// its provider may charge for it.
+fn settle_reported(set: &mut WorkingSet, step_id: i64, used: &[Amount]) -> Result<(), Failure> {
+    let reserve = set.step(step_id)?.reserve.clone();
+    admit::settle(set, step_id, |amount| {
+        let of_open_call = match amount.resource {
+            Resource::CostMicrousd | Resource::Tokens => amount.amount.saturating_sub(sum(&reserve, amount.resource)),
+            Resource::DeviceMs | Resource::Attempts | Resource::WallMs => 0,
+        };
+        sum(used, amount.resource).saturating_add(of_open_call)
+    })
+}
+
+fn sum(amounts: &[Amount], resource: Resource) -> u64 {
+    let of_resource = amounts.iter().filter(|amount| amount.resource == resource);
+    of_resource.fold(0, |sum: u64, amount| sum.saturating_add(amount.amount))
 }
 
 /// Ends the reservations of a try without a report.

@@ -32,6 +32,7 @@ crate::bench::on_both!(
     a_leased_step_reserves_and_settles_for_its_calls,
     a_list_of_campaigns_contains_their_totals,
     a_model_call_is_paid_for_once,
+    a_call_that_is_open_when_its_try_ends_counts_as_used,
     parallel_reservations_never_exceed_a_cap,
     usage_is_counted_without_caps_too,
 );
@@ -345,6 +346,44 @@ async fn a_model_call_is_paid_for_once(bench: Bench) {
         assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (41, 0));
     }
     bench.assert_sound().await;
+}
+
+async fn a_call_that_is_open_when_its_try_ends_counts_as_used(bench: Bench) {
+    let reserve = vec![amount(Resource::Tokens, 10), amount(Resource::DeviceMs, 500)];
+    let estimate = vec![amount(Resource::Tokens, 60), amount(Resource::CostMicrousd, 40)];
+    let timed_out = StepFailure::retriable("step.timed_out", "it took too long");
+    let panicked = StepFailure::fatal("agent.panicked", "a defect");
+    let ends = [
+        (TryEnd::Cancelled, StepStatus::Cancelled),
+        (TryEnd::Retry { failure: timed_out, at: bench.now().plus_ms(500) }, StepStatus::Scheduled),
+        (TryEnd::Failed { failure: panicked }, StepStatus::Failed),
+    ];
+    for (end, status) in ends {
+        let (campaign, run, step) = leased(&bench, BudgetCaps::default(), reserve.clone()).await;
+        let granted = bench.store.reserve(&step.id, step.epoch, &estimate, bench.now()).await.unwrap();
+        assert_eq!(granted, Reservation::Granted);
+        if end == TryEnd::Cancelled {
+            bench.store.control_run(&run, RunTransition::Cancel, None, bench.now()).await.unwrap();
+        }
+        bench.report_used(&step, end, of_tokens(3)).await;
+        assert_eq!(bench.step(&run, "a").await.status, status);
+        assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (63, 0), "{status:?}");
+        assert_eq!(bench.spent(&campaign, Resource::CostMicrousd).await, (40, 0), "{status:?}");
+        assert_eq!(bench.spent(&campaign, Resource::DeviceMs).await, (0, 0), "{status:?}");
+        let late = ModelCallRecord {
+            run: run.clone(),
+            step_key: step.key.clone(),
+            turn: 1,
+            request_hash: "h".to_owned(),
+            summary: json!({}),
+            released: estimate.clone(),
+            used: of_tokens(41),
+            at: bench.now(),
+        };
+        bench.store.record_model_call(late, Vec::new()).await.unwrap();
+        assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (63, 0), "the late answer is counted already");
+        bench.assert_sound().await;
+    }
 }
 
 async fn parallel_reservations_never_exceed_a_cap(bench: Bench) {
