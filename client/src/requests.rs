@@ -10,7 +10,7 @@ use nightshift_protocol::id::{CampaignId, RequestId, RunId};
 use reqwest::{Method, StatusCode};
 
 use crate::error::ClientError;
-use crate::transport::{Client, LONG_POLL_GRACE};
+use crate::transport::{Client, LONG_POLL_GRACE, long_poll};
 
 impl Client {
     /// Lists requests that wait for an answer, newest first; with `all`, also the others.
@@ -38,11 +38,14 @@ impl Client {
     }
 
     /// Leases the oldest matching open request. If none is open, the server holds the call for up to `wish.wait_ms`.
+    /// An empty answer that came early is returned after a pause.
     pub async fn next_request(&self, wish: &NextRequest) -> Result<Option<LeasedRequest>, ClientError> {
         let url = self.url(&["requests", "next"], &[]);
-        let timeout = Duration::from_millis(wish.wait_ms).saturating_add(LONG_POLL_GRACE);
-        let request = self.request(Method::POST, url).timeout(timeout).json(wish);
-        let (status, body) = self.send(request).await?;
+        let wait = Duration::from_millis(wish.wait_ms);
+        let request = self.request(Method::POST, url).timeout(wait.saturating_add(LONG_POLL_GRACE)).json(wish);
+        let is_empty = |answer: &(StatusCode, Vec<u8>)| answer.0 == StatusCode::NO_CONTENT;
+        let (status, body) =
+            long_poll(wait.min(Duration::from_millis(MAX_WAIT_MS)), is_empty, self.send(request)).await?;
         if status == StatusCode::NO_CONTENT {
             return Ok(None);
         }
@@ -53,7 +56,7 @@ impl Client {
         })
     }
 
-    /// Leases the next request within this time, with several calls if the server's limit is shorter.
+    /// Leases the next request within this time, with several calls if the server's limit is shorter or it answers early.
     pub async fn wait_for_request(
         &self,
         wish: &NextRequest,
@@ -64,7 +67,7 @@ impl Client {
             let left = u64::try_from(until.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX);
             let wish = NextRequest { wait_ms: left.min(MAX_WAIT_MS), ..wish.clone() };
             let leased = self.next_request(&wish).await?;
-            if leased.is_some() || left <= MAX_WAIT_MS {
+            if leased.is_some() || Instant::now() >= until {
                 return Ok(leased);
             }
         }

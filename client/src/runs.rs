@@ -12,7 +12,7 @@ use nightshift_protocol::signal::Signal;
 use reqwest::Method;
 
 use crate::error::ClientError;
-use crate::transport::{Client, LONG_POLL_GRACE};
+use crate::transport::{Client, LONG_POLL_GRACE, long_poll};
 
 impl Client {
     /// Lists runs, newest first, optionally of one campaign or one status. `before` is the cursor of the previous page.
@@ -54,12 +54,14 @@ impl Client {
     }
 
     /// Returns the run's log after this position. If it has no new events, the server holds the call for up to
-    /// `wait_ms` (at most [`MAX_WAIT_MS`]).
+    /// `wait_ms` (at most [`MAX_WAIT_MS`]). An empty answer that came early is returned after a pause.
     pub async fn run_events(&self, id: &RunId, after: u64, wait_ms: u64) -> Result<EventsPage, ClientError> {
         let wait_ms = wait_ms.min(MAX_WAIT_MS);
+        let wait = Duration::from_millis(wait_ms);
         let query = [("after", Some(after.to_string())), ("wait_ms", Some(wait_ms.to_string()))];
         let url = self.url(&["runs", id.as_str(), "events"], &query);
-        self.json(self.request(Method::GET, url).timeout(Duration::from_millis(wait_ms) + LONG_POLL_GRACE)).await
+        let poll = self.json(self.request(Method::GET, url).timeout(wait + LONG_POLL_GRACE));
+        long_poll(wait, |page: &EventsPage| page.events.is_empty() && !page.status.is_final(), poll).await
     }
 
     /// Lists the run's steps in the order of their scheduling.

@@ -21,6 +21,9 @@ use crate::error::ClientError;
 pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout of a long poll in addition to its waiting time.
 pub const LONG_POLL_GRACE: Duration = Duration::from_secs(30);
+/// Pause after a long poll that was answered early and empty.
+#[cfg(not(target_arch = "wasm32"))]
+const EARLY_ANSWER_PAUSE: Duration = Duration::from_secs(1);
 /// Timeout of a connection attempt.
 #[cfg(not(target_arch = "wasm32"))]
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -310,6 +313,35 @@ impl Answer {
             self.client.failed(self.number, error)
         })
     }
+}
+
+/// Makes a long poll that the server holds for up to `wait`.
+///
+/// A server that holds as many polls as it can answers further ones at once. A pause follows such an empty answer, so
+/// that callers can repeat the poll immediately.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) async fn long_poll<T>(
+    wait: Duration,
+    is_empty: impl FnOnce(&T) -> bool,
+    poll: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    let until = std::time::Instant::now() + wait;
+    let answer = poll.await?;
+    let left = until.saturating_duration_since(std::time::Instant::now());
+    if !left.is_zero() && is_empty(&answer) {
+        tokio::time::sleep(left.min(EARLY_ANSWER_PAUSE)).await;
+    }
+    Ok(answer)
+}
+
+/// A browser makes no long polls.
+#[cfg(target_arch = "wasm32")]
+pub(crate) async fn long_poll<T>(
+    _wait: Duration,
+    _is_empty: impl FnOnce(&T) -> bool,
+    poll: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    poll.await
 }
 
 /// Returns whether a replica that is not ready refused the call before it began. After an error of its store or a

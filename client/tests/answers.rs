@@ -1,13 +1,17 @@
 //! Tests of the client's handling of valid and invalid answers, over a real connection.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::routing::{get, post, put};
 use nightshift_client::{Client, ClientError};
-use nightshift_protocol::api::{ControlAction, CreateCampaign, IDEMPOTENCY_HEADER};
+use nightshift_protocol::api::{ControlAction, CreateCampaign, IDEMPOTENCY_HEADER, NextRequest};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::campaign::CampaignSpec;
 use nightshift_protocol::run::RunStatus;
@@ -49,6 +53,31 @@ async fn an_address_without_a_server_is_unreachable_and_may_recover() {
     let error = Client::new(&address, None).unwrap().health().await.unwrap_err();
     assert_eq!(error.code(), "server.unreachable");
     assert!(error.is_transient() && error.to_string().contains(&address), "{error}");
+}
+
+#[tokio::test]
+async fn a_long_poll_that_is_answered_early_is_repeated_after_a_pause() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    // A server that holds as many polls as it can: two early answers, then an error.
+    let next = post(move || async move {
+        match counted.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => (StatusCode::NO_CONTENT, ""),
+            _ => (StatusCode::NOT_FOUND, r#"{"error":{"code":"run.not_found","message":"no such run"}}"#),
+        }
+    });
+    let events = get(|| async { r#"{"events":[],"status":"running"}"# });
+    let router = Router::new().route("/api/v1/requests/next", next).route("/api/v1/runs/{id}/events", events);
+    let client = serve(router).await;
+    let wish: NextRequest = serde_json::from_str("{}").unwrap();
+    let began = Instant::now();
+    let error = client.wait_for_request(&wish, Duration::from_secs(20)).await.unwrap_err();
+    assert_eq!((error.code(), calls.load(Ordering::SeqCst)), ("run.not_found", 3));
+    assert!(began.elapsed() >= Duration::from_secs(2), "it was repeated at once");
+    let began = Instant::now();
+    let run = "run_00000000000070008000000000000001".parse().unwrap();
+    assert!(client.run_events(&run, 0, 20_000).await.unwrap().events.is_empty());
+    assert!(began.elapsed() >= Duration::from_secs(1), "it can be repeated at once");
 }
 
 #[tokio::test]
