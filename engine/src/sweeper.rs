@@ -13,7 +13,7 @@ use crate::store::{LeaseStore, QueueStore, Reported, ServerStore, StoreError, Tr
 pub const MAX_PER_ROUND: u32 = 500;
 
 /// Outcome of a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Swept {
     /// Freed leases of embedded workers of dead servers.
     pub reaped: u64,
@@ -25,6 +25,8 @@ pub struct Swept {
     pub fired: u64,
     /// When the next timer is due.
     pub next_timer: Option<TimestampMs>,
+    /// The first error of a lease that could not be read or ended. The other leases and the timers are unaffected.
+    pub lease_error: Option<StoreError>,
 }
 
 /// Ends leases and fires timers. Several sweepers may run at once, because the store re-checks every lease.
@@ -56,7 +58,10 @@ impl Sweeper {
         // Dead servers come first: a try that ended with its server does not count, but a try with an expired lease
         // does.
         let mut swept = Swept { reaped: self.servers.reap_servers(at).await?, ..Swept::default() };
-        let leases = self.leases.expired_leases(at, MAX_PER_ROUND).await?;
+        let leases = self.leases.expired_leases(at, MAX_PER_ROUND).await.unwrap_or_else(|error| {
+            swept.lease_error = Some(error);
+            Vec::new()
+        });
         swept.more = leases.len() >= usize::try_from(MAX_PER_ROUND).unwrap_or(usize::MAX);
         for lease in leases {
             let lost = StepFailure::retriable(
@@ -69,10 +74,14 @@ impl Sweeper {
                 AfterFailure::Retry { .. } => TryEnd::Retry { failure: lost, at },
                 AfterFailure::GiveUp { failure } => TryEnd::Failed { failure },
             };
-            if self.leases.expire_lease(&lease.step.id, lease.epoch, end, at).await? == Reported::Committed {
-                swept.expired += 1;
+            match self.leases.expire_lease(&lease.step.id, lease.epoch, end, at).await {
+                Ok(Reported::Committed) => swept.expired += 1,
+                Ok(Reported::LeaseLost) => {}
+                Err(error) => swept.lease_error = swept.lease_error.or(Some(error)),
             }
         }
+        // After an error, the next round follows later.
+        swept.more &= swept.lease_error.is_none();
         let (fired, next_timer) = self.queue.fire_timers(at, MAX_PER_ROUND).await?;
         swept.fired = fired;
         swept.more |= fired >= u64::from(MAX_PER_ROUND);

@@ -14,16 +14,21 @@ mod toy;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use nightshift_engine::clock::Clock;
-use nightshift_engine::store::{ChangeStore, ServerRecord, ServerStore, TryEnd, WorkerRecord};
-use nightshift_engine::sweeper::{MAX_PER_ROUND, Sweeper, Swept};
-use nightshift_protocol::id::{ServerId, WorkerId};
+use nightshift_engine::store::{
+    ChangeStore, ExpiredLease, HeartbeatOutcome, LeaseStore, Reported, ServerRecord, ServerStore, StepRecord,
+    StoreError, TryEnd, WorkerRecord,
+};
+use nightshift_engine::sweeper::{MAX_PER_ROUND, Sweeper};
+use nightshift_protocol::id::{ServerId, StepId, WorkerId};
 use nightshift_protocol::run::StepStatus;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::memory::MemoryStore;
 use crate::site::{Site, phases};
 use crate::toy::Counting;
 
@@ -46,7 +51,8 @@ async fn a_lease_that_ran_out_frees_its_step_at_once_until_its_tries_are_used_up
     for tries in 1..=3 {
         assert_eq!(status(&site), (StepStatus::Leased, tries));
         site.clock.advance_ms(LEASE_MS - 1);
-        assert_eq!(sweeper.sweep().await.unwrap(), Swept::default(), "it is still in time");
+        let swept = sweeper.sweep().await.unwrap();
+        assert_eq!((swept.reaped, swept.expired, swept.fired), (0, 0, 0), "it is still in time");
         site.clock.advance_ms(1);
         assert_eq!(sweeper.sweep().await.unwrap().expired, 1);
         assert_eq!(sweeper.sweep().await.unwrap().expired, 0);
@@ -90,6 +96,61 @@ async fn a_due_timer_makes_its_step_ready_and_the_next_due_time_is_returned() {
     site.clock.advance_ms(200);
     let swept = sweeper.sweep().await.unwrap();
     assert_eq!((swept.fired, swept.next_timer), (1, None));
+}
+
+/// Leases of a store that cannot end one of them.
+struct OneStuck {
+    inner: Arc<MemoryStore>,
+    step: StepId,
+}
+
+#[async_trait]
+impl LeaseStore for OneStuck {
+    async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError> {
+        self.inner.load_step(id).await
+    }
+
+    async fn heartbeat(
+        &self,
+        worker: &WorkerId,
+        leases: &[(StepId, u64)],
+        at: TimestampMs,
+        expires_at: TimestampMs,
+    ) -> Result<HeartbeatOutcome, StoreError> {
+        self.inner.heartbeat(worker, leases, at, expires_at).await
+    }
+
+    async fn expired_leases(&self, at: TimestampMs, limit: u32) -> Result<Vec<ExpiredLease>, StoreError> {
+        self.inner.expired_leases(at, limit).await
+    }
+
+    async fn expire_lease(
+        &self,
+        step: &StepId,
+        epoch: u64,
+        end: TryEnd,
+        at: TimestampMs,
+    ) -> Result<Reported, StoreError> {
+        if *step == self.step {
+            return Err(StoreError::Other("this lease cannot be ended, on purpose".to_owned()));
+        }
+        self.inner.expire_lease(step, epoch, end, at).await
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_cannot_be_ended_holds_up_neither_other_leases_nor_timers() {
+    let site = Site::begun(&phases(&[3])).await;
+    let at = site.clock.now().plus_ms(100);
+    let end = TryEnd::Retry { failure: StepFailure::retriable("busy", "later"), at };
+    site.store.report(site.report_of("phase0/step2", end)).await.unwrap();
+    let store = &site.store;
+    let stuck = Arc::new(OneStuck { inner: store.clone(), step: site.leases["phase0/step0"].0.clone() });
+    let sweeper = Sweeper::new(store.clone(), stuck, store.clone(), site.clock.clone(), Arc::new(Counting::default()));
+    site.clock.advance_ms(LEASE_MS);
+    let swept = sweeper.sweep().await.unwrap();
+    assert_eq!((swept.expired, swept.fired), (1, 1));
+    assert!(swept.lease_error.is_some_and(|error| error.to_string().contains("on purpose")));
 }
 
 #[tokio::test]

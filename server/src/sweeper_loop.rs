@@ -17,6 +17,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Name of this loop in error logs.
 const DOING: &str = "sweeping leases and timers";
+/// Name of the end of single leases in error logs.
+const ENDING_LEASES: &str = "ending expired leases";
 
 /// Runs the loop until the server ends.
 pub(crate) async fn run(driving: Arc<Driving>) {
@@ -83,6 +85,11 @@ async fn round(driving: &Driving, sweeper: &Sweeper, due: Due) -> Result<Option<
         driving.wake.look_for_runs();
     }
     dispatch.sweeper_schedule.next_timer(swept.next_timer);
+    // The next heartbeat finds these leases again.
+    match &swept.lease_error {
+        Some(error) => shared.error_log.failed(ENDING_LEASES, error),
+        None => shared.error_log.worked(ENDING_LEASES),
+    }
     if swept.more {
         dispatch.sweeper_schedule.leases_ran_out();
         dispatch.sweeper_schedule.timers_changed();

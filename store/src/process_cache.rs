@@ -25,7 +25,9 @@ const MAX_ROUTES: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct ProcessCache {
     virtual_now: AtomicI64,
-    /// Until when blocked steps are not reconsidered without a release, in milliseconds since 1970.
+    /// Until when the blocked steps of a campaign are not reconsidered without a release, in milliseconds since 1970.
+    resting: RwLock<HashMap<i64, i64>>,
+    /// The same for all campaigns.
     rests_until: AtomicI64,
     counter: AtomicU64,
     step_ids: Mutex<StepIds>,
@@ -52,17 +54,30 @@ impl ProcessCache {
         self.virtual_now.fetch_max(rank, Ordering::Relaxed);
     }
 
-    /// Returns false for a while after blocked steps were reconsidered without success: they may need more than the rest of the
-    /// budget.
+    /// Returns false while all campaigns with room for blocked steps rest.
     pub(crate) fn may_reconsider(&self, at: TimestampMs) -> bool {
-        let until = self.rests_until.load(Ordering::Relaxed);
-        // The clock may have been set back.
-        !(until - RECONSIDER_EVERY_MS..until).contains(&at.0)
+        !rests(self.rests_until.load(Ordering::Relaxed), at)
     }
 
-    /// Notes that none of the blocked steps became ready.
-    pub(crate) fn reconsidered_without_success(&self, at: TimestampMs) {
-        self.rests_until.store(at.0.saturating_add(RECONSIDER_EVERY_MS), Ordering::Relaxed);
+    /// Returns the campaigns among these that do not rest.
+    pub(crate) fn to_reconsider(&self, mut campaigns: Vec<i64>, at: TimestampMs) -> Vec<i64> {
+        let mut resting = self.resting.write().unwrap_or_else(PoisonError::into_inner);
+        resting.retain(|_, until| rests(*until, at));
+        let first_end = campaigns.iter().filter_map(|campaign| resting.get(campaign)).min().copied();
+        campaigns.retain(|campaign| !resting.contains_key(campaign));
+        if campaigns.is_empty()
+            && let Some(until) = first_end
+        {
+            self.rests_until.store(until, Ordering::Relaxed);
+        }
+        campaigns
+    }
+
+    /// Lets a campaign rest because none of its blocked steps became ready: they may need more than the rest of the
+    /// budget, or they cannot be read.
+    pub(crate) fn reconsidered_without_success(&self, campaign_id: i64, at: TimestampMs) {
+        let until = at.0.saturating_add(RECONSIDER_EVERY_MS);
+        self.resting.write().unwrap_or_else(PoisonError::into_inner).insert(campaign_id, until);
     }
 
     /// Returns the key of a committed route.
@@ -112,6 +127,11 @@ impl ProcessCache {
         }
         Ok(taken)
     }
+}
+
+/// Returns whether a rest lasts. The clock may have been set back.
+fn rests(until: i64, at: TimestampMs) -> bool {
+    (until - RECONSIDER_EVERY_MS..until).contains(&at.0)
 }
 
 #[cfg(test)]

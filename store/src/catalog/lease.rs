@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use nightshift_engine::store::{ExpiredLease, HeartbeatOutcome, Reported, TryEnd};
+use nightshift_engine::store::{ExpiredLease, HeartbeatOutcome, Reported, StepRecord, TryEnd};
 use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::time::TimestampMs;
 
 use super::budget::of_step;
-use super::step::{records, step_query};
+use super::step::{record, step_query};
 use super::{public_id, run, worker};
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
@@ -91,8 +91,16 @@ pub(crate) async fn expired(
     at: TimestampMs,
     limit: u32,
 ) -> Result<Vec<ExpiredLease>, Failure> {
-    let steps = records(&connection.fetch_all(EXPIRED, values![at.0, limit.min(MAX_EXPIRED)]).await?)?;
-    Ok(steps.into_iter().map(|step| ExpiredLease { epoch: step.epoch, step }).collect())
+    let rows = connection.fetch_all(EXPIRED, values![at.0, limit.min(MAX_EXPIRED)]).await?;
+    let (steps, mut unreadable): (Vec<_>, Vec<_>) = rows.iter().map(record).partition(Result::is_ok);
+    // A step that cannot be read is an error once the other leases are ended.
+    if steps.is_empty()
+        && let Some(Err(error)) = unreadable.pop()
+    {
+        return Err(error);
+    }
+    let lease = |step: StepRecord| ExpiredLease { epoch: step.epoch, step };
+    Ok(steps.into_iter().flatten().map(lease).collect())
 }
 
 /// Ends an expired lease, after checking again that it is expired.

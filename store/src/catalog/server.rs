@@ -4,7 +4,7 @@ use nightshift_engine::store::{Pulse, ServerRecord};
 use nightshift_protocol::id::ServerId;
 use nightshift_protocol::time::TimestampMs;
 
-use super::budget::blocked_with_room;
+use super::budget::{self, blocked_with_room};
 use super::public_id;
 use super::step_runs::runs_of;
 use super::timer;
@@ -125,11 +125,14 @@ pub(crate) async fn pulse(
     let Some(row) = row else { return Ok(Pulse::default()) };
     let found = connection.fetch_one(DUE_WORK, values![row.i64(0)?, at.0]).await?;
     transaction.memory.raise_virtual_now(found.opt_i64("virtual_now")?.unwrap_or_default());
+    let may_unblock = found.flag("room")?
+        && transaction.memory.may_reconsider(at)
+        && !transaction.memory.to_reconsider(budget::with_room(connection).await?, at).is_empty();
     Ok(Pulse {
         alive: true,
         runs_to_drive: found.flag("runs")?,
         ready: found.flag("ready")?,
-        expired: found.flag("expired")? || (found.flag("room")? && transaction.memory.may_reconsider(at)),
+        expired: found.flag("expired")? || may_unblock,
         next_timer: timer::next(connection).await?,
         database_now: row.opt_i64(1)?.map(TimestampMs),
     })

@@ -95,7 +95,7 @@ pub(crate) fn records(rows: &[Row]) -> Result<Vec<StepRecord>, Failure> {
     rows.iter().map(record).collect()
 }
 
-fn record(row: &Row) -> Result<StepRecord, Failure> {
+pub(crate) fn record(row: &Row) -> Result<StepRecord, Failure> {
     let id = row.str("public_id")?;
     let unreadable =
         |what: &str, error: &serde_json::Error| Failure::unreadable(format!("the {what} of step {id}"), error);

@@ -14,30 +14,26 @@ impl QueueStore for SqlStore {
     }
 
     async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError> {
-        let mut became_ready = 0;
-        if self.around.memory.may_reconsider(at) {
-            let campaigns = read!(self, |connection| budget::with_room(connection))?;
-            let has_candidates = !campaigns.is_empty();
-            let mut failed = false;
-            for campaign_id in campaigns {
-                match transaction!(self, |tx, campaign_id, at| budget::reconsider(tx, *campaign_id, *at)) {
-                    Ok(count) => became_ready += count,
-                    // The other campaigns and the timers go on.
-                    Err(error) => {
-                        failed = true;
-                        tracing::warn!(campaign_id, error = %error, "blocked steps were not reconsidered");
-                    }
-                }
-            }
-            if has_candidates && became_ready == 0 && !failed {
-                self.around.memory.reconsidered_without_success(at);
-            }
+        let (mut became_ready, mut next) = (0, read!(self, |connection| timer::next(connection))?);
+        if next.is_some_and(|next| next <= at) {
+            (became_ready, next) = transaction!(self, |tx, at, limit| timer::fire(tx, *at, *limit))?;
         }
-        let next = read!(self, |connection| timer::next(connection))?;
-        if next.is_none_or(|next| next > at) {
+        let memory = &self.around.memory;
+        if !memory.may_reconsider(at) {
             return Ok((became_ready, next));
         }
-        let (fired, next) = transaction!(self, |tx, at, limit| timer::fire(tx, *at, *limit))?;
-        Ok((became_ready + fired, next))
+        let campaigns = read!(self, |connection| budget::with_room(connection))?;
+        for campaign_id in memory.to_reconsider(campaigns, at) {
+            let count = transaction!(self, |tx, campaign_id, at| budget::reconsider(tx, *campaign_id, *at));
+            if !matches!(count, Ok(1..)) {
+                memory.reconsidered_without_success(campaign_id, at);
+            }
+            match count {
+                Ok(count) => became_ready += count,
+                // The other campaigns go on.
+                Err(error) => tracing::warn!(campaign_id, error = %error, "blocked steps were not reconsidered"),
+            }
+        }
+        Ok((became_ready, next))
     }
 }

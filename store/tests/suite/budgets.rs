@@ -14,6 +14,7 @@ use nightshift_protocol::step::StepFailure;
 use serde_json::json;
 
 use crate::bench::{Bench, LEASE_MS, amount, done, lost, order};
+use crate::raw::Raw;
 
 crate::bench::on_both!(
     a_step_sets_its_reserve_aside_when_it_becomes_ready_and_settles_it_at_its_end,
@@ -21,6 +22,7 @@ crate::bench::on_both!(
     steps_beyond_the_cap_wait_until_something_is_given_back_oldest_first,
     a_blocked_step_of_a_paused_run_holds_no_other_back,
     blocked_steps_that_need_more_than_the_rest_are_looked_at_once_a_minute,
+    a_campaign_that_cannot_be_read_is_looked_at_once_a_minute_and_holds_up_no_other_one,
     an_exhausted_budget_is_logged_once_and_the_step_waits,
     a_higher_cap_lets_waiting_steps_go,
     no_step_begins_after_the_campaign_s_wall_time,
@@ -138,6 +140,27 @@ async fn blocked_steps_that_need_more_than_the_rest_are_looked_at_once_a_minute(
     bench.store.control_run(&run, RunTransition::Pause, None, bench.now()).await.unwrap();
     assert!(!is_due().await, "no step of a paused run can become ready");
     bench.assert_sound().await;
+}
+
+async fn a_campaign_that_cannot_be_read_is_looked_at_once_a_minute_and_holds_up_no_other_one(bench: Bench) {
+    let (broken, run) = bench.run_with_budget(tokens(50)).await;
+    schedule(&bench, &run, &["a", "b"], 40).await;
+    let (_, other) = bench.run_with_budget(tokens(50)).await;
+    schedule(&bench, &other, &["a", "b"], 40).await;
+    let mut raw = Raw::connect(&bench.place).await;
+    raw.execute(&format!("UPDATE campaign SET schedule = '{{' WHERE public_id = '{broken}'")).await;
+    let server = bench.server().await;
+    let is_due = async || bench.store.pulse(&server, bench.now(), bench.now().plus_ms(LEASE_MS)).await.unwrap().expired;
+    assert!(is_due().await);
+    assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (0, None));
+    assert!(!is_due().await, "both were looked at without success");
+    bench.clock.forward(60_000);
+    // A release that left the steps of the other campaign to the next look.
+    raw.execute(&format!("UPDATE budget SET cap = 90 WHERE campaign_id <> (SELECT id FROM campaign WHERE public_id = '{broken}') AND resource = 'tokens'")).await;
+    assert!(is_due().await);
+    assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (1, None));
+    assert_eq!(bench.step(&other, "b").await.blocked_on, None);
+    assert!(!is_due().await);
 }
 
 async fn an_exhausted_budget_is_logged_once_and_the_step_waits(bench: Bench) {

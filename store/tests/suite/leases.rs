@@ -14,6 +14,7 @@ use nightshift_protocol::task::Target;
 use serde_json::json;
 
 use crate::bench::{Bench, LEASE_MS, done, lost, order, route};
+use crate::raw::Raw;
 
 crate::bench::on_both!(
     a_claim_takes_the_oldest_steps_and_begins_a_new_epoch,
@@ -27,6 +28,7 @@ crate::bench::on_both!(
     a_report_on_a_step_that_does_not_exist_is_an_error,
     a_heartbeat_extends_leases_of_the_same_worker_and_epoch,
     a_lease_that_ran_out_is_not_extended,
+    an_expired_lease_of_an_unreadable_step_hides_no_other_one,
     an_expired_lease_can_be_claimed_again_and_the_late_report_is_dropped,
     a_report_that_comes_before_the_sweeper_wins,
     a_lease_that_was_extended_meanwhile_does_not_expire,
@@ -38,6 +40,22 @@ crate::bench::on_both!(
 
 fn retry_now(bench: &Bench) -> TryEnd {
     TryEnd::Retry { failure: lost(), at: bench.now() }
+}
+
+async fn an_expired_lease_of_an_unreadable_step_hides_no_other_one(bench: Bench) {
+    let run = bench.run().await;
+    bench.schedule(&run, &["a", "b"]).await;
+    let worker = bench.worker().await;
+    let steps = bench.claim(&worker, 2).await;
+    let sql = format!("UPDATE step SET failure = '{{' WHERE public_id = '{}'", steps[0].id);
+    Raw::connect(&bench.place).await.execute(&sql).await;
+    bench.clock.forward(20_000);
+    let expired = bench.store.expired_leases(bench.now(), 9).await.unwrap();
+    assert_eq!(expired.iter().map(|lease| &lease.step.id).collect::<Vec<_>>(), [&steps[1].id]);
+    let end = TryEnd::Failed { failure: lost() };
+    bench.store.expire_lease(&steps[1].id, 1, end, bench.now()).await.unwrap();
+    let error = bench.store.expired_leases(bench.now(), 9).await.unwrap_err();
+    assert!(error.to_string().contains(steps[0].id.as_str()), "{error}");
 }
 
 async fn a_claim_takes_the_oldest_steps_and_begins_a_new_epoch(bench: Bench) {
