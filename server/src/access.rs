@@ -64,18 +64,19 @@ impl Access {
         needed: &[Role],
         open: bool,
     ) -> Result<Response, ApiFailure> {
-        let shown = self.caller(request.method(), request.headers().get(AUTHORIZATION)).await?;
+        let peer = request.extensions().get::<Peer>().copied();
+        let shown = self.caller(request.method(), request.headers().get(AUTHORIZATION), peer).await?;
         let visitor = match shown {
             // A token takes precedence over the cookie that the browser sends.
             Some(caller) => Visitor::Known(caller),
-            None => self.visitor(request.headers()).await?,
+            None => self.visitor(request.headers(), peer).await?,
         };
         let caller = match visitor {
             Visitor::Known(caller) => Some(caller),
             Visitor::Ended if !open => return Err(sessions::ended()),
             Visitor::Anonymous | Visitor::Ended => None,
         };
-        self.rate_limits.count_call(request.extensions().get::<Peer>().copied(), caller.as_ref())?;
+        self.rate_limits.count_call(peer, caller.as_ref())?;
         if caller.as_ref().is_some_and(|caller| caller.by_cookie) {
             sessions::is_from_here(request.method(), request.headers())?;
         }

@@ -61,6 +61,12 @@ impl Keys {
         self.forgotten.send_modify(|count| *count += 1);
     }
 
+    /// Removes the session of this cookie from the cache after it was ended here.
+    pub(crate) fn forget_session(&self, secret: &str) {
+        self.sessions().remove(blake3::hash(secret.as_bytes()).as_bytes());
+        self.forgotten.send_modify(|count| *count += 1);
+    }
+
     /// Returns a receiver of invalidations.
     pub(crate) fn forgets(&self) -> watch::Receiver<u64> {
         self.forgotten.subscribe()
@@ -85,5 +91,30 @@ impl Keys {
     /// Returns the cached tokens.
     pub(crate) fn kept(&self) -> MutexGuard<'_, HashMap<[u8; 32], CachedToken>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signing_out_keeps_what_is_cached_of_others() {
+        let [admin, worker, own] = ["admin-secret", "worker-secret", "own-secret"].map(SecretString::from);
+        let keys = Keys::new(&admin, &worker, &own);
+        let until = Instant::now() + BELIEVED_FOR;
+        for secret in ["one", "two"] {
+            let hash = *blake3::hash(secret.as_bytes()).as_bytes();
+            keys.sessions().insert(hash, CachedSession { caller: None, until });
+            keys.kept().insert(hash, CachedToken { token: None, until });
+        }
+        let mut forgets = keys.forgets();
+        keys.forget_session("one");
+        assert_eq!((keys.sessions().len(), keys.kept().len()), (1, 2));
+        assert!(!keys.sessions().contains_key(blake3::hash(b"one").as_bytes()));
+        assert!(forgets.has_changed().is_ok_and(|changed| changed), "connections check their credentials again");
+        forgets.mark_unchanged();
+        keys.forget();
+        assert_eq!((keys.sessions().len(), keys.kept().len()), (0, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Rate limits: sign-ins by address, all other calls by caller, role and address.
+//! Rate limits: sign-ins and look-ups of credentials by address, all other calls by caller, role and address.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -77,9 +77,10 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
     }
 }
 
-/// Counts sign-ins by address, and calls by address, role and name of the caller.
+/// Counts sign-ins and look-ups of credentials by address, and calls by address, role and name of the caller.
 pub(crate) struct RateLimits {
     sign_ins: Limiter<IpAddr>,
+    look_ups: Limiter<IpAddr>,
     people: Limiter<(IpAddr, Role, String)>,
     machines: Limiter<(IpAddr, Role, String)>,
 }
@@ -88,6 +89,7 @@ impl RateLimits {
     pub(crate) fn new(rates: Rates) -> Self {
         Self {
             sign_ins: Limiter::new(Quota::per_minute(SIGN_INS)),
+            look_ups: Limiter::new(rates.people.quota()),
             people: Limiter::new(rates.people.quota()),
             machines: Limiter::new(rates.machines.quota()),
         }
@@ -98,6 +100,15 @@ impl RateLimits {
         self.sign_ins.count(&address).map_err(|wait| {
             let message = format!("an address may sign in at most {SIGN_INS} times a minute: wait a minute");
             too_many("auth.too_many_tries", &message, wait)
+        })
+    }
+
+    /// Counts a look-up of a token or cookie in the store. Callers whose credentials are cached are not counted.
+    pub(crate) fn count_look_up(&self, peer: Option<Peer>) -> Result<(), ApiFailure> {
+        let Some(Peer(address)) = peer else { return Ok(()) };
+        self.look_ups.count(&address).map_err(|wait| {
+            let message = "this address presented too many different tokens or cookies: wait, and call less often";
+            too_many("request.too_many", message, wait)
         })
     }
 

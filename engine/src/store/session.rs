@@ -53,8 +53,8 @@ pub trait SessionStore: Send + Sync {
     /// Finds the session of this cookie, including an expired one.
     async fn find_session(&self, secret_hash: &str) -> Result<Option<SessionRecord>, StoreError>;
 
-    /// Ends a session. Repeating it changes nothing.
-    async fn end_session(&self, secret_hash: &str) -> Result<(), StoreError>;
+    /// Ends a session. Returns whether it existed. Repeating it changes nothing.
+    async fn end_session(&self, secret_hash: &str) -> Result<bool, StoreError>;
 
     /// Lists sessions that are valid at `at`, the latest first.
     async fn list_sessions(&self, at: TimestampMs, limit: u32) -> Result<Vec<SessionRecord>, StoreError>;

@@ -3,7 +3,6 @@
 use axum::http::{HeaderValue, Method};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use nightshift_engine::store::StoreError;
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::time::TimestampMs;
 use tokio::time::Instant;
@@ -12,6 +11,7 @@ use super::Access;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::keys::{BELIEVED_FOR, CachedToken, MAX_KEPT};
+use crate::rate_limits::Peer;
 use crate::secret::is_well_formed;
 use crate::shared::Shared;
 
@@ -20,17 +20,20 @@ const TOUCH_EVERY_MS: u64 = 60_000;
 
 impl Access {
     /// Returns the caller of this `authorization` header, or none without a header. An invalid token is an error.
+    ///
+    /// A look-up in the store counts against the limit of the address `peer`, so that guessing puts no load on the store.
     pub(crate) async fn caller(
         &self,
         method: &Method,
         header: Option<&HeaderValue>,
+        peer: Option<Peer>,
     ) -> Result<Option<Caller>, ApiFailure> {
         let Some(header) = header else { return Ok(None) };
         let shown = Shown::read(method, header).ok_or_else(wrong_token)?;
         let caller = match self.keys.configured(&shown.secret) {
             Some(caller) => caller,
-            None if Self::is_of_link(&shown.secret) => self.examine_link(self.link(&shown.secret).await?)?,
-            None => self.examine(&self.known(&shown.secret).await?)?,
+            None if Self::is_of_link(&shown.secret) => self.examine_link(self.link(&shown.secret, peer).await?)?,
+            None => self.examine(&self.known(&shown.secret, peer).await?)?,
         };
         if shown.by_browser && caller.role == Role::Worker {
             return Err(wrong_token());
@@ -39,9 +42,9 @@ impl Access {
     }
 
     /// Returns the stored token of this secret.
-    pub(super) async fn known(&self, secret: &[u8]) -> Result<TokenView, ApiFailure> {
+    pub(super) async fn known(&self, secret: &[u8], peer: Option<Peer>) -> Result<TokenView, ApiFailure> {
         let secret = std::str::from_utf8(secret).ok().filter(|text| is_well_formed(text)).ok_or_else(wrong_token)?;
-        self.look_up(secret).await?.ok_or_else(wrong_token)
+        self.look_up(secret, peer).await?.ok_or_else(wrong_token)
     }
 
     /// Returns the caller of this token, if it is still valid.
@@ -61,12 +64,13 @@ impl Access {
         Ok(Caller { ends_at: token.expires_at, ..Caller::new(&token.name, token.role) })
     }
 
-    async fn look_up(&self, secret: &str) -> Result<Option<TokenView>, StoreError> {
+    async fn look_up(&self, secret: &str, peer: Option<Peer>) -> Result<Option<TokenView>, ApiFailure> {
         let hash = blake3::hash(secret.as_bytes());
         let now = Instant::now();
         if let Some(kept) = self.keys.kept().get(hash.as_bytes()).filter(|kept| now < kept.until) {
             return Ok(kept.token.clone());
         }
+        self.rate_limits.count_look_up(peer)?;
         let mut token = self.shared.store.tokens.find_token(hash.to_hex().as_str()).await?;
         if let Some(token) = &mut token {
             note_use(&self.shared, token).await;

@@ -13,6 +13,7 @@ use super::Access;
 use super::keys::wrong_token;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
+use crate::rate_limits::Peer;
 use crate::secret::{is_well_formed_secret, new_secret_of};
 
 /// Prefix of the secret of a share link.
@@ -57,7 +58,8 @@ impl Access {
     }
 
     /// Returns the share link of this secret.
-    pub(super) async fn link(&self, secret: &[u8]) -> Result<Share, ApiFailure> {
+    pub(super) async fn link(&self, secret: &[u8], peer: Option<Peer>) -> Result<Share, ApiFailure> {
+        self.rate_limits.count_look_up(peer)?;
         let hash = blake3::hash(secret).to_hex();
         self.shared.store.team.find_share(hash.as_str()).await?.ok_or_else(wrong_token)
     }

@@ -16,6 +16,7 @@ use super::Access;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::keys::{BELIEVED_FOR, CachedSession, Keys, MAX_KEPT};
+use crate::rate_limits::Peer;
 use crate::secret::secret_hash;
 use crate::secret::{is_well_formed_secret, new_secret_of};
 
@@ -39,8 +40,8 @@ pub(crate) enum Visitor {
 }
 
 impl Access {
-    /// Returns the sender of the cookie in these headers.
-    pub(crate) async fn visitor(&self, headers: &HeaderMap) -> Result<Visitor, ApiFailure> {
+    /// Returns the sender of the cookie in these headers. A look-up in the store counts against the limit of its address.
+    pub(crate) async fn visitor(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<Visitor, ApiFailure> {
         let Some(secret) = cookie(headers) else { return Ok(Visitor::Anonymous) };
         let hash = *blake3::hash(secret.as_bytes()).as_bytes();
         let now = Instant::now();
@@ -52,6 +53,7 @@ impl Access {
                 .is_some_and(|end| end <= self.shared.clock.now());
             return Ok(kept.caller.clone().filter(|_| !ended).map_or(Visitor::Ended, Visitor::Known));
         }
+        self.rate_limits.count_look_up(peer)?;
         let caller = self.look_up_session(secret).await?;
         let mut sessions = self.keys.sessions();
         if sessions.len() >= MAX_KEPT {
@@ -95,12 +97,12 @@ impl Access {
         let (caller, holder) = match self.keys.configured(token.as_bytes()) {
             Some(caller) => (caller, SessionHolder::Configured { proof: self.keys.proof(secret) }),
             None if Self::is_of_link(token.as_bytes()) => {
-                let share = self.link(token.as_bytes()).await?;
+                let share = self.link(token.as_bytes(), None).await?;
                 let id = share.id.clone();
                 (self.examine_link(share)?, SessionHolder::Share(id))
             }
             None => {
-                let token = self.known(token.as_bytes()).await?;
+                let token = self.known(token.as_bytes(), None).await?;
                 let id = token.id.clone();
                 (self.examine(&token)?, SessionHolder::Token(id))
             }

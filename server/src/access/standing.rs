@@ -48,10 +48,12 @@ impl Standing {
     /// Returns whether the credentials are still valid. If the check fails, they count as valid until the next one.
     pub(crate) async fn holds(&mut self) -> bool {
         self.next = Instant::now() + EVERY;
-        match self.access.caller(&Method::GET, self.shown.get(AUTHORIZATION)).await {
+        match self.access.caller(&Method::GET, self.shown.get(AUTHORIZATION), None).await {
             Ok(Some(_)) => true,
             Err(failure) => failure.status() != StatusCode::UNAUTHORIZED,
-            Ok(None) => !matches!(self.access.visitor(&self.shown).await, Ok(Visitor::Anonymous | Visitor::Ended)),
+            Ok(None) => {
+                !matches!(self.access.visitor(&self.shown, None).await, Ok(Visitor::Anonymous | Visitor::Ended))
+            }
         }
     }
 }

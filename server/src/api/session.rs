@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header::{AUTHORIZATION, SET_COOKIE};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use nightshift_engine::store::SessionLimits;
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::{SessionView, SignIn, SignedInBy};
@@ -16,6 +16,7 @@ use crate::access::{Visitor, sessions};
 use crate::caller::Caller;
 use crate::error::ApiFailure;
 use crate::extract::Body;
+use crate::rate_limits::Peer;
 use crate::secret::secret_hash;
 use crate::shared::Shared;
 
@@ -65,8 +66,9 @@ pub(crate) async fn sign_out(
     if let Some(secret) = sessions::cookie(&headers) {
         let result = shared.store.sessions.end_session(&secret_hash(secret)).await;
         shared.store_health.note_error(&result);
-        result?;
-        access.keys.forget();
+        if result? {
+            access.keys.forget_session(secret);
+        }
     }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, sessions::set_cookie(&headers, "", 0)?)]).into_response())
 }
@@ -75,12 +77,14 @@ pub(crate) async fn sign_out(
 pub(crate) async fn show(
     State(shared): State<Arc<Shared>>,
     State(access): State<Arc<Access>>,
+    peer: Option<Extension<Peer>>,
     headers: HeaderMap,
 ) -> Result<Json<SessionView>, ApiFailure> {
-    if let Some(caller) = access.caller(&Method::GET, headers.get(AUTHORIZATION)).await? {
+    let peer = peer.map(|Extension(peer)| peer);
+    if let Some(caller) = access.caller(&Method::GET, headers.get(AUTHORIZATION), peer).await? {
         return Ok(Json(view(&caller)));
     }
-    Ok(Json(match access.visitor(&headers).await? {
+    Ok(Json(match access.visitor(&headers, peer).await? {
         Visitor::Known(caller) => view(&caller),
         Visitor::Anonymous | Visitor::Ended => SessionView {
             by: SignedInBy::Nothing,

@@ -178,3 +178,41 @@ async fn a_rate_limited_caller_gets_the_time_of_its_next_call() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn guessed_tokens_and_cookies_are_looked_up_at_a_limited_rate() {
+    let slow = Rate { burst: NonZeroU32::new(4).unwrap(), every: Duration::from_hours(1) };
+    let wish = Wish { rates: Rates { people: slow, ..Rates::default() }, ..Wish::default() };
+    let (server, _folder) = TestServer::start(wish).await;
+    let guess = |prefix: &str, number: u32| format!("{prefix}{number:043}");
+    let by_token =
+        async |number| refused(server.call(Method::GET, "/runs", &guess("nst_", number)).send().await.unwrap()).await;
+    let by_cookie = async |path: &str, number| {
+        let cookie = format!("nightshift_session={}", guess("nss_", number));
+        server.bare(Method::GET, path).header("cookie", cookie).send().await.unwrap()
+    };
+    for number in 0..2 {
+        assert_eq!(by_token(number).await, refusal(401, "auth.wrong_token"));
+    }
+    assert_eq!(by_cookie("/api/v1/session", 0).await.status(), StatusCode::OK);
+    assert_eq!(by_cookie("/api/v1/runs", 1).await.status(), StatusCode::OK);
+    assert_eq!(by_token(2).await, refusal(429, "request.too_many"));
+    for path in ["/api/v1/runs", "/api/v1/session"] {
+        assert_eq!(refused(by_cookie(path, 2).await).await, refusal(429, "request.too_many"), "{path}");
+    }
+    assert_eq!(server.get("/runs").send().await.unwrap().status(), StatusCode::OK, "a configured token");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn signing_out_counts_like_a_call_without_a_token() {
+    let slow = Rate { burst: NonZeroU32::new(3).unwrap(), every: Duration::from_hours(1) };
+    let wish = Wish { rates: Rates { people: slow, ..Rates::default() }, ..Wish::default() };
+    let (server, _folder) = TestServer::start(wish).await;
+    let sign_out = async || server.bare(Method::DELETE, "/api/v1/session").send().await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(sign_out().await.status(), StatusCode::NO_CONTENT);
+    }
+    assert_eq!(refused(sign_out().await).await, refusal(429, "request.too_many"));
+    server.stop().await;
+}

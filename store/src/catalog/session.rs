@@ -95,7 +95,7 @@ pub(crate) async fn end_named(transaction: &mut Transaction<'_>, beginning: &str
     Ok(transaction.connection.execute(sql, values![json::clean(beginning)]).await? > 0)
 }
 
-pub(crate) async fn end(transaction: &mut Transaction<'_>, secret_hash: &str) -> Result<(), Failure> {
-    transaction.connection.execute("DELETE FROM session WHERE secret_hash = $1", values![secret_hash]).await?;
-    Ok(())
+pub(crate) async fn end(transaction: &mut Transaction<'_>, secret_hash: &str) -> Result<bool, Failure> {
+    let sql = "DELETE FROM session WHERE secret_hash = $1";
+    Ok(transaction.connection.execute(sql, values![secret_hash]).await? > 0)
 }

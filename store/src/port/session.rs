@@ -19,7 +19,7 @@ impl SessionStore for SqlStore {
         read!(self, |connection| session::find(connection, secret_hash))
     }
 
-    async fn end_session(&self, secret_hash: &str) -> Result<(), StoreError> {
+    async fn end_session(&self, secret_hash: &str) -> Result<bool, StoreError> {
         let secret_hash = secret_hash.to_owned();
         transaction!(self, |tx, secret_hash| session::end(tx, secret_hash))
     }

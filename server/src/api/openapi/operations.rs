@@ -33,7 +33,8 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
         get("/openapi.json", HEALTH, Permission::Public, "This document").gives(200, super::schemas::object()),
         get("/session", SESSION, Permission::Public, "The identity and permissions of the caller")
             .gives(200, schemas.of::<SessionView>())
-            .fails(401, &["auth.wrong_token"]),
+            .fails(401, &["auth.wrong_token"])
+            .fails(429, &["request.too_many"]),
         post("/session", SESSION, Permission::Public, "Signs a browser in: sets a session cookie for a token")
             .takes(schemas.of::<SignIn>())
             .gives(200, schemas.of::<SessionView>())
@@ -45,7 +46,8 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .fails(429, &["auth.too_many_tries"]),
         Call::new(HttpMethod::Delete, "/session", SESSION, Permission::Public, "Signs a browser out")
             .gives_nothing(204, "The session has ended.")
-            .fails(403, &["auth.cross_origin"]),
+            .fails(403, &["auth.cross_origin"])
+            .fails(429, &["request.too_many"]),
         get("/servers", OPERATIONS, Permission::Reads, "Servers on this database")
             .pages()
             .gives(200, schemas.page_of::<ServerView>()),
