@@ -62,7 +62,7 @@ pub use self::session::{SessionHolder, SessionLimits, SessionRecord, SessionStor
 pub use self::step::{StepRecord, TryEnd};
 pub use self::team::{Among, Placed, ShareRecord, TeamStore};
 pub use self::token::{TokenRecord, TokenStore};
-pub use self::watch::{CampaignMark, CampaignSum, ReadingRecord, RunMark, RunStamp, WatchStore};
+pub use self::watch::{CampaignMark, CampaignSum, ReadingRecord, RunMark, RunStamp, WatchStore, WorkerMark};
 pub use self::webhook::{DeliveryEnd, NewDelivery, WebhookRecord, WebhookStore};
 pub use self::worker::{WorkerRecord, WorkerStore};
 

@@ -74,6 +74,21 @@ pub struct ReadingRecord {
     pub devices: Vec<DeviceReading>,
 }
 
+/// The summary of a worker, without its offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerMark {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Name for people.
+    pub name: String,
+    /// Number of its leases.
+    pub leases: u64,
+    /// Whether it takes no new steps and is about to end.
+    pub draining: bool,
+    /// Time of the last contact.
+    pub last_seen_at: TimestampMs,
+}
+
 /// Reads for observers.
 #[async_trait]
 pub trait WatchStore: Send + Sync {
@@ -92,6 +107,9 @@ pub trait WatchStore: Send + Sync {
 
     /// Returns the totals of these campaigns. Missing campaigns are skipped.
     async fn campaign_sums(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignSum>, StoreError>;
+
+    /// Returns the summaries of workers, most recently seen first.
+    async fn worker_marks(&self, limit: u32) -> Result<Vec<WorkerMark>, StoreError>;
 
     /// Stores device readings. An older reading does not replace a newer one. Unknown workers are skipped.
     async fn put_readings(&self, readings: Vec<ReadingRecord>) -> Result<(), StoreError>;

@@ -1,6 +1,6 @@
 //! Workers: registration, claims, heartbeats, reports.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::machine::{Executor, Offers};
 use nightshift_protocol::step::{StepFailure, StepInput, StepKind};
 use nightshift_protocol::trace::TraceParent;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::api::devices::take_in_quarantine;
@@ -43,6 +44,8 @@ const MAX_DEVICES: usize = 64;
 const MAX_SLOTS: u32 = 1_024;
 /// Maximum number of labels of a worker.
 const MAX_LABELS: usize = 64;
+/// Maximum length of a worker's offers as JSON, in bytes. Lists of workers contain them.
+const MAX_OFFERS_BYTES: usize = 64 * 1024;
 /// Maximum number of leases per heartbeat.
 const MAX_LEASES: usize = 4_096;
 
@@ -76,7 +79,7 @@ pub(crate) async fn register(
     State(dispatch): State<Arc<Dispatch>>,
     State(driving): State<Arc<Driving>>,
     Extension(caller): Extension<Caller>,
-    Creating { wish: request, creator }: Creating<RegisterWorker>,
+    Creating { wish: mut request, creator }: Creating<RegisterWorker>,
 ) -> Result<(StatusCode, Json<WorkerRegistered>), ApiFailure> {
     let name_chars = request.name.chars().count();
     if !(1..=MAX_WORKER_NAME_CHARS).contains(&name_chars) || request.version.chars().count() > MAX_VERSION_CHARS {
@@ -87,10 +90,10 @@ pub(crate) async fn register(
             ),
         ));
     }
-    examine(&request.offers)?;
+    let mut named = BTreeSet::new();
+    request.offers.targets.retain(|target| named.insert(*target));
+    let offers = examine(&request.offers)?;
     let worker = WorkerId::from_uuid(shared.new_uuid());
-    let offers = serde_json::to_value(&request.offers)
-        .map_err(|error| ApiFailure::bad("request.invalid", format!("the offers cannot be stored: {error}")))?;
     let mut record = WorkerRecord {
         id: worker.clone(),
         name: request.name,
@@ -125,8 +128,8 @@ fn quarantined(offers: &Offers) -> Vec<QuarantinedDevice> {
         .collect()
 }
 
-/// Limits the size of the offers, because a claim is built from them.
-fn examine(offers: &Offers) -> Result<(), ApiFailure> {
+/// Limits the size of the offers, because a claim is built from them. Returns them as they are stored.
+fn examine(offers: &Offers) -> Result<Value, ApiFailure> {
     let invalid = |message: String| Err(ApiFailure::bad("request.invalid", message));
     if offers.devices.len() > MAX_DEVICES || offers.labels.len() > MAX_LABELS {
         return invalid(format!("a worker offers at most {MAX_DEVICES} devices and {MAX_LABELS} labels"));
@@ -139,7 +142,15 @@ fn examine(offers: &Offers) -> Result<(), ApiFailure> {
     if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
         return invalid("two devices of a worker have the same number".to_owned());
     }
-    Ok(())
+    let unwritable = |error| ApiFailure::bad("request.invalid", format!("the offers cannot be stored: {error}"));
+    let bytes = serde_json::to_vec(offers).map_err(unwritable)?.len();
+    if bytes > MAX_OFFERS_BYTES {
+        return invalid(format!(
+            "the offers of a worker have at most {MAX_OFFERS_BYTES} bytes as JSON, and these have {bytes}: shorten the \
+             names and lists of the machine and its devices"
+        ));
+    }
+    serde_json::to_value(offers).map_err(unwritable)
 }
 
 /// Leases steps to a worker. Waits until some are ready.

@@ -215,19 +215,19 @@ impl<'a> Follower<'a> {
     async fn look_at_workers(&mut self) -> Result<(), StoreError> {
         let silent_ms = silent_after_ms(self.shared.config.lease_ms);
         let now = self.shared.clock.now();
-        let records = self.shared.store.workers.list_workers(MAX_LISTED_WORKERS).await?;
-        let found: HashMap<WorkerId, WorkerChange> = records
+        let marks = self.shared.store.watch.worker_marks(MAX_LISTED_WORKERS).await?;
+        let found: HashMap<WorkerId, WorkerChange> = marks
             .into_iter()
-            .map(|record| {
+            .map(|mark| {
                 let change = WorkerChange {
-                    worker: record.id.clone(),
-                    name: record.name,
-                    leases: record.leases,
-                    draining: record.draining,
-                    silent: now.since_ms(record.last_seen_at) > silent_ms,
+                    worker: mark.worker.clone(),
+                    name: mark.name,
+                    leases: mark.leases,
+                    draining: mark.draining,
+                    silent: now.since_ms(mark.last_seen_at) > silent_ms,
                     gone: false,
                 };
-                (record.id, change)
+                (mark.worker, change)
             })
             .collect();
         // The first look only records the workers. Listeners read the initial state themselves.

@@ -10,6 +10,7 @@ use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::machine::Offers;
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::step::{StepFailure, StepInput, StepKind, StepOutput};
+use nightshift_protocol::target::Target;
 use reqwest::Method;
 
 use crate::manual_clock::ManualClock;
@@ -227,11 +228,23 @@ async fn a_registration_out_of_bounds_is_refused() {
     greedy.cpu_slots = u32::MAX;
     let mut twice = offers();
     twice.devices.push(twice.devices[0].clone());
-    let wrong =
-        [(String::new(), offers()), ("n".repeat(201), offers()), ("n".to_owned(), greedy), ("n".to_owned(), twice)];
+    let mut large = offers();
+    large.machine.features = vec!["avx512f".to_owned(); 10_000];
+    let wrong = [
+        (String::new(), offers()),
+        ("n".repeat(201), offers()),
+        ("n".to_owned(), greedy),
+        ("n".to_owned(), twice),
+        ("n".to_owned(), large),
+    ];
     for (name, offers) in wrong {
         assert_eq!(refused(register(name, offers).await.unwrap()).await, refusal(400, "request.invalid"));
     }
+    let mut repeated = offers();
+    repeated.targets = vec![Target::Cpu; 100_000];
+    assert_eq!(register("n".to_owned(), repeated).await.unwrap().status().as_u16(), 201);
+    let listed: Page<WorkerView> = server.read("/workers").await;
+    assert_eq!(listed.items.iter().find(|worker| worker.name == "n").unwrap().offers.targets, [Target::Cpu]);
     let worker = server.register().await;
     let bare = server.bare(Method::POST, &format!("/api/v1/workers/{worker}/claim")).body("{}").send().await.unwrap();
     assert_eq!(refused(bare).await, refusal(401, "auth.required"));

@@ -1,6 +1,6 @@
 //! Workers.
 
-use nightshift_engine::store::WorkerRecord;
+use nightshift_engine::store::{WorkerMark, WorkerRecord};
 use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::time::TimestampMs;
 
@@ -83,6 +83,24 @@ pub(crate) async fn register(transaction: &mut Transaction<'_>, worker: &WorkerR
 pub(crate) async fn list(connection: &mut Connection, limit: u32) -> Result<Vec<WorkerRecord>, Failure> {
     let sql = worker_query!("ORDER BY s.at_ms DESC, w.id DESC LIMIT $1");
     connection.fetch_all(sql, values![limit.min(MAX_PAGE)]).await?.iter().map(record).collect()
+}
+
+/// Workers without their offers.
+const MARKS: &str = "SELECT w.public_id, w.name, w.draining, s.at_ms, \
+         (SELECT COUNT(*) FROM lease WHERE worker_id = w.id) AS leases \
+     FROM worker w JOIN worker_seen s ON s.worker_id = w.id ORDER BY s.at_ms DESC, w.id DESC LIMIT $1";
+
+pub(crate) async fn marks(connection: &mut Connection, limit: u32) -> Result<Vec<WorkerMark>, Failure> {
+    let mark = |row: &Row| {
+        Ok(WorkerMark {
+            worker: public_id(row.str("public_id")?, "a worker's id")?,
+            name: row.text("name")?,
+            leases: from_stored(row.i64("leases")?),
+            draining: row.flag("draining")?,
+            last_seen_at: TimestampMs(row.i64("at_ms")?),
+        })
+    };
+    connection.fetch_all(MARKS, values![limit.min(MAX_PAGE)]).await?.iter().map(mark).collect()
 }
 
 pub(crate) async fn load(connection: &mut Connection, id: &WorkerId) -> Result<WorkerRecord, Failure> {

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use nightshift_engine::store::{
-    CampaignMark, CampaignRecord, CampaignSum, ReadingRecord, RunMark, RunStamp, StoreError, WatchStore,
+    CampaignMark, CampaignRecord, CampaignSum, ReadingRecord, RunMark, RunStamp, StoreError, WatchStore, WorkerMark,
 };
 use nightshift_protocol::id::{CampaignId, RunId};
 
-use crate::catalog::{campaign, reading, watch};
+use crate::catalog::{campaign, reading, watch, worker};
 use crate::store::SqlStore;
 
 #[async_trait]
@@ -29,6 +29,10 @@ impl WatchStore for SqlStore {
 
     async fn campaign_sums(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignSum>, StoreError> {
         read!(self, |connection| watch::sums(connection, campaigns))
+    }
+
+    async fn worker_marks(&self, limit: u32) -> Result<Vec<WorkerMark>, StoreError> {
+        read!(self, |connection| worker::marks(connection, limit))
     }
 
     async fn put_readings(&self, readings: Vec<ReadingRecord>) -> Result<(), StoreError> {

@@ -1,6 +1,6 @@
 //! Tests of artifacts, model calls, workers.
 
-use nightshift_engine::store::{ArtifactStore, ModelCallRecord, ModelCallStore, WorkerRecord, WorkerStore};
+use nightshift_engine::store::{ArtifactStore, ModelCallRecord, ModelCallStore, WatchStore, WorkerRecord, WorkerStore};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
 use nightshift_store::ArtifactOptions;
@@ -112,4 +112,8 @@ async fn workers_are_listed_most_recently_seen_first_and_registered_again_under_
     assert_eq!(workers.iter().map(|worker| &worker.id).collect::<Vec<_>>(), [&first, &second]);
     assert_eq!(workers[0], again);
     assert_eq!(bench.store.list_workers(1).await.unwrap().len(), 1);
+    let marks = bench.store.worker_marks(9).await.unwrap();
+    assert_eq!(marks.iter().map(|mark| &mark.worker).collect::<Vec<_>>(), [&first, &second]);
+    assert_eq!((marks[0].name.as_str(), marks[0].last_seen_at, marks[0].draining), ("renamed", bench.now(), false));
+    assert_eq!(bench.store.worker_marks(1).await.unwrap().len(), 1);
 }

@@ -3,7 +3,7 @@
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{
     ChangeStore, ClaimRequest, LeaseStore, QueueStore, Report, Reported, RunControlStore, StepRecord, TryEnd,
-    WorkerStore,
+    WatchStore, WorkerStore,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::id::{StepId, WorkerId};
@@ -71,6 +71,7 @@ async fn a_claim_takes_the_oldest_steps_and_begins_a_new_epoch(bench: Bench) {
     assert_eq!((step.started_at, step.worker.as_ref()), (Some(bench.now()), Some(&worker)));
     assert_eq!(bench.store.load_step(&step.id).await.unwrap(), *step);
     assert_eq!(bench.store.list_workers(9).await.unwrap()[0].leases, 2);
+    assert_eq!(bench.store.worker_marks(9).await.unwrap()[0].leases, 2);
     bench.assert_sound().await;
 }
 
