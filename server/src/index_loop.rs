@@ -47,14 +47,14 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
         let looks = look_at <= Instant::now();
         let runs: Vec<RunId> = told.runs.into_iter().collect();
         let round = async {
-            indexer.update(&runs).await?;
+            let updated = indexer.update(&runs).await;
             if !looks {
-                return Ok(());
+                return updated;
             }
             if !looks_at_all {
-                return indexer.update_unfinished().await;
+                return updated.and(indexer.update_unfinished().await);
             }
-            indexer.update_all(None).await?;
+            updated.and(indexer.update_all(None).await)?;
             if looked_at.is_none() {
                 // Load the columns before the first list needs them.
                 indexer.index.list_attempts(&AttemptQuery { limit: Some(1), ..AttemptQuery::default() }).await?;

@@ -95,7 +95,9 @@ impl Indexer {
     }
 
     /// Writes every run that is missing or outdated in the index, until this time.
-    pub(crate) async fn update_all(&self, until: Option<Instant>) -> Result<(), StoreError> {
+    ///
+    /// A run that cannot be read does not hold up the others; the first error is returned at the end.
+    pub async fn update_all(&self, until: Option<Instant>) -> Result<(), StoreError> {
         self.update_from(0, until).await
     }
 
@@ -109,23 +111,27 @@ impl Indexer {
     async fn update_from(&self, from: i64, until: Option<Instant>) -> Result<(), StoreError> {
         let oldest_unfinished = self.index.oldest_unfinished_run().await?;
         let mut before = Vec::new();
+        let mut result = Ok(());
         loop {
             let behind = self.index.runs_behind(FORM, from, RUNS_AT_ONCE).await?;
             for runs in behind.chunks(RUNS_PER_UPDATE) {
                 if until.is_some_and(|until| Instant::now() >= until) {
                     tracing::warn!("the index of attempts is not up to date yet: lists may be incomplete");
-                    return Ok(());
+                    return result;
                 }
                 for run in runs {
                     self.forget(run);
                 }
-                self.update(runs).await?;
+                result = result.and(self.update(runs).await);
             }
             // The next scan finds runs that are outdated again.
             if behind.len() < usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX) || behind == before {
-                let mut scanned = self.scanned();
-                *scanned = [scanned[1], oldest_unfinished];
-                return Ok(());
+                // After an error, the next scan begins at the same run again.
+                if result.is_ok() {
+                    let mut scanned = self.scanned();
+                    *scanned = [scanned[1], oldest_unfinished];
+                }
+                return result;
             }
             before = behind;
         }

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use async_trait::async_trait;
 use nightshift_engine::clock::Clock as _;
 use nightshift_engine::driver::Driver;
-use nightshift_engine::event::Event;
+use nightshift_engine::event::{Event, EventRecord};
 use nightshift_engine::store::{
-    CampaignStore as _, ChangeStore as _, ClaimRequest, DeviceLane, NewCampaign, NewRun, Report, Reported, StepRecord,
-    TryEnd, WorkerRecord, WorkerStore as _,
+    CampaignStore as _, ChangeStore as _, ClaimRequest, DeviceLane, NewCampaign, NewRun, PageRequest, Report, Reported,
+    RunRecord, RunStore, StepRecord, Store, StoreError, TryEnd, WorkerRecord, WorkerStore as _,
 };
 use nightshift_engine::workflow::{StoredState, WorkflowError};
 use nightshift_optimizer::strategy::{ChangedAttempts, StrategyWorkflow, changed_attempts, view};
@@ -18,6 +19,7 @@ use nightshift_protocol::api::{AttemptPage, AttemptQuery};
 use nightshift_protocol::budget::BudgetCaps;
 use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
 use nightshift_protocol::machine::DeviceUse;
+use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::StepKind;
 use nightshift_protocol::task::Target;
 use nightshift_server::{ChangesFn, Indexer, OsRandom, SystemClock};
@@ -191,6 +193,64 @@ async fn reading_what_changed_gives_what_reading_everything_gives() {
     let database = tokio::task::spawn_blocking(|| Cluster::shared().create_database().unwrap()).await.unwrap();
     let store = open_postgres(&database.url).await;
     changes_give_what_the_whole_gives(store).await;
+}
+
+/// Runs of a store that cannot read one of them.
+struct OneUnreadable {
+    inner: Arc<SqlStore>,
+    run: RunId,
+}
+
+#[async_trait]
+impl RunStore for OneUnreadable {
+    async fn list_runs(
+        &self,
+        campaign: Option<&CampaignId>,
+        status: Option<RunStatus>,
+        page: PageRequest,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        self.inner.list_runs(campaign, status, page).await
+    }
+
+    async fn load_run(&self, id: &RunId) -> Result<RunRecord, StoreError> {
+        if *id == self.run {
+            return Err(StoreError::Other("this run cannot be read, on purpose".to_owned()));
+        }
+        self.inner.load_run(id).await
+    }
+
+    async fn run_status(&self, id: &RunId) -> Result<RunStatus, StoreError> {
+        self.inner.run_status(id).await
+    }
+
+    async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError> {
+        self.inner.events_after(run, after, limit).await
+    }
+
+    async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
+        self.inner.list_step_heads(run).await
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_read_does_not_hold_up_later_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await;
+    let history = include_str!("../../../optimizer/tests/corpus/history/repaired_to_the_target.json");
+    let Some(Event::RunCreated { input }) = recorded(history).into_iter().next() else { panic!("no run") };
+    let mut runs = Vec::new();
+    for _ in 0..45 {
+        let mut replay = Replay::begin(&store, input.clone()).await;
+        replay.go_on().await;
+        runs.push(replay.run);
+    }
+    let unreadable = runs.remove(0);
+    let failing = Arc::new(OneUnreadable { inner: store.clone(), run: unreadable.clone() });
+    let ports = Store { runs: failing, ..store.ports() };
+    let indexer = Indexer::new(ports, store.clone(), view, changed_attempts);
+    let failed = indexer.update_all(None).await.unwrap_err();
+    assert!(failed.to_string().contains("on purpose"), "{failed}");
+    assert_eq!(store.runs_behind(nightshift_server::ATTEMPT_INDEX_FORM, 0, 100).await.unwrap(), [unreadable]);
 }
 
 #[tokio::test]
