@@ -74,9 +74,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 }
             },
             _ = tick.tick() => {
-                let done = tokio::select! {
-                    () = shared.shutdown.cancelled() => return,
-                    done = state.look(&mut runs, &mut survey) => done,
+                let mut look = std::pin::pin!(state.look(&mut runs, &mut survey));
+                let done = loop {
+                    tokio::select! {
+                        () = shared.shutdown.cancelled() => return,
+                        done = &mut look => break done,
+                        // An accepted delivery must not time out while the store is slow.
+                        Some(ended) = sending.next(), if !sending.is_empty() => end_sending(&shared, &mut busy, ended),
+                    }
                 };
                 let due = match done {
                     Ok(due) => due,
@@ -96,13 +101,16 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     }
                 }
             }
-            Some((webhook, sent)) = sending.next(), if !sending.is_empty() => {
-                busy.remove(&webhook);
-                if let Err(error) = sent {
-                    shared.error_log.failed(SENDING, &error);
-                }
-            }
+            Some(ended) = sending.next(), if !sending.is_empty() => end_sending(&shared, &mut busy, ended),
         }
+    }
+}
+
+/// Records that the due deliveries of a webhook were sent.
+fn end_sending(shared: &Shared, busy: &mut HashSet<WebhookId>, (webhook, sent): (WebhookId, Result<(), StoreError>)) {
+    busy.remove(&webhook);
+    if let Err(error) = sent {
+        shared.error_log.failed(SENDING, &error);
     }
 }
 

@@ -1,27 +1,34 @@
 //! Tests of webhooks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
+use nightshift_engine::store::{
+    DeliveryEnd, NewDelivery, PageRequest, Placed, RunMark, Store, StoreError, WebhookRecord, WebhookStore,
+};
 use nightshift_protocol::api::{
     CampaignCreated, CampaignDetail, DELIVERY_HEADER, Delivery, DeliveryStatus, Page, SIGNATURE_HEADER, TryOutcome,
     Webhook, WebhookCreated, WebhookEvent, WebhookMessage,
 };
 use nightshift_protocol::budget::{Amount, BudgetCaps, Resource};
+use nightshift_protocol::id::{DeliveryId, WebhookId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::time::TimestampMs;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
+use tokio_util::sync::CancellationToken;
 
 use crate::replicas::{Shared, on_both, replica};
-use crate::setup::{OPERATOR, TestServer, Wish, ok, refusal, refused, until};
+use crate::setup::{OPERATOR, TestServer, Wish, ok, open_store, refusal, refused, until};
 use crate::tokens::Shifted;
 use crate::toy;
 
@@ -186,6 +193,111 @@ async fn a_webhook_that_does_not_answer_delays_no_other_one() {
         }
     }
     assert!(in_time, "each time the next delivery was sent only after the try had timed out");
+    server.stop().await;
+}
+
+/// A store whose look for due deliveries waits, once a delivery is being sent, until that one has ended.
+struct SlowLooks {
+    inner: Arc<dyn WebhookStore>,
+    taken: AtomicBool,
+    looks: Notify,
+    ended: CancellationToken,
+}
+
+#[async_trait]
+impl WebhookStore for SlowLooks {
+    async fn list_webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        self.inner.list_webhooks().await
+    }
+
+    async fn delete_webhook(&self, id: &WebhookId) -> Result<(), StoreError> {
+        self.inner.delete_webhook(id).await
+    }
+
+    async fn put_deliveries(&self, deliveries: Vec<NewDelivery>, at: TimestampMs) -> Result<u64, StoreError> {
+        self.inner.put_deliveries(deliveries, at).await
+    }
+
+    async fn due_webhooks(&self, at: TimestampMs) -> Result<Vec<WebhookId>, StoreError> {
+        if self.taken.load(Ordering::SeqCst) {
+            self.looks.notify_one();
+            self.ended.cancelled().await;
+        }
+        self.inner.due_webhooks(at).await
+    }
+
+    async fn take_deliveries(
+        &self,
+        webhook: &WebhookId,
+        at: TimestampMs,
+        until: TimestampMs,
+        limit: u32,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let taken = self.inner.take_deliveries(webhook, at, until, limit).await?;
+        self.taken.fetch_or(!taken.is_empty(), Ordering::SeqCst);
+        Ok(taken)
+    }
+
+    async fn end_delivery(&self, id: &DeliveryId, tries: u32, end: DeliveryEnd) -> Result<(), StoreError> {
+        let done = self.inner.end_delivery(id, tries, end).await;
+        self.ended.cancel();
+        done
+    }
+
+    async fn list_deliveries(
+        &self,
+        webhook: &WebhookId,
+        page: &PageRequest,
+    ) -> Result<Vec<Placed<Delivery>>, StoreError> {
+        self.inner.list_deliveries(webhook, page).await
+    }
+
+    async fn repeat_delivery(&self, id: &DeliveryId, at: TimestampMs) -> Result<Delivery, StoreError> {
+        self.inner.repeat_delivery(id, at).await
+    }
+
+    async fn forget_deliveries(&self, before: TimestampMs) -> Result<u64, StoreError> {
+        self.inner.forget_deliveries(before).await
+    }
+
+    async fn runs_to_tell(
+        &self,
+        ended_after: TimestampMs,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<Placed<RunMark>>, StoreError> {
+        self.inner.runs_to_tell(ended_after, after, limit).await
+    }
+}
+
+#[tokio::test]
+async fn a_delivery_that_was_accepted_ends_while_the_store_is_slow() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await.ports();
+    let slow = Arc::new(SlowLooks {
+        inner: store.webhooks.clone(),
+        taken: AtomicBool::new(false),
+        looks: Notify::new(),
+        ended: CancellationToken::new(),
+    });
+    let server = TestServer::on(Store { webhooks: slow.clone(), ..store }, Wish::default()).await;
+    // It answers after the loop has begun to wait for the store.
+    let answer = |State(slow): State<Arc<SlowLooks>>| async move {
+        slow.looks.notified().await;
+        StatusCode::NO_CONTENT
+    };
+    let router = Router::new().route("/hook", post(answer)).with_state(slow);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let made = server.webhook(&url, &["campaign_finished"]).await;
+    let (_, run) = server.campaign().await;
+    server.cancel(&run).await;
+    until("the end of the delivery", || async {
+        let deliveries = server.deliveries(&made.webhook).await;
+        deliveries.iter().any(|delivery| delivery.status == DeliveryStatus::Delivered).then_some(())
+    })
+    .await;
     server.stop().await;
 }
 
