@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 const MAX_HELD_POLLS: usize = 1_024;
 /// Maximum number of concurrent artifact transfers, which bounds their memory.
 const MAX_TRANSFERS: usize = 8;
-/// Maximum number of tables written at once; a further one waits.
+/// Maximum number of pages of tables that are read and written at once; a further one waits.
 const MAX_TABLES: usize = 4;
 
 /// The calls of each kind that may still begin.

@@ -1,6 +1,7 @@
 //! `GET /tables/{name}`: lists as complete files, in CSV, JSON or Parquet.
 //!
-//! A table is read and written page by page, at the speed of its reader, with at most one page in memory.
+//! A table is read and written page by page, at the speed of its reader, with at most one page in memory. Only reading and
+//! writing a page counts against the limit of tables, so that slow readers hold up no other table.
 
 mod attempts;
 mod boards;
@@ -118,20 +119,24 @@ struct Sending {
     source: Source,
     /// None after the end was written.
     file: Option<TableFile>,
-    _permit: OwnedSemaphorePermit,
+}
+
+/// Waits until a page may be read and written.
+async fn permit(app: &App) -> Result<OwnedSemaphorePermit, ApiFailure> {
+    let permit = app.limits.tables.clone().acquire_owned().await;
+    permit.map_err(|error| ApiFailure::internal("internal.closed", error.to_string()))
 }
 
 async fn answer(State(app): State<App>, Params(query): Params<Pairs>, name: TableName) -> Result<Response, ApiFailure> {
     let (format, query) = split_format(query)?;
-    let permit = app.limits.tables.clone().acquire_owned().await;
-    let permit = permit.map_err(|error| ApiFailure::internal("internal.closed", error.to_string()))?;
+    let permit = permit(&app).await?;
     let (source, columns) = Source::open(&app, name, query).await?;
     let file = TableFile::new(format, columns).map_err(|error| unwritable(&error))?;
-    let mut sending = Sending { app, source, file: Some(file), _permit: permit };
+    let mut sending = Sending { app, source, file: Some(file) };
     // The first page is read before the answer begins, so that its error can still be reported.
-    let first = sending.part().await?;
+    let first = sending.part(permit).await?;
     let rest = stream::try_unfold(sending, async |mut sending| {
-        let part = sending.part().await.map_err(|failure| {
+        let part = sending.next_part().await.map_err(|failure| {
             tracing::warn!(error = %failure.message(), "a table was cut off");
             Cut(failure.message().to_owned())
         })?;
@@ -150,8 +155,13 @@ async fn answer(State(app): State<App>, Params(query): Params<Pairs>, name: Tabl
 }
 
 impl Sending {
+    async fn next_part(&mut self) -> Result<Option<Bytes>, ApiFailure> {
+        let permit = permit(&self.app).await?;
+        self.part(permit).await
+    }
+
     /// Returns the next bytes, or none after the end.
-    async fn part(&mut self) -> Result<Option<Bytes>, ApiFailure> {
+    async fn part(&mut self, _permit: OwnedSemaphorePermit) -> Result<Option<Bytes>, ApiFailure> {
         while let Some(file) = self.file.take() {
             let rows = self.source.next(&self.app).await?;
             // Writing thousands of rows and packing columns takes long.

@@ -1,13 +1,18 @@
 //! Tests of tables: formats, filters, and permissions.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use nightshift_protocol::api::{AttemptPage, Page, RunSummary, StepView, TableFormat, TableName, WorkerView};
+use nightshift_protocol::signal::{MAX_HINT_CHARS, Signal};
+use nightshift_protocol::time::TimestampMs;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::attempts::{indexed_run, start};
 use crate::setup::{TestServer, Wish, ok, open_store, refusal, refused};
@@ -157,6 +162,33 @@ async fn a_list_of_several_pages_is_one_table() {
     assert_eq!((metadata.file_metadata().num_rows(), metadata.num_row_groups()), (601, 2));
     let json: Vec<Value> = server.read("/tables/runs?format=json").await;
     assert_eq!(json.len(), 601);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn readers_that_stand_still_hold_up_no_other_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await.ports();
+    let server = TestServer::on(store.clone(), Wish { drives: false, ..Wish::default() }).await;
+    let (_, run) = server.campaign().await;
+    // A log that is larger than the buffers of a connection.
+    let hint = Signal::Hint { text: "𝄞".repeat(MAX_HINT_CHARS) };
+    let hints = (0..800).map(|_| store.run_control.signal_run(&run, hint.clone(), None, None, TimestampMs(0)));
+    for given in futures::future::join_all(hints).await {
+        given.unwrap();
+    }
+    let mut readers = Vec::new();
+    for _ in 0..6 {
+        let mut reader = TcpStream::connect(server.addr()).await.unwrap();
+        let call = format!("GET /api/v1/tables/events?run={run} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        reader.write_all(call.as_bytes()).await.unwrap();
+        assert_eq!(reader.read_u8().await.unwrap(), b'H');
+        readers.push(reader);
+    }
+    let answer = server.get("/tables/runs").timeout(Duration::from_secs(20)).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert!(!answer.bytes().await.unwrap().is_empty());
+    drop(readers);
     server.stop().await;
 }
 
