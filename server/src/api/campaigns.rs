@@ -19,7 +19,7 @@ use crate::api::attempts::{Pairs, check_cursor, invalid};
 use crate::api::create_campaign::MAX_TASKS;
 use crate::api::etag::Version;
 use crate::api::list::DEFAULT_PAGE_ROWS;
-use crate::api::run_control::{examine_priority, transition};
+use crate::api::run_control::{examine_priority, to_the_end, transition};
 use crate::attempt_index::Index;
 use crate::campaign_list::Campaigns;
 use crate::driving::Driving;
@@ -115,7 +115,7 @@ fn ended_at(runs: &[RunSummary]) -> Option<TimestampMs> {
     ends?.into_iter().max()
 }
 
-/// Pauses, resumes or cancels every unfinished run.
+/// Pauses, resumes or cancels every unfinished run, also when the client does not wait for the answer.
 pub(crate) async fn control(
     State(shared): State<Arc<Shared>>,
     State(driving): State<Arc<Driving>>,
@@ -124,29 +124,38 @@ pub(crate) async fn control(
     Body(control): Body<Control>,
 ) -> Result<Json<Controlled>, ApiFailure> {
     shared.store.campaigns.load_campaign(&id).await?;
-    let mut controlled = Controlled { runs: Vec::new() };
-    for run in shared.store.runs.list_runs(Some(&id), None, all_runs()).await? {
-        if run.status.is_final() {
-            continue;
-        }
-        match driving.control(&run.id, transition(control.action), actor.name()).await {
-            Ok(status) => controlled.runs.push((run.id, status)),
-            // It ended in the meantime, or it is being cancelled and cannot be paused or resumed.
-            Err(StoreError::Illegal(illegal)) => {
-                if !illegal.from.is_final() {
-                    controlled.runs.push((run.id, illegal.from));
-                }
+    let transition = transition(control.action);
+    to_the_end(async move {
+        let mut controlled = Controlled { runs: Vec::new() };
+        for run in shared.store.runs.list_runs(Some(&id), None, all_runs()).await? {
+            if run.status.is_final() {
+                continue;
             }
-            Err(error) => return Err(error.into()),
+            if run.status.next(transition) == Ok(run.status) {
+                controlled.runs.push((run.id, run.status));
+                continue;
+            }
+            match driving.control(&run.id, transition, actor.name()).await {
+                Ok(status) => controlled.runs.push((run.id, status)),
+                // It ended in the meantime, or it is being cancelled and cannot be paused or resumed.
+                Err(StoreError::Illegal(illegal)) => {
+                    if !illegal.from.is_final() {
+                        controlled.runs.push((run.id, illegal.from));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
-    }
-    Ok(Json(controlled))
+        Ok(Json(controlled))
+    })
+    .await
 }
 
 /// Error code for changes of a finished run.
 const RUN_OVER: &str = "run.over";
 
-/// Changes the priority of every unfinished run. Refuses if there is none.
+/// Changes the priority of every unfinished run, also when the client does not wait for the answer. Refuses if there is
+/// none.
 pub(crate) async fn prioritize(
     State(shared): State<Arc<Shared>>,
     State(live): State<Arc<Live>>,
@@ -155,26 +164,31 @@ pub(crate) async fn prioritize(
 ) -> Result<StatusCode, ApiFailure> {
     examine_priority(priority)?;
     shared.store.campaigns.load_campaign(&id).await?;
-    let mut moved = 0_usize;
-    for run in shared.store.runs.list_runs(Some(&id), None, all_runs()).await? {
-        if run.status.is_final() {
-            continue;
+    to_the_end(async move {
+        let mut moved = 0_usize;
+        for run in shared.store.runs.list_runs(Some(&id), None, all_runs()).await? {
+            if run.status.is_final() {
+                continue;
+            }
+            if run.priority != priority {
+                let result = shared.store.run_control.set_priority(&run.id, priority, shared.clock.now()).await;
+                // It may have ended in between.
+                if result.as_ref().is_err_and(|error| error.code() == RUN_OVER) {
+                    continue;
+                }
+                shared.store_health.note_error(&result);
+                result?;
+            }
+            moved += 1;
         }
-        let result = shared.store.run_control.set_priority(&run.id, priority, shared.clock.now()).await;
-        // It may have ended in between.
-        if result.as_ref().is_err_and(|error| error.code() == RUN_OVER) {
-            continue;
+        if moved == 0 {
+            let message = format!("every run of {id} is over: a priority has no effect any more");
+            return Err(ApiFailure::new(StatusCode::CONFLICT, RUN_OVER, message));
         }
-        shared.store_health.note_error(&result);
-        result?;
-        moved += 1;
-    }
-    if moved == 0 {
-        let message = format!("every run of {id} is over: a priority has no effect any more");
-        return Err(ApiFailure::new(StatusCode::CONFLICT, RUN_OVER, message));
-    }
-    live.campaign_touched(&id);
-    Ok(StatusCode::NO_CONTENT)
+        live.campaign_touched(&id);
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
 }
 
 fn all_runs() -> PageRequest {

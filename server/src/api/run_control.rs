@@ -10,6 +10,7 @@ use nightshift_protocol::campaign::{MAX_PRIORITY, MIN_PRIORITY};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::signal::{MAX_HINT_CHARS, Signal};
+use tracing::Instrument as _;
 
 use crate::actor::Actor;
 use crate::api::idempotency::{digest, idempotency_key};
@@ -114,6 +115,14 @@ pub(crate) fn transition(action: ControlAction) -> RunTransition {
         ControlAction::Resume => RunTransition::Resume,
         ControlAction::Cancel => RunTransition::Cancel,
     }
+}
+
+/// Carries out a call that changes many runs, to its end even if the call times out or its client disconnects.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ApiFailure>> + Send + 'static,
+) -> Result<T, ApiFailure> {
+    let done = tokio::spawn(work.in_current_span()).await;
+    done.unwrap_or_else(|error| Err(ApiFailure::internal("internal.panicked", error.to_string())))
 }
 
 /// Refuses a priority out of bounds.

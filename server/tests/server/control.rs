@@ -1,17 +1,24 @@
 //! Tests of the control of runs and campaigns: signals, priorities, limits.
 
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use nightshift_engine::store::{RunControlStore, Store, StoreError};
 use nightshift_protocol::api::{
-    CampaignCreated, CampaignDetail, CreateCampaign, EventsPage, IDEMPOTENCY_HEADER, SetPriority, TryOutcome,
+    CampaignCreated, CampaignDetail, Control, ControlAction, Controlled, CreateCampaign, EventsPage,
+    IDEMPOTENCY_HEADER, SetPriority, TryOutcome,
 };
 use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
 use nightshift_protocol::campaign::{MAX_PRIORITY, MAX_WEIGHT};
 use nightshift_protocol::id::RunId;
-use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::signal::{Gate, MAX_HINT_CHARS, Signal};
+use nightshift_protocol::time::TimestampMs;
 use reqwest::{Method, StatusCode};
+use tokio::sync::{Notify, Semaphore};
 
-use crate::setup::{TestServer, WORKER, Wish, ok, refusal, refused, until};
+use crate::setup::{TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
 use crate::toy::{CALL_TOKENS, prepared_output};
 
 fn hint(text: &str) -> Signal {
@@ -41,6 +48,105 @@ async fn a_signal_is_appended_once_and_the_log_names_its_sender() {
         (&signals[0].body["by"], &signals[0].body["signal"]["text"]),
         (&"operator".into(), &"use shared memory".into())
     );
+    server.stop().await;
+}
+
+/// Controls runs, each after a permit.
+struct Gated {
+    inner: Arc<dyn RunControlStore>,
+    permits: Semaphore,
+    begun: Notify,
+    /// Names of the runs of which each call was made.
+    calls: Mutex<Vec<RunId>>,
+}
+
+impl Gated {
+    async fn begin(&self, run: &RunId) {
+        self.calls.lock().unwrap().push(run.clone());
+        self.begun.notify_one();
+        self.permits.acquire().await.unwrap().forget();
+    }
+}
+
+#[async_trait]
+impl RunControlStore for Gated {
+    async fn control_run(
+        &self,
+        run: &RunId,
+        transition: RunTransition,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<RunStatus, StoreError> {
+        self.begin(run).await;
+        self.inner.control_run(run, transition, by, at).await
+    }
+
+    async fn signal_run(
+        &self,
+        run: &RunId,
+        signal: Signal,
+        by: Option<&str>,
+        idempotency: Option<(String, String)>,
+        at: TimestampMs,
+    ) -> Result<(), StoreError> {
+        self.inner.signal_run(run, signal, by, idempotency, at).await
+    }
+
+    async fn set_priority(&self, run: &RunId, priority: i32, at: TimestampMs) -> Result<(), StoreError> {
+        self.begin(run).await;
+        self.inner.set_priority(run, priority, at).await
+    }
+
+    async fn retry_run(
+        &self,
+        run: &RunId,
+        key: Option<&str>,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<Vec<String>, StoreError> {
+        self.inner.retry_run(run, key, by, at).await
+    }
+}
+
+#[tokio::test]
+async fn a_campaign_is_changed_as_a_whole_although_its_client_disconnects() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await.ports();
+    let gated = Arc::new(Gated {
+        inner: store.run_control.clone(),
+        permits: Semaphore::new(0),
+        begun: Notify::new(),
+        calls: Mutex::default(),
+    });
+    let server = TestServer::on(Store { run_control: gated.clone(), ..store }, Wish::default()).await;
+    let request = server.request(&["a", "b", "c"]).await;
+    let created: CampaignCreated = ok(server.create(&request, None).await).await;
+    let path = |call: &str| format!("/campaigns/{}/{call}", created.campaign);
+    let pause = Control { action: ControlAction::Pause };
+    let calls =
+        [server.post(&path("priority")).json(&SetPriority { priority: 3 }), server.post(&path("control")).json(&pause)];
+    for call in calls {
+        let call = tokio::spawn(call.send());
+        gated.begun.notified().await;
+        call.abort();
+        // The server has time to notice.
+        for _ in 0..20 {
+            server.bare(Method::GET, "/api/v1/health").send().await.unwrap();
+        }
+        gated.permits.add_permits(3);
+        until("a change of every run", || async { (gated.permits.available_permits() == 0).then_some(()) }).await;
+        assert_eq!(std::mem::take(&mut *gated.calls.lock().unwrap()).len(), 3);
+        gated.begun.notified().await;
+    }
+    for run in &created.runs {
+        assert_eq!(server.run(run).await.summary.status, RunStatus::Paused);
+    }
+    // Nothing is left to do.
+    let again: Controlled = ok(server.post(&path("control")).json(&pause).send().await.unwrap()).await;
+    assert_eq!(again.runs.len(), 3);
+    let again = server.post(&path("priority")).json(&SetPriority { priority: 3 }).send().await.unwrap();
+    assert_eq!(again.status(), StatusCode::NO_CONTENT);
+    assert!(gated.calls.lock().unwrap().is_empty());
     server.stop().await;
 }
 
