@@ -182,7 +182,9 @@ async fn readers_that_stand_still_hold_up_no_other_table() {
         let mut reader = TcpStream::connect(server.addr()).await.unwrap();
         let call = format!("GET /api/v1/tables/events?run={run} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         reader.write_all(call.as_bytes()).await.unwrap();
-        assert_eq!(reader.read_u8().await.unwrap(), b'H');
+        // The server ends a connection that stands still for 30 seconds.
+        let begun = tokio::time::timeout(Duration::from_secs(20), reader.read_u8()).await;
+        assert_eq!(begun.unwrap().unwrap(), b'H');
         readers.push(reader);
     }
     let answer = server.get("/tables/runs").timeout(Duration::from_secs(20)).send().await.unwrap();
