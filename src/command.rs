@@ -51,9 +51,9 @@ use crate::failure::Result;
 /// Carries out a command. Returns the exit code of the process.
 pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode> {
     match command {
-        Command::Demo(args) => demo::run(context, args).await,
-        Command::Optimize(args) => optimize::run(context, *args).await,
-        Command::Run(args) => run::run(context, *args).await,
+        Command::Demo(args) => Box::pin(demo::run(context, args)).await,
+        Command::Optimize(args) => Box::pin(optimize::run(context, *args)).await,
+        Command::Run(args) => Box::pin(run::run(context, *args)).await,
         Command::Verify(args) => verify::run(context, *args).await,
         Command::Resume(args) => resume::run(context, args).await,
         Command::Serve(args) => serve::run(context, args).await,
