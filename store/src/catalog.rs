@@ -7,6 +7,7 @@ pub(crate) mod archive;
 pub(crate) mod archive_tables;
 pub(crate) mod archive_team;
 pub(crate) mod artifact;
+pub(crate) mod blocked;
 pub(crate) mod budget;
 pub(crate) mod campaign;
 pub(crate) mod control;

@@ -122,7 +122,7 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ApiFailure>> + Send + 'static,
 ) -> Result<T, ApiFailure> {
     let done = tokio::spawn(work.in_current_span()).await;
-    done.unwrap_or_else(|error| Err(ApiFailure::internal("internal.panicked", error.to_string())))
+    done.unwrap_or_else(|error| Err(ApiFailure::internal("internal.task", error.to_string())))
 }
 
 /// Refuses a priority out of bounds.

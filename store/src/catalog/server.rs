@@ -4,7 +4,7 @@ use nightshift_engine::store::{Pulse, ServerRecord};
 use nightshift_protocol::id::ServerId;
 use nightshift_protocol::time::TimestampMs;
 
-use super::budget::{self, blocked_with_room};
+use super::blocked::{self, blocked_with_room};
 use super::public_id;
 use super::step_runs::runs_of;
 use super::timer;
@@ -127,7 +127,7 @@ pub(crate) async fn pulse(
     transaction.memory.raise_virtual_now(found.opt_i64("virtual_now")?.unwrap_or_default());
     let may_unblock = found.flag("room")?
         && transaction.memory.may_reconsider(at)
-        && !transaction.memory.to_reconsider(budget::with_room(connection).await?, at).is_empty();
+        && !transaction.memory.to_reconsider(blocked::with_room(connection).await?, at).is_empty();
     Ok(Pulse {
         alive: true,
         runs_to_drive: found.flag("runs")?,

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use nightshift_engine::store::{QueueStore, StoreError};
 use nightshift_protocol::time::TimestampMs;
 
-use crate::catalog::{budget, step, timer};
+use crate::catalog::{blocked, budget, step, timer};
 use crate::store::SqlStore;
 
 #[async_trait]
@@ -22,7 +22,7 @@ impl QueueStore for SqlStore {
         if !memory.may_reconsider(at) {
             return Ok((became_ready, next));
         }
-        let campaigns = read!(self, |connection| budget::with_room(connection))?;
+        let campaigns = read!(self, |connection| blocked::with_room(connection))?;
         for campaign_id in memory.to_reconsider(campaigns, at) {
             let count = transaction!(self, |tx, campaign_id, at| budget::reconsider(tx, *campaign_id, *at));
             if !matches!(count, Ok(1..)) {

@@ -217,13 +217,8 @@ fn a_program_that_turns_wrong_after_the_timed_calls_is_found() {
         &program("static int calls;", "if (++calls < 1500) { HONEST } else { EVERY(y[i] = 0) }"),
         &[],
     );
-    let options = MeasureOptions {
-        min_windows: 16,
-        max_windows: 16,
-        process_pairs: 1,
-        most_process_pairs: 1,
-        ..MeasureOptions::on_host(true)
-    };
+    let options = MeasureOptions { process_pairs: 1, most_process_pairs: 1, ..MeasureOptions::on_host(true) };
+    let options = MeasureOptions { min_windows: 16, max_windows: 16, ..options };
     let (measurement, findings) = measured(race_at(&task(), &late, &baseline, &options).unwrap());
     let verification = measurement.verification.unwrap();
     assert_eq!(verification.timed_calls, verification.verified_calls);
@@ -239,25 +234,15 @@ fn a_program_that_turns_wrong_after_the_timed_calls_is_found() {
 fn a_program_that_leaves_out_what_scaled_inputs_need_is_found() {
     let workshop = Workshop::new();
     let baseline = workshop.library("baseline", REFERENCE, &[]);
-    let clipping = workshop.library(
-        "clipping",
-        &program(
-            "static int calls;",
-            "if (++calls < 3) { HONEST } else { EVERY(y[i] = (x[i] < 6.5f ? x[i] : 0) * w[c] + b[c]) }",
-        ),
-        &[],
-    );
-    let options = MeasureOptions { process_pairs: 1, most_process_pairs: 1, ..MeasureOptions::on_host(true) };
-    let of_scaled = |finding: &Finding| finding.message.contains("on inputs of another size or sign");
     // Values have a normal distribution.
-    let (_, findings) = measured(race_at(&task(), &clipping, &baseline, &options).unwrap());
-    assert!(
-        findings.iter().any(|finding| of_scaled(finding) && finding.severity == Severity::Violation),
-        "{findings:?}"
-    );
-    let honest = workshop.library("honest", &program("", "HONEST"), &[]);
-    let (_, findings) = measured(race_at(&task(), &honest, &baseline, &options).unwrap());
-    assert!(!findings.iter().any(|finding| finding.severity == Severity::Violation), "{findings:?}");
+    let clips = "if (++calls < 3) { HONEST } else { EVERY(y[i] = (x[i] < 6.5f ? x[i] : 0) * w[c] + b[c]) }";
+    let options = MeasureOptions { process_pairs: 1, most_process_pairs: 1, ..MeasureOptions::on_host(true) };
+    for (name, body, is_wrong) in [("clips", clips, true), ("honest", "HONEST", false)] {
+        let candidate = workshop.library(name, &program("static int calls;", body), &[]);
+        let (_, findings) = measured(race_at(&task(), &candidate, &baseline, &options).unwrap());
+        let of_scaled = |finding: &Finding| finding.message.contains("on inputs of another size or sign");
+        assert_eq!(findings.iter().any(of_scaled), is_wrong, "{name}: {findings:?}");
+    }
 }
 
 #[test]
