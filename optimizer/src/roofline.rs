@@ -60,7 +60,7 @@ impl Roofline {
     pub(crate) fn of(spec: &TaskSpec, prepared: &PreparedTask, of_attempt: Option<&Profile>) -> Self {
         let peaks = prepared.machine.gpus.first().map(DevicePeaks::of).unwrap_or_default();
         // A program that is faster than its roof shows that the roof is none.
-        let is_passed = |profile: &Profile| profile.arithmetic_intensity.is_some() && profile.roofline_share.is_none();
+        let is_passed = |profile: &Profile| profile.has_roof() && profile.roofline_share.is_none();
         let of_attempt = of_attempt.filter(|profile| !is_passed(profile));
         let profile = prepared.profile.as_deref().or(of_attempt);
         let bytes_per_s = peaks.bytes_per_s.or(profile.map(|profile| profile.peak_bytes_per_s));

@@ -215,7 +215,9 @@ impl Attempt {
             let floor_ns = published.device.as_ref()?.floor_ns?;
             roofline_share(floor_ns / published.candidate_median_ns)
         };
-        profiled.or_else(by_floor)
+        // A program that is faster than its roof has no share of a lower one.
+        let has_roof = self.profile.as_ref().is_some_and(Profile::has_roof);
+        if has_roof { profiled } else { profiled.or_else(by_floor) }
     }
 
     /// The speedup to be shown; see [`Attempt::published`].

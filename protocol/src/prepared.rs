@@ -71,8 +71,8 @@ impl PreparedTask {
         self.difference(measured).is_none()
     }
 
-    /// Returns how the baselines were measured otherwise than a program, to go on after "measured": on another device, beside another
-    /// processor, which launches of short kernels wait for, or in another version of `PyTorch`, whose compiler gives other kernels.
+    /// Returns the first difference between where the baselines and where a program was measured, as words that follow "measured": the
+    /// device, the processor, which launches of short kernels wait for, or the version of `PyTorch`, which decides the kernels.
     #[must_use]
     pub fn difference(&self, measured: &Measurement) -> Option<String> {
         let (theirs, ours) = (&self.machine, &measured.machine);
@@ -83,7 +83,7 @@ impl PreparedTask {
         let reference = timed.next().map_or(&measured.baseline, |baseline| &baseline.baseline);
         let places = [
             ("on", theirs.device_name(), ours.device_name()),
-            ("beside", &theirs.processor, &ours.processor),
+            ("on a host with", &theirs.processor, &ours.processor),
             ("against", reference, &measured.baseline),
         ];
         let (word, theirs, ours) = places.into_iter().find(|(_, theirs, ours)| theirs != ours)?;

@@ -130,11 +130,19 @@ pub struct TierReport {
     pub wall_ms: Option<u64>,
 }
 
+impl Profile {
+    /// Returns whether there is a roof for the program: its work and the peaks of the device are known.
+    #[must_use]
+    pub fn has_roof(&self) -> bool {
+        self.arithmetic_intensity.is_some() && self.peak_bytes_per_s > 0.0 && self.peak_flops_per_s > 0.0
+    }
+}
+
 /// A program may be so many times as fast as its roof allows: peaks are not known better.
 const ROOFLINE_SLACK: f64 = 1.05;
 
 /// Returns a program's share of the roofline as it is shown, 0 to 1. None for a program that is faster: its data stay in a cache, the
-/// peak was measured beside other work, or the task counts more work than is needed. That is no proof that it is at its limit.
+/// peak was measured during other work, or the task counts more work than is needed. That is no proof that it is at its limit.
 #[must_use]
 pub fn roofline_share(share: f64) -> Option<f64> {
     (0.0..=ROOFLINE_SLACK).contains(&share).then(|| share.min(1.0))

@@ -54,13 +54,13 @@ pub(super) async fn run(context: &Context, args: Named) -> Result<ExitCode> {
                 Target::Campaign(id) => campaign(context, &client.campaign(&id).await?)?,
                 Target::Run(id) => {
                     let detail = client.run(&id).await?;
-                    let mut beside = Vec::new();
+                    let mut of_campaign = Vec::new();
                     if !context.output.is_json() {
                         let campaign = client.campaign(&detail.summary.campaign).await?;
-                        beside.extend(handover_line(&campaign.summary));
-                        beside.extend(limit_lines(&campaign));
+                        of_campaign.extend(handover_line(&campaign.summary));
+                        of_campaign.extend(limit_lines(&campaign));
                     }
-                    run_detail(context, &detail, &beside)?;
+                    run_detail(context, &detail, &of_campaign)?;
                 }
             }
         }
@@ -153,7 +153,7 @@ fn limit_lines(detail: &CampaignDetail) -> Vec<String> {
     lines
 }
 
-fn run_detail(context: &Context, detail: &RunDetail, beside: &[String]) -> Result<()> {
+fn run_detail(context: &Context, detail: &RunDetail, of_campaign: &[String]) -> Result<()> {
     let output = context.output;
     if output.is_json() {
         return output.json(detail);
@@ -163,7 +163,7 @@ fn run_detail(context: &Context, detail: &RunDetail, beside: &[String]) -> Resul
     output.text(&output.paint(&printable(&present::ending(summary)), present::run_tone(summary)))?;
     let scripted = if summary.digest.scripted { " (replies written beforehand)" } else { "" };
     output.text(&printable(&format!("campaign: {}\nmodel: {}{scripted}", summary.campaign, summary.digest.model)))?;
-    for line in beside {
+    for line in of_campaign {
         output.text(&printable(&format!("campaign's {line}")))?;
     }
     if summary.priority != 0 {

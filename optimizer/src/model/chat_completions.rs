@@ -187,10 +187,11 @@ fn take(draft: &mut Draft, data: &str) -> Result<(), Trouble> {
         }
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
             let stop = match reason.as_str() {
-                "stop" | "tool_calls" | "function_call" | "eos_token" | "stop_sequence" => StopCause::End,
                 "length" => StopCause::Length,
                 "content_filter" => StopCause::Refusal,
-                _ => StopCause::Other,
+                "abort" | "aborted" | "cancelled" | "error" | "insufficient_system_resource" => StopCause::Other,
+                // Servers have many words for the end of a reply, as `stop`, `eos`, `end_turn` and `tool_calls`.
+                _ => StopCause::End,
             };
             if draft.stop != Some(StopCause::Refusal) {
                 draft.stop = Some(stop);

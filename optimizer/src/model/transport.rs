@@ -296,7 +296,7 @@ impl Transport {
 
 /// A reply whose reason to stop is missing although its end marker came.
 pub(super) fn stop_of(draft: &Draft) -> StopCause {
-    draft.stop.unwrap_or(StopCause::Other)
+    draft.stop.unwrap_or(StopCause::End)
 }
 
 fn content_type(response: &reqwest::Response) -> String {

@@ -200,6 +200,11 @@ async fn edits_of_a_reply_that_was_cut_off_are_asked_for_again() {
         let held = hold("optimize", vec![cut(), cut()]).await;
         assert!(matches!(&held.output, Ok(StepOutput::NoCode { code, .. }) if code == "reply.cut_off"));
     }
+    for stop in ["stop", "eos", "a word of this server"] {
+        let whole = stream(&(events_of_text(KIND, &right) + &events_of_end(KIND, stop)));
+        let held = hold("optimize", vec![whole]).await;
+        assert!(held.is_useful() && held.requests == 1, "{stop}: {:?}", held.output);
+    }
 }
 
 #[tokio::test]

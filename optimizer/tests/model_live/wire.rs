@@ -117,7 +117,7 @@ async fn a_reply_without_usage_has_unknown_tokens() {
     let body = events_of_text(WireFormat::Openai, "ok") + "data: [DONE]\n\n";
     let server = Server::start(vec![stream(&body)]).await;
     let reply = call(&server, WireFormat::Openai).await.unwrap();
-    assert_eq!((reply.tokens.input, reply.tokens.output, reply.stop), (None, None, StopCause::Other));
+    assert_eq!((reply.tokens.input, reply.tokens.output, reply.stop), (None, None, StopCause::End));
 }
 
 #[tokio::test]

@@ -89,16 +89,17 @@ pub(crate) fn end(
 
 /// Ends the reservations of a try by its report.
 ///
-/// Money and tokens beyond the step's own reserve belong to a model call that is still open. They count as used, because
-/// its provider may charge for it.
+/// Money and tokens beyond the step's own reserve belong to a model call that is still open. Unless the report says what it used, they
+/// count as used, because its provider may charge for it.
 fn settle_reported(set: &mut WorkingSet, step_id: i64, used: &[Amount]) -> Result<(), Failure> {
     let reserve = set.step(step_id)?.reserve.clone();
     admit::settle(set, step_id, |amount| {
-        let of_open_call = match amount.resource {
-            Resource::CostMicrousd | Resource::Tokens => amount.amount.saturating_sub(sum(&reserve, amount.resource)),
-            Resource::DeviceMs | Resource::Attempts | Resource::WallMs => 0,
-        };
-        sum(used, amount.resource).saturating_add(of_open_call)
+        let is_of_calls = matches!(amount.resource, Resource::CostMicrousd | Resource::Tokens);
+        let is_reported = used.iter().any(|used| used.resource == amount.resource);
+        if is_of_calls && !is_reported {
+            return amount.amount.saturating_sub(sum(&reserve, amount.resource));
+        }
+        sum(used, amount.resource)
     })
 }
 

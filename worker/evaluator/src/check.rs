@@ -20,7 +20,7 @@ use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
 use self::cases::Check;
 pub(crate) use self::judge::{
-    Limits, ReferenceError, SMALLEST_REFERENCE_ERROR, all_finite, compare_output, fingerprint,
+    Limits, ReferenceError, SMALLEST_REFERENCE_ERROR, all_finite, compare_output, compare_outputs, fingerprint,
 };
 pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError, REFERENCE_FAILED, rounding_error, with_reason};
 use self::test_case::{Mattered, Stop};

@@ -165,7 +165,7 @@ pub fn profile(peaks: &Peaks, spec: &TaskSpec, compiler: &CompilerReport, measur
         roofline_bound = if memory_roof < peaks.flops_per_s { "memory" } else { "compute" };
         let achieved = flops.map(|flops| flops / measurement.candidate_median_ns * 1e9);
         let share = achieved.map(|achieved| achieved / memory_roof.min(peaks.flops_per_s));
-        if share.is_some_and(|share| share > 1.0) {
+        if share.is_some_and(|share| roofline_share_of(share).is_none()) {
             missing.push(format!(
                 "the roof that applies: the program is faster than a copy of {} MiB allows, so that its data stay in a cache, or the \
                  copy was slowed down",

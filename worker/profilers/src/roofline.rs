@@ -45,7 +45,7 @@ pub(super) fn place(profile: &mut Profile, subject: &ProfiledProgram<'_>) -> Tie
     };
     let share = floor_s * 1e9 / median_ns;
     profile.roofline_share = roofline_share(share);
-    let reason = (share > 1.0).then(|| {
+    let reason = profile.roofline_share.is_none().then(|| {
         "the program is faster than its bytes or operations allow: its data stay in a cache, or the task counts more than is needed"
             .to_owned()
     });

@@ -131,16 +131,11 @@ fn roofline(attempt: &Attempt) -> Figure {
     match attempt.roofline_share() {
         Some(share) => plain(NAME, show(share, Unit::Share), "of the peaks of the units that it uses"),
         None if attempt.published().is_none() => unknown(NAME, "not timed"),
-        None if attempt.profile.as_ref().is_some_and(has_roof) => {
+        None if attempt.profile.as_ref().is_some_and(Profile::has_roof) => {
             unknown(NAME, "faster than the roof, which does not apply")
         }
         None => unknown(NAME, "work or peaks not known"),
     }
-}
-
-/// Returns whether work and peaks of a profiled program are known.
-fn has_roof(profile: &Profile) -> bool {
-    profile.arithmetic_intensity.is_some() && profile.peak_bytes_per_s > 0.0 && profile.peak_flops_per_s > 0.0
 }
 
 fn own_kernels(attempt: &Attempt) -> Figure {

@@ -82,7 +82,7 @@ impl Outcome {
             reference_ns: times.map(|times| times.reference_median_ns).or(computed_reference),
             best_ns: times.map(|times| times.attempt_median_ns).or(computed_best),
             is_computed: times.is_none(),
-            is_unprepared: fastest.is_none() && !run.status.is_final(),
+            is_unprepared: fastest.is_none() && digest.attempts == 0 && !run.status.is_final(),
             fastest,
             over_reference,
             over_fastest,

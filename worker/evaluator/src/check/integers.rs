@@ -16,7 +16,7 @@ const MANY: u64 = 32;
 const UNSEEN: f64 = 3.0;
 
 /// The largest share that these may be.
-const MAX_UNSEEN_SHARE: f64 = 0.125;
+pub(super) const MAX_UNSEEN_SHARE: f64 = 0.125;
 
 /// Returns the largest share of wrong elements in an output of integers.
 pub(super) fn wrong_share<M: Memory>(

@@ -86,7 +86,8 @@ impl ReferenceError {
     fn allowed_integers(self, references: u64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let (most, few) = ((MOST_LIKE_REFERENCE + references) as f64, 1.0 / FEW as f64);
-        (self.wrong_integers * most).max(few) + self.unseen_integers
+        // What was not seen once may come several times in one of many calls.
+        (self.wrong_integers * most).max(few) + (self.unseen_integers * most).min(integers::MAX_UNSEEN_SHARE)
     }
 
     /// Returns whether a tolerance is widened beyond its cap for this reference.

@@ -24,12 +24,9 @@ const LATER_TIME_ON_HOST: Duration = Duration::from_secs(1);
 /// Outputs of the baseline that are kept, where those of one call are not more, in bytes.
 const KEPT_BYTES: u64 = 128 << 20;
 
-/// Changes of the inputs that a task declares, as the check makes them.
-const SCALED: [InputKind; 3] = [InputKind::ScaledUp, InputKind::ScaledDown, InputKind::SignsFlipped];
-
-/// Calls the candidate on and on, in windows of so many calls, on three sets of inputs in turn, and compares what comes out. The inputs
-/// of the third are of another size or sign, as those of the check: a program that knows that it is measured may not leave out what they
-/// need. Other programs may use the device meanwhile.
+/// Calls the candidate on and on, in windows of so many calls, on several sets of inputs in turn, and compares what comes out. Two are as
+/// the task declares, others of another size or sign, as in the check: a program that knows that it is measured may not leave out what
+/// they need. Other programs may use the device meanwhile.
 pub(super) fn later_calls<M: Memory>(
     setup: &mut Setup<'_, M>,
     calls: usize,
@@ -39,35 +36,32 @@ pub(super) fn later_calls<M: Memory>(
     if setup.call_bytes() > LARGE_CALL_BYTES || verifier.is_over() {
         return Ok(());
     }
-    let kept_bytes = setup.output_bytes().saturating_mul(3).max(1);
+    let of_sets = [None, None].into_iter().chain(setup.changes.iter().copied().map(Some));
+    let of_sets: Vec<Option<InputKind>> = of_sets.collect();
+    let kept_bytes = setup.output_bytes().saturating_mul(of_sets.len() as u64).max(1);
     let calls = calls.min(usize::try_from(KEPT_BYTES / kept_bytes).unwrap_or(calls)).max(1);
     let _guard = setup.context.lock(DeviceMode::Work)?;
     let on_device = setup.on_device();
     let Setup { memory, shapes, seeds, candidate, baseline, .. } = &mut *setup;
     let memory = *memory;
     let mut sets = Vec::new();
-    for is_scaled in [false, true, false] {
+    for change in of_sets {
         let mut draws = draws_of(calls, shapes.inputs.len(), seeds);
-        if is_scaled {
-            let first = seeds.below(SCALED.len());
-            for (call, draws) in draws.iter_mut().enumerate() {
-                for draw in draws {
-                    draw.kind = SCALED[(first + call) % SCALED.len()];
-                }
-            }
+        for draw in draws.iter_mut().flatten() {
+            draw.kind = change.unwrap_or(draw.kind);
         }
         untimed_window(memory, baseline, &draws, on_device).map_err(Side::Baseline)?;
         let kept = (0..calls).map(|call| baseline.keep_outputs(memory, call));
-        sets.push((draws, kept.collect::<Result<Vec<_>, _>>().map_err(Side::Baseline)?, is_scaled));
+        sets.push((draws, kept.collect::<Result<Vec<_>, _>>().map_err(Side::Baseline)?, change.is_some()));
     }
     let limit = if on_device { LATER_TIME } else { LATER_TIME_ON_HOST };
     let (began, before) = (candidate.process.ran_for(), verifier.verified);
     verifier.inputs_repeat = true;
-    for (draws, kept, is_scaled) in sets.iter().cycle() {
+    for (window, (draws, kept, is_changed)) in sets.iter().cycle().enumerate() {
         untimed_window(memory, candidate, draws, on_device).map_err(Side::Candidate)?;
         let expected = |call: usize| kept[call].iter().map(Operand::Copied).collect();
-        if *is_scaled {
-            verifier.verify_scaled(memory, candidate, expected, calls, findings)?;
+        if *is_changed {
+            verifier.verify_changed(memory, candidate, expected, calls, findings)?;
         } else {
             verifier.verify(memory, candidate, expected, calls, findings)?;
         }
@@ -77,7 +71,8 @@ pub(super) fn later_calls<M: Memory>(
             }
         }
         let took = candidate.process.ran_for().saturating_sub(began);
-        if verifier.is_over() || verifier.verified - before >= LATER_CALLS || took > limit {
+        let is_late = verifier.verified - before >= LATER_CALLS || took > limit;
+        if verifier.is_over() || (is_late && window + 1 >= sets.len()) {
             break;
         }
     }

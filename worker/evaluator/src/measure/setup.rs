@@ -10,12 +10,12 @@ use nightshift_protocol::verdict::Finding;
 
 use self::alone::QuietHost;
 use super::shared_core::ProgramCores;
-use super::weights::{reference_error, weights};
+use super::weights::{limits, usable_changes, weights};
 use super::windows::{Inputs, Usual, draws_of, time_window, usual_times};
 use super::{Round, Side};
 use crate::breach::note;
-use crate::check::{Limits, ReferenceError, SMALLEST_REFERENCE_ERROR};
-use crate::draw::Draw;
+use crate::check::Limits;
+use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
 use crate::memory::Memory;
 use crate::phases::PhaseTimer;
@@ -107,6 +107,8 @@ pub(super) struct Solo {
 pub(super) struct Basis {
     weights: Vec<Draw>,
     limits: Limits,
+    /// Changes of the inputs for later calls.
+    changes: Vec<InputKind>,
     /// The baseline's time of a lone call.
     baseline_ns: f64,
     calls: Calls,
@@ -134,6 +136,8 @@ pub(super) struct Setup<'a, M: Memory> {
     compiles: bool,
     weights: Vec<Draw>,
     pub(super) limits: Limits,
+    /// Changes of the inputs for later calls.
+    pub(super) changes: Vec<InputKind>,
     pub(super) calls: Calls,
     solo: Vec<Solo>,
     /// Cores of the host for the programs.
@@ -206,15 +210,13 @@ impl<'a, M: Memory> Setup<'a, M> {
             (None, None) => return Err(internal("a measurement has no truth")),
             (None, Some(truth)) => {
                 let weights = weights(memory, spec, shapes, &mut baseline, &mut seeds).map_err(Side::Baseline)?;
-                let error = reference_error(memory, spec, shapes, (&mut baseline, truth), &weights, &mut seeds)?;
-                let limits = Limits::against_reference(
-                    &spec.effective_tolerance(),
-                    error.max(ReferenceError::of(SMALLEST_REFERENCE_ERROR)),
-                );
+                let limits = limits(memory, spec, shapes, (&mut baseline, truth), &weights, &mut seeds)?;
+                let of_calls = (options.confirms, call_bytes, &mut seeds);
+                let changes = usable_changes(memory, shapes, (&mut baseline, truth), &limits, of_calls)?;
                 let calls = (context.device().is_some(), PILOTS);
                 let baseline_ns = super::median_call_ns(memory, &mut baseline, shapes.inputs.len(), &mut seeds, calls)
                     .map_err(Side::Baseline)?;
-                Basis { weights, limits, baseline_ns, calls: Calls::new(baseline_ns, call_bytes) }
+                Basis { weights, limits, changes, baseline_ns, calls: Calls::new(baseline_ns, call_bytes) }
             }
         };
         drop(guard);
@@ -242,6 +244,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             compiles: options.compiles,
             weights: basis.weights,
             limits: basis.limits,
+            changes: basis.changes,
             usual_on_host: Vec::new(),
             calls: basis.calls,
             solo: Vec::new(),
@@ -253,7 +256,8 @@ impl<'a, M: Memory> Setup<'a, M> {
     /// Returns what the next pair of processes of the same measurement reuses, after windows of so many calls.
     pub(super) fn basis(&self, calls: usize) -> Basis {
         let (limits, baseline_ns) = (self.limits, self.baseline_ns);
-        Basis { weights: self.weights.clone(), limits, baseline_ns, calls: Calls::chosen(calls) }
+        let (weights, changes) = (self.weights.clone(), self.changes.clone());
+        Basis { weights, limits, changes, baseline_ns, calls: Calls::chosen(calls) }
     }
 
     /// Bytes of inputs and outputs of one call.

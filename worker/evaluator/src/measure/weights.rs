@@ -1,9 +1,9 @@
 //! Weights of a measurement, and the reference's own error under them.
 
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, LARGE_CALL_BYTES, TaskSpec};
 
 use super::Side;
-use crate::check::{ReferenceError, all_finite, rounding_error};
+use crate::check::{Limits, ReferenceError, SMALLEST_REFERENCE_ERROR, all_finite, compare_outputs, rounding_error};
 use crate::draw::{Draw, InputKind};
 use crate::memory::{Memory, Operand};
 use crate::program::{Program, ProgramError};
@@ -82,15 +82,56 @@ pub(super) fn weights<M: Memory>(
     Ok(weights)
 }
 
-/// Finds the reference's own largest normalized error under these weights.
-pub(super) fn reference_error<M: Memory>(
+/// Changes of the inputs that a task declares, as the check makes them.
+const CHANGES: [InputKind; 3] = [InputKind::ScaledUp, InputKind::ScaledDown, InputKind::SignsFlipped];
+
+/// Bytes of a call from which one change is tried: the truth takes long then.
+const LARGE_TRIAL_BYTES: u64 = 64 << 20;
+
+/// Returns the changes of the inputs for which the baseline is so near the truth that a program which is far from it is wrong.
+pub(super) fn usable_changes<M: Memory>(
+    memory: &M,
+    shapes: &ConcreteShapes,
+    (baseline, truth): (&mut Program<M>, &mut Program<M>),
+    limits: &Limits,
+    (confirms, call_bytes, seeds): (bool, u64, &mut SecretSeeds),
+) -> Result<Vec<InputKind>, Side> {
+    let mut changes = CHANGES.to_vec();
+    if !confirms || call_bytes > LARGE_CALL_BYTES {
+        return Ok(Vec::new());
+    }
+    if call_bytes > LARGE_TRIAL_BYTES {
+        changes = vec![CHANGES[seeds.below(CHANGES.len())]];
+    }
+    let mut is_usable = |change: &InputKind| -> Result<bool, ProgramError> {
+        let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), *change);
+        for program in [&mut *baseline, &mut *truth] {
+            program.call_on(memory, &inputs)?;
+            program.trim_where_large()?;
+        }
+        let (outputs, expected) = (baseline.outputs(0), truth.outputs(0));
+        let finite = all_finite(memory, &outputs)? && all_finite(memory, &expected)?;
+        let coarse = limits.coarse();
+        Ok(finite && compare_outputs(memory, &outputs, &expected, &shapes.outputs, &coarse)?.wrong_elements == 0)
+    };
+    let mut usable = Vec::new();
+    for change in changes {
+        if is_usable(&change).map_err(Side::Baseline)? {
+            usable.push(change);
+        }
+    }
+    Ok(usable)
+}
+
+/// Returns how far outputs may be from the baseline's, from the baseline's own largest error under these weights.
+pub(super) fn limits<M: Memory>(
     memory: &M,
     spec: &TaskSpec,
     shapes: &ConcreteShapes,
     (baseline, truth): (&mut Program<M>, &mut Program<M>),
     weights: &[Draw],
     seeds: &mut SecretSeeds,
-) -> Result<ReferenceError, Side> {
+) -> Result<Limits, Side> {
     let (mut largest, tolerance) = (ReferenceError::default(), spec.effective_tolerance());
     let mut find = || -> Result<(), ProgramError> {
         truth.init(memory, weights)?;
@@ -114,5 +155,5 @@ pub(super) fn reference_error<M: Memory>(
         Ok(())
     };
     find().map_err(Side::Baseline)?;
-    Ok(largest)
+    Ok(Limits::against_reference(&tolerance, largest.max(ReferenceError::of(SMALLEST_REFERENCE_ERROR))))
 }

@@ -212,13 +212,14 @@ pub(super) fn time_window<M: Memory>(
     memory.null_operation()?;
     let prepare_ns = nanoseconds(started.elapsed());
     let before = if on_device { None } else { program.processor_time() };
-    let queued = program.process.waited();
+    let queued = if on_device { None } else { program.process.waited() };
     program.process.thaw()?;
     let window: Window = match (on_device, kind) {
         (true, kind) => program.window(kind, count)?,
         (false, kind) if kind.calls_program() => program.call(count)?,
         (false, _) => program.empty(count)?,
     };
+    let queued = queued.and_then(|before| Some(program.process.waited()?.saturating_sub(before)));
     let after_ns = nanoseconds(memory.null_operation()?);
     let stopping = Instant::now();
     program.process.freeze()?;
@@ -233,7 +234,6 @@ pub(super) fn time_window<M: Memory>(
     // All that the process did is in it; what the evaluator's operations took says how busy the machine is.
     let worked = after.saturating_sub(before);
     // A program that is ready to run does not wait by itself: other work has its core.
-    let queued = queued.zip(program.process.waited()).map(|(before, after)| after.saturating_sub(before));
     let waited_ns = nanoseconds(window.elapsed.saturating_sub(worked).saturating_sub(queued.unwrap_or_default()));
     Ok(WindowTimes { calls_ns: nanoseconds(worked), events_ns, waited_ns, ..WindowTimes::default() })
 }
