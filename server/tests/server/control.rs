@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use nightshift_engine::store::{RunControlStore, Store, StoreError};
 use nightshift_protocol::api::{
     CampaignCreated, CampaignDetail, Control, ControlAction, Controlled, CreateCampaign, EventsPage,
-    IDEMPOTENCY_HEADER, SetPriority, TryOutcome,
+    IDEMPOTENCY_HEADER, RunSummary, SetPriority, TryOutcome,
 };
 use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
 use nightshift_protocol::campaign::{MAX_PRIORITY, MAX_WEIGHT};
@@ -16,7 +16,7 @@ use nightshift_protocol::schedule::Schedule;
 use nightshift_protocol::signal::{Gate, MAX_HINT_CHARS, Signal};
 use nightshift_protocol::time::TimestampMs;
 use reqwest::{Method, StatusCode};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::setup::{TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
 use crate::toy::{CALL_TOKENS, prepared_output};
@@ -55,7 +55,6 @@ async fn a_signal_is_appended_once_and_the_log_names_its_sender() {
 struct Gated {
     inner: Arc<dyn RunControlStore>,
     permits: Semaphore,
-    begun: Notify,
     /// Names of the runs of which each call was made.
     calls: Mutex<Vec<RunId>>,
 }
@@ -63,7 +62,6 @@ struct Gated {
 impl Gated {
     async fn begin(&self, run: &RunId) {
         self.calls.lock().unwrap().push(run.clone());
-        self.begun.notify_one();
         self.permits.acquire().await.unwrap().forget();
     }
 }
@@ -112,36 +110,33 @@ impl RunControlStore for Gated {
 async fn a_campaign_is_changed_as_a_whole_although_its_client_disconnects() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await.ports();
-    let gated = Arc::new(Gated {
-        inner: store.run_control.clone(),
-        permits: Semaphore::new(0),
-        begun: Notify::new(),
-        calls: Mutex::default(),
-    });
+    let gated =
+        Arc::new(Gated { inner: store.run_control.clone(), permits: Semaphore::new(0), calls: Mutex::default() });
     let server = TestServer::on(Store { run_control: gated.clone(), ..store }, Wish::default()).await;
     let request = server.request(&["a", "b", "c"]).await;
     let created: CampaignCreated = ok(server.create(&request, None).await).await;
     let path = |call: &str| format!("/campaigns/{}/{call}", created.campaign);
     let pause = Control { action: ControlAction::Pause };
-    let calls =
-        [server.post(&path("priority")).json(&SetPriority { priority: 3 }), server.post(&path("control")).json(&pause)];
-    for call in calls {
+    let calls: [(_, fn(&RunSummary) -> bool); 2] = [
+        (server.post(&path("priority")).json(&SetPriority { priority: 3 }), |run| run.priority == 3),
+        (server.post(&path("control")).json(&pause), |run| run.status == RunStatus::Paused),
+    ];
+    for (call, is_changed) in calls {
         let call = tokio::spawn(call.send());
-        gated.begun.notified().await;
+        until("the first change", || async { (gated.calls.lock().unwrap().len() == 1).then_some(()) }).await;
         call.abort();
         // The server has time to notice.
         for _ in 0..20 {
             server.bare(Method::GET, "/api/v1/health").send().await.unwrap();
         }
         gated.permits.add_permits(3);
-        until("a change of every run", || async { (gated.permits.available_permits() == 0).then_some(()) }).await;
+        for run in &created.runs {
+            until("a change of every run", || async { is_changed(&server.run(run).await.summary).then_some(()) }).await;
+        }
         assert_eq!(std::mem::take(&mut *gated.calls.lock().unwrap()).len(), 3);
-        gated.begun.notified().await;
     }
-    for run in &created.runs {
-        assert_eq!(server.run(run).await.summary.status, RunStatus::Paused);
-    }
-    // Nothing is left to do.
+    // Nothing is left to do. A further change would fail instead of waiting for a permit.
+    gated.permits.close();
     let again: Controlled = ok(server.post(&path("control")).json(&pause).send().await.unwrap()).await;
     assert_eq!(again.runs.len(), 3);
     let again = server.post(&path("priority")).json(&SetPriority { priority: 3 }).send().await.unwrap();
