@@ -29,7 +29,7 @@ pub(crate) use standing::Standing;
 use crate::actor::Actor;
 use crate::address::PREFIX;
 use crate::error::ApiFailure;
-use crate::keys::Keys;
+use crate::keys::{Cache, Cached, Keys};
 use crate::rate_limits::{Peer, RateLimits};
 use crate::secret::new_secret;
 use crate::shared::Shared;
@@ -53,6 +53,24 @@ impl Access {
             embedded_token,
             shared,
         }
+    }
+
+    /// Returns the cached look-up of a secret, or none if it must be looked up in the store.
+    ///
+    /// The look-up counts against the limit of the address `peer`, unless the secret was found before: guesses from an
+    /// address lock out no caller at the same address.
+    fn cached<T: Clone>(
+        &self,
+        cache: &Cache<T>,
+        hash: &blake3::Hash,
+        peer: Option<Peer>,
+    ) -> Result<Option<Cached<T>>, ApiFailure> {
+        match cache.get(hash) {
+            Some(cached) if cached.is_believed() => return Ok(Some(cached)),
+            Some(cached) if cached.found.is_some() => {}
+            _ => self.rate_limits.count_look_up(peer)?,
+        }
+        Ok(None)
     }
 
     /// Admits callers with one of these roles, or every caller if the call is open. An invalid token is refused even where

@@ -103,11 +103,11 @@ impl RateLimits {
         })
     }
 
-    /// Counts a look-up of a token or cookie in the store. Callers whose credentials are cached are not counted.
+    /// Counts a look-up in the store of a token, cookie or link that this server has not found before.
     pub(crate) fn count_look_up(&self, peer: Option<Peer>) -> Result<(), ApiFailure> {
         let Some(Peer(address)) = peer else { return Ok(()) };
         self.look_ups.count(&address).map_err(|wait| {
-            let message = "this address presented too many different tokens or cookies: wait, and call less often";
+            let message = "this address presented too many unknown tokens or cookies: wait, and call less often";
             too_many("request.too_many", message, wait)
         })
     }

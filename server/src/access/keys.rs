@@ -5,12 +5,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::time::TimestampMs;
-use tokio::time::Instant;
 
 use super::Access;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
-use crate::keys::{BELIEVED_FOR, CachedToken, MAX_KEPT};
 use crate::rate_limits::Peer;
 use crate::secret::is_well_formed;
 use crate::shared::Shared;
@@ -66,22 +64,14 @@ impl Access {
 
     async fn look_up(&self, secret: &str, peer: Option<Peer>) -> Result<Option<TokenView>, ApiFailure> {
         let hash = blake3::hash(secret.as_bytes());
-        let now = Instant::now();
-        if let Some(kept) = self.keys.kept().get(hash.as_bytes()).filter(|kept| now < kept.until) {
-            return Ok(kept.token.clone());
+        if let Some(cached) = self.cached(&self.keys.tokens, &hash, peer)? {
+            return Ok(cached.found);
         }
-        self.rate_limits.count_look_up(peer)?;
         let mut token = self.shared.store.tokens.find_token(hash.to_hex().as_str()).await?;
         if let Some(token) = &mut token {
             note_use(&self.shared, token).await;
         }
-        let mut kept = self.keys.kept();
-        if kept.len() >= MAX_KEPT {
-            kept.retain(|_, kept| now < kept.until && kept.token.is_some());
-        }
-        if kept.len() < MAX_KEPT {
-            kept.insert(*hash.as_bytes(), CachedToken { token: token.clone(), until: now + BELIEVED_FOR });
-        }
+        self.keys.tokens.keep(hash, token.clone());
         Ok(token)
     }
 }

@@ -59,9 +59,16 @@ impl Access {
 
     /// Returns the share link of this secret.
     pub(super) async fn link(&self, secret: &[u8], peer: Option<Peer>) -> Result<Share, ApiFailure> {
-        self.rate_limits.count_look_up(peer)?;
-        let hash = blake3::hash(secret).to_hex();
-        self.shared.store.team.find_share(hash.as_str()).await?.ok_or_else(wrong_token)
+        let hash = blake3::hash(secret);
+        let share = match self.cached(&self.keys.links, &hash, peer)? {
+            Some(cached) => cached.found,
+            None => {
+                let share = self.shared.store.team.find_share(hash.to_hex().as_str()).await?;
+                self.keys.links.keep(hash, share.clone());
+                share
+            }
+        };
+        share.ok_or_else(wrong_token)
     }
 
     /// Returns the caller of this share link, if it is still valid.

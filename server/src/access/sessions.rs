@@ -10,12 +10,11 @@ use nightshift_engine::store::{SessionHolder, SessionRecord};
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::REQUEST_HEADER;
 use nightshift_protocol::time::TimestampMs;
-use tokio::time::Instant;
 
 use super::Access;
 use crate::caller::Caller;
 use crate::error::ApiFailure;
-use crate::keys::{BELIEVED_FOR, CachedSession, Keys, MAX_KEPT};
+use crate::keys::Keys;
 use crate::rate_limits::Peer;
 use crate::secret::secret_hash;
 use crate::secret::{is_well_formed_secret, new_secret_of};
@@ -43,25 +42,14 @@ impl Access {
     /// Returns the sender of the cookie in these headers. A look-up in the store counts against the limit of its address.
     pub(crate) async fn visitor(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<Visitor, ApiFailure> {
         let Some(secret) = cookie(headers) else { return Ok(Visitor::Anonymous) };
-        let hash = *blake3::hash(secret.as_bytes()).as_bytes();
-        let now = Instant::now();
-        if let Some(kept) = self.keys.sessions().get(&hash).filter(|kept| now < kept.until) {
-            let ended = kept
-                .caller
-                .as_ref()
-                .and_then(|caller| caller.ends_at)
-                .is_some_and(|end| end <= self.shared.clock.now());
-            return Ok(kept.caller.clone().filter(|_| !ended).map_or(Visitor::Ended, Visitor::Known));
+        let hash = blake3::hash(secret.as_bytes());
+        if let Some(cached) = self.cached(&self.keys.sessions, &hash, peer)? {
+            let now = self.shared.clock.now();
+            let caller = cached.found.filter(|caller| caller.ends_at.is_none_or(|end| end > now));
+            return Ok(caller.map_or(Visitor::Ended, Visitor::Known));
         }
-        self.rate_limits.count_look_up(peer)?;
         let caller = self.look_up_session(secret).await?;
-        let mut sessions = self.keys.sessions();
-        if sessions.len() >= MAX_KEPT {
-            sessions.retain(|_, kept| now < kept.until && kept.caller.is_some());
-        }
-        if sessions.len() < MAX_KEPT {
-            sessions.insert(hash, CachedSession { caller: caller.clone(), until: now + BELIEVED_FOR });
-        }
+        self.keys.sessions.keep(hash, caller.clone());
         Ok(caller.map_or(Visitor::Ended, Visitor::Known))
     }
 

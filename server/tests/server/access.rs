@@ -205,6 +205,36 @@ async fn guessed_tokens_and_cookies_are_looked_up_at_a_limited_rate() {
 }
 
 #[tokio::test]
+async fn guesses_lock_out_no_credential_that_the_server_knows() {
+    let slow = Rate { burst: NonZeroU32::new(4).unwrap(), every: Duration::from_hours(1) };
+    let wish = Wish { rates: Rates { people: slow, ..Rates::default() }, ..Wish::default() };
+    let (server, _folder) = TestServer::start(wish).await;
+    let (_, run) = server.campaign().await;
+    let create = async |path: &str, wish: Value| -> String {
+        let created: Value = ok(server.post(path).json(&wish).send().await.unwrap()).await;
+        created["secret"].as_str().unwrap().to_owned()
+    };
+    let token = |name: &str| json!({"name": name, "role": "viewer"});
+    let known = create("/tokens", token("known")).await;
+    let link = create("/shares", json!({"target": run, "label": "", "valid_for_ms": 3_600_000})).await;
+    let path = format!("/runs/{run}");
+    let read = async |secret: &str| server.call(Method::GET, &path, secret).send().await.unwrap();
+    for secret in [&known, &link] {
+        assert_eq!(read(secret).await.status(), StatusCode::OK);
+    }
+    for (number, expected) in [401, 401, 429].into_iter().enumerate() {
+        assert_eq!(read(&format!("nst_{number:043}")).await.status(), expected);
+    }
+    // A new token requires a new look-up of all others.
+    let new = create("/tokens", token("new")).await;
+    for secret in [&known, &link] {
+        assert_eq!(read(secret).await.status(), StatusCode::OK);
+    }
+    assert_eq!(refused(read(&new).await).await, refusal(429, "request.too_many"));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn signing_out_counts_like_a_call_without_a_token() {
     let slow = Rate { burst: NonZeroU32::new(3).unwrap(), every: Duration::from_hours(1) };
     let wish = Wish { rates: Rates { people: slow, ..Rates::default() }, ..Wish::default() };
