@@ -48,17 +48,25 @@ impl Index {
         let indexer = self.indexer.as_ref();
         let indexer =
             indexer.ok_or_else(|| ApiFailure::internal("store.failed", "this server has no index of attempts"))?;
-        self.catch_up(indexer).await?;
+        self.catch_up(indexer).await;
         Ok(&*indexer.index)
     }
 
-    /// Brings the index up to date once if no loop does, so that a command that only reads sees everything.
-    async fn catch_up(&self, indexer: &Indexer) -> Result<(), StoreError> {
+    /// Brings the index up to date once if no loop does, so that a command that only reads sees everything. After an
+    /// error, lists may be incomplete.
+    async fn catch_up(&self, indexer: &Indexer) {
         if self.shared.config.drives {
-            return Ok(());
+            return;
         }
         let until = Instant::now() + LONGEST_CATCH_UP;
-        self.inbox.caught_up.get_or_try_init(|| indexer.update_all(Some(until))).await?;
-        Ok(())
+        let caught_up = self.inbox.caught_up.get_or_try_init(|| async {
+            if let Some(error) = indexer.update_all(Some(until)).await? {
+                tracing::warn!(error = %error, "a run could not be indexed: lists may be incomplete");
+            }
+            Ok::<(), StoreError>(())
+        });
+        if let Err(error) = caught_up.await {
+            tracing::warn!(error = %error, "the index of attempts could not be updated: lists may be incomplete");
+        }
     }
 }

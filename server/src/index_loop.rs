@@ -49,17 +49,19 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
         let round = async {
             let updated = indexer.update(&runs).await;
             if !looks {
-                return updated;
+                return updated.map(|()| None);
             }
-            if !looks_at_all {
-                return updated.and(indexer.update_unfinished().await);
-            }
-            updated.and(indexer.update_all(None).await)?;
+            // A scan of all runs finds those that were not updated, wherever they are.
+            let unwritten = if looks_at_all || updated.is_err() {
+                indexer.update_all(None).await?
+            } else {
+                indexer.update_unfinished().await?
+            };
             if looked_at.is_none() {
                 // Load the columns before the first list needs them.
                 indexer.index.list_attempts(&AttemptQuery { limit: Some(1), ..AttemptQuery::default() }).await?;
             }
-            Ok::<(), StoreError>(())
+            Ok::<Option<StoreError>, StoreError>(unwritten)
         };
         let done = tokio::select! {
             biased;
@@ -68,22 +70,28 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
             done = round => done,
         };
         match done {
-            Ok(()) => {
-                shared.error_log.worked(DOING);
-                backoff.succeeded();
-                if looks {
-                    looks_at_all = false;
-                    looked_at = Some(Instant::now());
-                    look_at = Instant::now() + LOOK_EVERY;
+            Ok(unwritten) if looks => {
+                looks_at_all = false;
+                looked_at = Some(Instant::now());
+                look_at = Instant::now() + LOOK_EVERY;
+                match unwritten {
+                    // The next scan begins at this run again. The delay stays, because further changes of the run fail, too.
+                    Some(error) => shared.error_log.failed(DOING, &error),
+                    None => {
+                        shared.error_log.worked(DOING);
+                        backoff.succeeded();
+                    }
                 }
-                tokio::time::sleep(ROUND_PAUSE).await;
             }
+            Ok(_) => {}
             Err(error) => {
                 shared.error_log.failed(DOING, &error);
                 // The next scan finds the runs that were not written, wherever they are.
                 looks_at_all |= !runs.is_empty();
-                look_at = Instant::now() + backoff.failed();
+                let next = Instant::now() + backoff.failed();
+                look_at = if looks { next } else { next.min(look_at) };
             }
         }
+        tokio::time::sleep(ROUND_PAUSE).await;
     }
 }

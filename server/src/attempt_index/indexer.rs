@@ -94,44 +94,42 @@ impl Indexer {
         result
     }
 
-    /// Writes every run that is missing or outdated in the index, until this time.
-    ///
-    /// A run that cannot be read does not hold up the others; the first error is returned at the end.
-    pub async fn update_all(&self, until: Option<Instant>) -> Result<(), StoreError> {
+    /// Writes every run that is missing or outdated in the index, until this time. Returns the first error of a run, which
+    /// does not hold up the others.
+    pub async fn update_all(&self, until: Option<Instant>) -> Result<Option<StoreError>, StoreError> {
         self.update_from(0, until).await
     }
 
     /// Writes every run that is outdated in the index and was unfinished at the last two scans, or began after the first
     /// of them. The older scan counts, because a run that was not yet committed at the last scan may have an earlier position.
-    pub(crate) async fn update_unfinished(&self) -> Result<(), StoreError> {
+    /// Returns the first error of a run.
+    pub(crate) async fn update_unfinished(&self) -> Result<Option<StoreError>, StoreError> {
         let [before_last, last] = *self.scanned();
         self.update_from(before_last.min(last), None).await
     }
 
-    async fn update_from(&self, from: i64, until: Option<Instant>) -> Result<(), StoreError> {
+    async fn update_from(&self, from: i64, until: Option<Instant>) -> Result<Option<StoreError>, StoreError> {
         let oldest_unfinished = self.index.oldest_unfinished_run().await?;
         let mut before = Vec::new();
-        let mut result = Ok(());
+        let mut unwritten = None;
         loop {
             let behind = self.index.runs_behind(FORM, from, RUNS_AT_ONCE).await?;
             for runs in behind.chunks(RUNS_PER_UPDATE) {
                 if until.is_some_and(|until| Instant::now() >= until) {
                     tracing::warn!("the index of attempts is not up to date yet: lists may be incomplete");
-                    return result;
+                    return Ok(unwritten);
                 }
                 for run in runs {
                     self.forget(run);
                 }
-                result = result.and(self.update(runs).await);
+                unwritten = unwritten.or(self.update(runs).await.err());
             }
             // The next scan finds runs that are outdated again.
             if behind.len() < usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX) || behind == before {
                 // After an error, the next scan begins at the same run again.
-                if result.is_ok() {
-                    let mut scanned = self.scanned();
-                    *scanned = [scanned[1], oldest_unfinished];
-                }
-                return result;
+                let mut scanned = self.scanned();
+                *scanned = if unwritten.is_some() { [from, from] } else { [scanned[1], oldest_unfinished] };
+                return Ok(unwritten);
             }
             before = behind;
         }
