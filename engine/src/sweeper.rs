@@ -25,7 +25,8 @@ pub struct Swept {
     pub fired: u64,
     /// When the next timer is due.
     pub next_timer: Option<TimestampMs>,
-    /// The first error of a lease that could not be read or ended. The other leases and the timers are unaffected.
+    /// The first error of a server or lease that could not be read or ended. The other leases and the timers are
+    /// unaffected.
     pub lease_error: Option<StoreError>,
 }
 
@@ -57,9 +58,13 @@ impl Sweeper {
         let at = self.clock.now();
         // Dead servers come first: a try that ended with its server does not count, but a try with an expired lease
         // does.
-        let mut swept = Swept { reaped: self.servers.reap_servers(at).await?, ..Swept::default() };
+        let mut swept = Swept::default();
+        match self.servers.reap_servers(at).await {
+            Ok(reaped) => swept.reaped = reaped,
+            Err(error) => swept.lease_error = Some(error),
+        }
         let leases = self.leases.expired_leases(at, MAX_PER_ROUND).await.unwrap_or_else(|error| {
-            swept.lease_error = Some(error);
+            swept.lease_error.get_or_insert(error);
             Vec::new()
         });
         swept.more = leases.len() >= usize::try_from(MAX_PER_ROUND).unwrap_or(usize::MAX);
@@ -77,7 +82,9 @@ impl Sweeper {
             match self.leases.expire_lease(&lease.step.id, lease.epoch, end, at).await {
                 Ok(Reported::Committed) => swept.expired += 1,
                 Ok(Reported::LeaseLost) => {}
-                Err(error) => swept.lease_error = swept.lease_error.or(Some(error)),
+                Err(error) => {
+                    swept.lease_error.get_or_insert(error);
+                }
             }
         }
         // After an error, the next round follows later.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use nightshift_engine::clock::Clock;
 use nightshift_engine::store::{
-    ChangeStore, ExpiredLease, HeartbeatOutcome, LeaseStore, Reported, ServerRecord, ServerStore, StepRecord,
+    ChangeStore, ExpiredLease, HeartbeatOutcome, LeaseStore, Pulse, Reported, ServerRecord, ServerStore, StepRecord,
     StoreError, TryEnd, WorkerRecord,
 };
 use nightshift_engine::sweeper::{MAX_PER_ROUND, Sweeper};
@@ -147,6 +147,48 @@ async fn a_lease_that_cannot_be_ended_holds_up_neither_other_leases_nor_timers()
     let store = &site.store;
     let stuck = Arc::new(OneStuck { inner: store.clone(), step: site.leases["phase0/step0"].0.clone() });
     let sweeper = Sweeper::new(store.clone(), stuck, store.clone(), site.clock.clone(), Arc::new(Counting::default()));
+    site.clock.advance_ms(LEASE_MS);
+    let swept = sweeper.sweep().await.unwrap();
+    assert_eq!((swept.expired, swept.fired), (1, 1));
+    assert!(swept.lease_error.is_some_and(|error| error.to_string().contains("on purpose")));
+}
+
+/// Servers of a store that cannot free the leases of dead ones.
+struct Unreapable(Arc<MemoryStore>);
+
+#[async_trait]
+impl ServerStore for Unreapable {
+    async fn register_server(&self, server: ServerRecord, sole: bool) -> Result<(), StoreError> {
+        self.0.register_server(server, sole).await
+    }
+
+    async fn pulse(&self, server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Result<Pulse, StoreError> {
+        self.0.pulse(server, at, expires_at).await
+    }
+
+    async fn retire_server(&self, server: &ServerId, at: TimestampMs) -> Result<(), StoreError> {
+        self.0.retire_server(server, at).await
+    }
+
+    async fn reap_servers(&self, _: TimestampMs) -> Result<u64, StoreError> {
+        Err(StoreError::Other("dead servers cannot be read, on purpose".to_owned()))
+    }
+
+    async fn list_servers(&self) -> Result<Vec<ServerRecord>, StoreError> {
+        self.0.list_servers().await
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_read_holds_up_neither_leases_nor_timers() {
+    let site = Site::begun(&phases(&[2])).await;
+    let at = site.clock.now().plus_ms(100);
+    let end = TryEnd::Retry { failure: StepFailure::retriable("busy", "later"), at };
+    site.store.report(site.report_of("phase0/step1", end)).await.unwrap();
+    let store = &site.store;
+    let servers = Arc::new(Unreapable(store.clone()));
+    let random = Arc::new(Counting::default());
+    let sweeper = Sweeper::new(servers, store.clone(), store.clone(), site.clock.clone(), random);
     site.clock.advance_ms(LEASE_MS);
     let swept = sweeper.sweep().await.unwrap();
     assert_eq!((swept.expired, swept.fired), (1, 1));

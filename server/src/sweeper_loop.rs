@@ -87,7 +87,10 @@ async fn round(driving: &Driving, sweeper: &Sweeper, due: Due) -> Result<Option<
     dispatch.sweeper_schedule.next_timer(swept.next_timer);
     // The next heartbeat finds these leases again.
     match &swept.lease_error {
-        Some(error) => shared.error_log.failed(ENDING_LEASES, error),
+        Some(error) => {
+            shared.store_health.note_error::<()>(&Err(error.clone()));
+            shared.error_log.failed(ENDING_LEASES, error);
+        }
         None => shared.error_log.worked(ENDING_LEASES),
     }
     if swept.more {
