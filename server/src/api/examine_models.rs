@@ -40,7 +40,14 @@ pub(super) fn well_formed(spec: &CampaignSpec) -> Result<(), ApiFailure> {
 pub(super) fn known(spec: &CampaignSpec, agents: &dyn AgentExecutor) -> Result<(), ApiFailure> {
     for choice in spec.models.every(&spec.model) {
         agents.knows(&choice).map_err(|failure| ApiFailure::bad("campaign.unknown_endpoint", failure.message))?;
-        if spec.budget.cost_microusd.is_some() && !agents.has_price(&choice) {
+    }
+    if spec.budget.cost_microusd.is_some() { priced(spec, agents) } else { Ok(()) }
+}
+
+/// Checks that every price that a cap on money needs is known.
+pub(super) fn priced(spec: &CampaignSpec, agents: &dyn AgentExecutor) -> Result<(), ApiFailure> {
+    for choice in spec.models.every(&spec.model) {
+        if !agents.has_price(&choice) {
             return Err(ApiFailure::bad(
                 "campaign.unknown_price",
                 format!(

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use nightshift_protocol::api::{CampaignDetail, SetLimits};
+use nightshift_protocol::budget::Resource;
 use nightshift_protocol::id::CampaignId;
 
 use crate::actor::Actor;
+use crate::agents::AgentExecutor;
 use crate::api::campaigns::{campaign_detail, with_elapsed_time};
 use crate::api::examine_limits::{examine_budget, examine_schedule, examine_weight};
+use crate::api::examine_models::priced;
 use crate::campaign_list::Campaigns;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
 use crate::live::Live;
+use crate::present::campaign_spec;
 use crate::shared::Shared;
 
 /// Changes the given limits and keeps the others. Returns the changed campaign.
@@ -25,12 +29,21 @@ pub(crate) async fn set(
     State(shared): State<Arc<Shared>>,
     State(live): State<Arc<Live>>,
     State(campaigns): State<Arc<Campaigns>>,
+    State(agents): State<Arc<dyn AgentExecutor>>,
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
     Body(limits): Body<SetLimits>,
 ) -> Result<Json<CampaignDetail>, ApiFailure> {
     examine(&limits)?;
-    shared.store.campaigns.load_campaign(&id).await?;
+    let campaign = shared.store.campaigns.load_campaign(&id).await?;
+    if let Some(cap) = limits.budget.and_then(|caps| caps.cost_microusd) {
+        let budget = shared.store.budgets.load_budget(&id).await?;
+        let current = budget.iter().find(|line| line.resource == Resource::CostMicrousd).and_then(|line| line.cap);
+        // A campaign of an earlier release may have a cap without a price, which may become smaller.
+        if current.is_none_or(|current| cap > current) {
+            priced(&campaign_spec(&campaign)?, &*agents)?;
+        }
+    }
     let at = shared.clock.now();
     let changed = async {
         if let Some(caps) = limits.budget {

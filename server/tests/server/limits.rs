@@ -1,11 +1,13 @@
 //! Tests of the limits of an existing campaign.
 
-use nightshift_protocol::api::{CampaignDetail, SetLimits};
+use nightshift_protocol::api::{CampaignCreated, CampaignDetail, SetLimits};
 use nightshift_protocol::budget::{BudgetCaps, Resource};
+use nightshift_protocol::campaign::ModelChoice;
 use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::time::TimestampMs;
 use serde_json::json;
 
-use crate::setup::{TestServer, Wish, ok, refusal, refused};
+use crate::setup::{TestServer, Wish, ok, open_store, refusal, refused};
 
 fn schedule(window: &str, time_zone: &str) -> Schedule {
     Schedule { window: window.parse().unwrap(), time_zone: time_zone.to_owned() }
@@ -27,6 +29,43 @@ async fn only_the_given_limits_are_changed() {
     assert_eq!((detail.summary.schedule, detail.summary.weight), (None, 5));
     let tokens = detail.budget.iter().find(|line| line.resource == Resource::Tokens).unwrap();
     assert_eq!(tokens.cap, Some(1_000));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_new_cap_on_money_needs_known_prices() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let mut request = server.request(&["softmax"]).await;
+    request.spec.models.fallback.push(ModelChoice::Live { endpoint: "lab".to_owned(), model: "unpriced".to_owned() });
+    let created: CampaignCreated = ok(server.create(&request, None).await).await;
+    let path = format!("/campaigns/{}/limits", created.campaign);
+    let set = |cap: Option<u64>| {
+        let budget = Some(BudgetCaps { tokens: Some(1_000), cost_microusd: cap, ..BudgetCaps::default() });
+        server.post(&path).json(&SetLimits { budget, ..SetLimits::default() }).send()
+    };
+    assert_eq!(refused(set(Some(1)).await.unwrap()).await, refusal(400, "campaign.unknown_price"));
+    ok::<CampaignDetail>(set(None).await.unwrap()).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_existing_cap_on_money_may_become_smaller_without_a_price() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await.ports();
+    let server = TestServer::on(store.clone(), Wish::default()).await;
+    let mut request = server.request(&["softmax"]).await;
+    request.spec.models.fallback.push(ModelChoice::Live { endpoint: "lab".to_owned(), model: "unpriced".to_owned() });
+    let created: CampaignCreated = ok(server.create(&request, None).await).await;
+    let caps = |cost_microusd: Option<u64>| BudgetCaps { cost_microusd, ..BudgetCaps::default() };
+    store.budgets.set_budget(&created.campaign, caps(Some(20)), TimestampMs(0)).await.unwrap();
+    let path = format!("/campaigns/{}/limits", created.campaign);
+    let set = |cap: Option<u64>| {
+        server.post(&path).json(&SetLimits { budget: Some(caps(cap)), ..SetLimits::default() }).send()
+    };
+    assert_eq!(refused(set(Some(21)).await.unwrap()).await, refusal(400, "campaign.unknown_price"));
+    for cap in [Some(20), Some(10), None] {
+        ok::<CampaignDetail>(set(cap).await.unwrap()).await;
+    }
     server.stop().await;
 }
 

@@ -102,6 +102,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
                     "campaign.bad_schedule",
                     "campaign.window_too_short",
                     "campaign.invalid_budget",
+                    "campaign.unknown_price",
                     "campaign.invalid_weight",
                 ],
             )
