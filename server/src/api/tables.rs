@@ -1,7 +1,8 @@
 //! `GET /tables/{name}`: lists as complete files, in CSV, JSON or Parquet.
 //!
 //! A table is read and written page by page, at the speed of its reader, with at most one page in memory. Only reading and
-//! writing a page counts against the limit of tables, so that slow readers hold up no other table.
+//! writing a page counts against the small limit of pages, so that slow readers hold up no other table. A larger limit of
+//! open tables bounds their memory.
 
 mod attempts;
 mod boards;
@@ -119,6 +120,7 @@ struct Sending {
     source: Source,
     /// None after the end was written.
     file: Option<TableFile>,
+    _open: OwnedSemaphorePermit,
 }
 
 /// Waits until a page may be read and written.
@@ -129,10 +131,11 @@ async fn permit(app: &App) -> Result<OwnedSemaphorePermit, ApiFailure> {
 
 async fn answer(State(app): State<App>, Params(query): Params<Pairs>, name: TableName) -> Result<Response, ApiFailure> {
     let (format, query) = split_format(query)?;
+    let open = app.limits.open_table()?;
     let permit = permit(&app).await?;
     let (source, columns) = Source::open(&app, name, query).await?;
     let file = TableFile::new(format, columns).map_err(|error| unwritable(&error))?;
-    let mut sending = Sending { app, source, file: Some(file) };
+    let mut sending = Sending { app, source, file: Some(file), _open: open };
     // The first page is read before the answer begins, so that its error can still be reported.
     let first = sending.part(permit).await?;
     let rest = stream::try_unfold(sending, async |mut sending| {

@@ -85,6 +85,7 @@ fn table(call: Call) -> Call {
     call.query("format", Kind::OneOf(TableFormat::ALL.map(TableFormat::as_str).to_vec()), "By default csv.")
         .gives_one_of(200, vec![("text/csv", text()), ("application/json", objects()), (PARQUET, text())], "The table.")
         .fails(400, BAD_QUERY)
+        .fails(503, &["server.too_many_tables"])
 }
 
 fn program(call: Call) -> Call {
