@@ -60,13 +60,12 @@ impl Access {
     /// Returns the share link of this secret.
     pub(super) async fn link(&self, secret: &[u8], peer: Option<Peer>) -> Result<Share, ApiFailure> {
         let hash = blake3::hash(secret);
-        let share = match self.cached(&self.keys.links, &hash, peer)? {
-            Some(cached) => cached.found,
-            None => {
-                let share = self.shared.store.team.find_share(hash.to_hex().as_str()).await?;
-                self.keys.links.keep(hash, share.clone());
-                share
-            }
+        let share = if let Some(cached) = self.cached(&self.keys.links, &hash, peer)? {
+            cached.found
+        } else {
+            let share = self.shared.store.team.find_share(hash.to_hex().as_str()).await?;
+            self.keys.links.keep(hash, share.clone());
+            share
         };
         share.ok_or_else(wrong_token)
     }
