@@ -74,13 +74,12 @@ pub(crate) async fn run(index: Arc<Index>, driving: Arc<Driving>) {
                 looks_at_all = false;
                 looked_at = Some(Instant::now());
                 look_at = Instant::now() + LOOK_EVERY;
-                match unwritten {
+                if let Some(error) = unwritten {
                     // The next scan begins at this run again. The delay stays, because further changes of the run fail, too.
-                    Some(error) => shared.error_log.failed(DOING, &error),
-                    None => {
-                        shared.error_log.worked(DOING);
-                        backoff.succeeded();
-                    }
+                    shared.error_log.failed(DOING, &error);
+                } else {
+                    shared.error_log.worked(DOING);
+                    backoff.succeeded();
                 }
             }
             Ok(_) => {}
