@@ -106,6 +106,9 @@ impl RunControlStore for Gated {
     }
 }
 
+/// Returns whether a call has changed this run.
+type IsChanged = fn(&RunSummary) -> bool;
+
 #[tokio::test]
 async fn a_campaign_is_changed_as_a_whole_although_its_client_disconnects() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +120,7 @@ async fn a_campaign_is_changed_as_a_whole_although_its_client_disconnects() {
     let created: CampaignCreated = ok(server.create(&request, None).await).await;
     let path = |call: &str| format!("/campaigns/{}/{call}", created.campaign);
     let pause = Control { action: ControlAction::Pause };
-    let calls: [(_, fn(&RunSummary) -> bool); 2] = [
+    let calls: [(_, IsChanged); 2] = [
         (server.post(&path("priority")).json(&SetPriority { priority: 3 }), |run| run.priority == 3),
         (server.post(&path("control")).json(&pause), |run| run.status == RunStatus::Paused),
     ];

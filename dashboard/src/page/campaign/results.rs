@@ -177,8 +177,12 @@ mod tests {
         let mut run = crate::page::sample::Sample::read().detail.summary;
         (run.digest.fastest_baseline, run.digest.best_attempt) = (None, None);
         run.status = nightshift_protocol::run::RunStatus::Running;
+        run.digest.attempts = 0;
         let shown = html(&[Outcome::of(&run, None)]);
         assert!(shown.contains("1 task is not prepared yet.") && !shown.contains("is not recorded"), "{shown}");
+        run.digest.attempts = 1;
+        let shown = html(&[Outcome::of(&run, None)]);
+        assert!(shown.contains("is not recorded"), "its other baselines failed: {shown}");
     }
 
     #[test]
