@@ -388,9 +388,9 @@ async fn a_call_that_is_open_when_its_try_ends_counts_as_used(bench: Bench) {
         if end == TryEnd::Cancelled {
             bench.store.control_run(&run, RunTransition::Cancel, None, bench.now()).await.unwrap();
         }
-        bench.report_used(&step, end, of_tokens(3)).await;
+        bench.report_used(&step, end, Vec::new()).await;
         assert_eq!(bench.step(&run, "a").await.status, status);
-        assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (63, 0), "{status:?}");
+        assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (60, 0), "{status:?}");
         assert_eq!(bench.spent(&campaign, Resource::CostMicrousd).await, (40, 0), "{status:?}");
         assert_eq!(bench.spent(&campaign, Resource::DeviceMs).await, (0, 0), "{status:?}");
         let late = ModelCallRecord {
@@ -404,7 +404,7 @@ async fn a_call_that_is_open_when_its_try_ends_counts_as_used(bench: Bench) {
             at: bench.now(),
         };
         bench.store.record_model_call(late, Vec::new()).await.unwrap();
-        assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (63, 0), "the late answer is counted already");
+        assert_eq!(bench.spent(&campaign, Resource::Tokens).await, (60, 0), "the late answer is counted already");
         bench.assert_sound().await;
     }
 }
