@@ -254,7 +254,8 @@ impl Agents {
         self.config.catalog.knows(choice).map_err(StepFailure::from)
     }
 
-    /// Whether the price of a choice is known, so that a cap on money bounds its calls. Scripts and outside agents cost nothing here.
+    /// Returns true if the server knows the price of a choice, so that a cap on money bounds its calls. Scripts and outside agents cost
+    /// nothing here.
     pub fn has_price(&self, choice: &ModelChoice) -> bool {
         let is_free = choice.is_scripted() || choice.is_external();
         is_free || self.config.prices.most_microusd(&choice.label(), 0, 0).is_some()

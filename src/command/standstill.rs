@@ -6,7 +6,7 @@ use nightshift_protocol::run::RunStatus;
 use crate::connect::Session;
 use crate::context::Context;
 
-/// What to do about work that is paused.
+/// The note that tells how a user continues paused work.
 pub(super) const PAUSED: &str =
     "what is left is paused: `nightshift resume ID` goes on, or `nightshift handover finish` if it is handed over";
 

@@ -83,7 +83,7 @@ pub struct WorkerMark {
     pub name: String,
     /// Number of its leases.
     pub leases: u64,
-    /// Whether it takes no new steps and is about to end.
+    /// True if the worker takes no new steps and is about to end.
     pub draining: bool,
     /// Time of the last contact.
     pub last_seen_at: TimestampMs,

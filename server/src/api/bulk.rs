@@ -11,7 +11,7 @@ use nightshift_protocol::run::{RunStatus, RunTransition};
 
 use crate::actor::Actor;
 use crate::api::idempotency::{digest, idempotency_key};
-use crate::api::run_control::{examine_priority, examine_signal};
+use crate::api::run_control::{examine_priority, examine_signal, to_the_end};
 use crate::driving::Driving;
 use crate::error::ApiFailure;
 use crate::extract::Body;
@@ -24,7 +24,7 @@ const PAGE_ROWS: u32 = 500;
 /// Maximum number of examined runs per call. Further runs are left to the next call.
 const MAX_EXAMINED: usize = 50_000;
 
-/// Acts on the matching runs, or only lists them.
+/// Acts on the matching runs, or only lists them, also when the client does not wait for the answer.
 pub(crate) async fn act(
     State(shared): State<Arc<Shared>>,
     State(driving): State<Arc<Driving>>,
@@ -44,29 +44,32 @@ pub(crate) async fn act(
     if let Some(campaign) = &bulk.filter.campaign {
         shared.store.campaigns.load_campaign(campaign).await?;
     }
-    let (runs, more) = find(&shared, &bulk.filter, &bulk.action).await?;
-    let mut answer = BulkDone { done: Vec::new(), refused: Vec::new(), more };
-    for run in runs {
-        if bulk.dry_run {
-            answer.done.push((run.id, run.status));
-            continue;
+    to_the_end(async move {
+        let (runs, more) = find(&shared, &bulk.filter, &bulk.action).await?;
+        let mut answer = BulkDone { done: Vec::new(), refused: Vec::new(), more };
+        for run in runs {
+            if bulk.dry_run {
+                answer.done.push((run.id, run.status));
+                continue;
+            }
+            match apply(&driving, &run, &bulk.action, &actor, key.as_ref()).await {
+                Ok(status) => answer.done.push((run.id, status)),
+                // The database as a whole fails, so the other runs would fail too.
+                Err(error) if error.is_transient() && answer.done.is_empty() => return Err(error.into()),
+                Err(error) => answer.refused.push((run.id, error.code().to_owned(), error.to_string())),
+            }
         }
-        match apply(&driving, &run, &bulk.action, &actor, key.as_ref()).await {
-            Ok(status) => answer.done.push((run.id, status)),
-            // The database as a whole fails, so the other runs would fail too.
-            Err(error) if error.is_transient() && answer.done.is_empty() => return Err(error.into()),
-            Err(error) => answer.refused.push((run.id, error.code().to_owned(), error.to_string())),
-        }
-    }
-    tracing::info!(
-        done = answer.done.len(),
-        refused = answer.refused.len(),
-        more,
-        dry_run = bulk.dry_run,
-        by = actor.name(),
-        "a bulk call was carried out"
-    );
-    Ok(Json(answer))
+        tracing::info!(
+            done = answer.done.len(),
+            refused = answer.refused.len(),
+            more,
+            dry_run = bulk.dry_run,
+            by = actor.name(),
+            "a bulk call was carried out"
+        );
+        Ok(Json(answer))
+    })
+    .await
 }
 
 /// Returns the matching runs, and whether there are more.

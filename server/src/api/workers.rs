@@ -143,14 +143,15 @@ fn examine(offers: &Offers) -> Result<Value, ApiFailure> {
         return invalid("two devices of a worker have the same number".to_owned());
     }
     let unwritable = |error| ApiFailure::bad("request.invalid", format!("the offers cannot be stored: {error}"));
-    let bytes = serde_json::to_vec(offers).map_err(unwritable)?.len();
+    let stored = serde_json::to_value(offers).map_err(unwritable)?;
+    let bytes = stored.to_string().len();
     if bytes > MAX_OFFERS_BYTES {
         return invalid(format!(
             "the offers of a worker have at most {MAX_OFFERS_BYTES} bytes as JSON, and these have {bytes}: shorten the \
              names and lists of the machine and its devices"
         ));
     }
-    serde_json::to_value(offers).map_err(unwritable)
+    Ok(stored)
 }
 
 /// Leases steps to a worker. Waits until some are ready.

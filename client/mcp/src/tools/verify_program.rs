@@ -1,7 +1,7 @@
 //! `verify_program`.
 
 use nightshift_protocol::task::{CandidateForm, PrecisionPolicy};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::get_verification::{Answer, answer_after};
@@ -23,31 +23,8 @@ enum Language {
     Python,
 }
 
-/// A precision policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Policy {
-    Reference,
-    Strict,
-    Tf32,
-    Bf16,
-    Fp16,
-    Kernelbench,
-    KernelbenchFirst,
-}
-
-impl From<Policy> for PrecisionPolicy {
-    fn from(policy: Policy) -> Self {
-        match policy {
-            Policy::Reference => Self::Reference,
-            Policy::Strict => Self::Strict,
-            Policy::Tf32 => Self::Tf32,
-            Policy::Bf16 => Self::Bf16,
-            Policy::Fp16 => Self::Fp16,
-            Policy::Kernelbench => Self::Kernelbench,
-            Policy::KernelbenchFirst => Self::KernelbenchFirst,
-        }
-    }
+fn policies(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": PrecisionPolicy::ALL.map(PrecisionPolicy::as_str)})
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -63,7 +40,9 @@ pub(crate) struct Arguments {
     /// Verify only this shape, for a quick look. A full verdict needs all shapes.
     shape: Option<String>,
     /// Precision policy, instead of the task's. The evidence for the verdict then counts as incomplete.
-    policy: Option<Policy>,
+    #[serde(default)]
+    #[schemars(schema_with = "policies")]
+    policy: Option<PrecisionPolicy>,
     /// Measure the other baselines too (minutes, once per task and machine), and compare with the fastest.
     #[serde(default)]
     baselines: bool,
@@ -117,7 +96,7 @@ impl Tool for VerifyProgram {
                 Language::Python => CandidateForm::Torch,
             },
             shape: arguments.shape,
-            policy: arguments.policy.map(PrecisionPolicy::from),
+            policy: arguments.policy,
             baselines: arguments.baselines,
             profile: arguments.profile,
         };
@@ -137,9 +116,8 @@ mod tests {
 
     #[test]
     fn every_policy_has_its_name() {
-        for policy in PrecisionPolicy::ALL {
-            let named: Policy = serde_json::from_value(serde_json::json!(policy.as_str())).unwrap();
-            assert_eq!(PrecisionPolicy::from(named), policy);
-        }
+        let named = policies(&mut SchemaGenerator::default());
+        let named: Vec<PrecisionPolicy> = serde_json::from_value(named.get("enum").unwrap().clone()).unwrap();
+        assert_eq!(named, PrecisionPolicy::ALL);
     }
 }

@@ -191,7 +191,7 @@ fn difference(value: Option<f64>, before: Option<f64>, unit: Unit) -> Cell {
 
 /// The roofline; none where nothing is known of it.
 pub(super) fn roofline_section(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
-    attempt.profile.as_ref().filter(|profile| has_roof(profile))?;
+    attempt.profile.as_ref().filter(|profile| is_drawn(profile))?;
     roof(detail, attempt)
 }
 
@@ -271,6 +271,6 @@ fn by_counters(kernel: &KernelProfile) -> Option<Operating> {
 }
 
 /// Returns whether the roofline has anything to stand on.
-fn has_roof(profile: &Profile) -> bool {
+fn is_drawn(profile: &Profile) -> bool {
     profile.peak_bytes_per_s > 0.0 || profile.roofline_share.is_some()
 }

@@ -21,7 +21,7 @@ pub(crate) struct BoundOf {
     pub(crate) source: &'static str,
 }
 
-/// Returns the outcome of an attempt in words. What a run left in the works when it ended stays as it is.
+/// Returns the outcome of an attempt in words. An attempt that was pending when its run ended is not finished.
 pub(crate) fn outcome_of(detail: &RunDetail, attempt: &Attempt) -> String {
     if attempt.outcome == AttemptOutcome::Pending && detail.summary.status.is_final() {
         return NOT_FINISHED.to_owned();

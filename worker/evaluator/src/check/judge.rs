@@ -27,6 +27,9 @@ const MEANINGLESS_ERROR: f64 = 1_000.0;
 /// The largest share of integers that may be wrong, whatever rounding does to the reference.
 const MAX_WRONG_INTEGERS: f64 = 0.5;
 
+/// A reference that has a larger share of integers wrong says nothing about programs.
+const MEANINGLESS_INTEGERS: f64 = 0.125;
+
 /// The largest relative tolerance. Outputs of zeros are off by twice as much.
 const MAX_RTOL: f64 = 0.5;
 
@@ -53,7 +56,7 @@ pub(crate) struct ReferenceError {
     /// The share of wrong elements in an output of integers. They have no part in the other errors: a class that changes where two
     /// are nearly the same is no distance.
     pub(crate) wrong_integers: f64,
-    /// The share that may be wrong beside that, as one call tells little of integers.
+    /// The share that may be wrong in addition, as one call tells little of integers.
     pub(crate) unseen_integers: f64,
 }
 
@@ -87,7 +90,8 @@ impl ReferenceError {
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let (most, few) = ((MOST_LIKE_REFERENCE + references) as f64, 1.0 / FEW as f64);
         // What was not seen once may come several times in one of many calls.
-        (self.wrong_integers * most).max(few) + (self.unseen_integers * most).min(integers::MAX_UNSEEN_SHARE)
+        let unseen = (self.unseen_integers * most).min(integers::MAX_UNSEEN_SHARE);
+        ((self.wrong_integers * most).max(few) + unseen).min(MAX_WRONG_INTEGERS)
     }
 
     /// Returns whether a tolerance is widened beyond its cap for this reference.
@@ -100,7 +104,7 @@ impl ReferenceError {
     pub(crate) fn is_meaningless(self, tolerance: &Tolerance) -> bool {
         let is_beyond = self.under_widened * ROOM_OVER_CAP * widened_rtol(tolerance, self) > MAX_RTOL;
         is_beyond
-            || self.allowed_integers(0) > MAX_RTOL
+            || self.wrong_integers > MEANINGLESS_INTEGERS
             || (self.normalized > MEANINGLESS_ERROR && self.relative > MAX_RTOL / ROOM_OVER_CAP)
     }
 
@@ -161,8 +165,7 @@ impl Limits {
 
     /// Lets as many integers be wrong as beside a reference with this error, if those are more.
     pub(crate) fn with_integers_of(self, reference: ReferenceError) -> Self {
-        let integers = self.integers.max(reference.allowed_integers(0)).min(MAX_WRONG_INTEGERS);
-        Self { integers, ..self }
+        Self { integers: self.integers.max(reference.allowed_integers(0)), ..self }
     }
 
     /// Returns the limits for outputs that are compared with the truth, given the reference's own normalized error.
@@ -175,8 +178,7 @@ impl Limits {
         let tolerance = Tolerance { atol: tolerance.atol * widened, rtol: rtol * further, ..*tolerance };
         let own = if is_beyond_cap { 1.0 / ROOM_OVER_CAP } else { reference.normalized / widened };
         let allowed = allowed_error(own, tolerance.reference_error_factor);
-        let worst_of_reference = reference.under_widest;
-        let integers = reference.allowed_integers(0).min(MAX_WRONG_INTEGERS);
+        let (worst_of_reference, integers) = (reference.under_widest, reference.allowed_integers(0));
         Self { tolerance, widened, own, is_beyond_cap, worst_of_reference, allowed, integers }
     }
 
@@ -186,8 +188,7 @@ impl Limits {
         // A tolerance that was widened beyond its cap has no more to give: outputs of zeros would pass.
         let slack = if truth.is_beyond_cap { 1.0 } else { SLACK };
         // Where program and reference are wrong in other places, they differ in both.
-        let integers = reference.allowed_integers(1).min(MAX_WRONG_INTEGERS);
-        Self { allowed: (truth.allowed + truth.own) * slack, integers, ..truth }
+        Self { allowed: (truth.allowed + truth.own) * slack, integers: reference.allowed_integers(1), ..truth }
     }
 
     /// The same many times as wide: no rounding explains what is beyond.

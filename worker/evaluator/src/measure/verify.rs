@@ -101,7 +101,8 @@ impl OutputVerifier {
         Ok(())
     }
 
-    /// The same for inputs of another size or sign, for which how far the baseline is off is known coarsely: only what is far off is wrong.
+    /// Compares outputs as [`Self::verify`] does, for inputs of another size or sign. The baseline's error for them is known coarsely, so
+    /// only elements that are far off are wrong.
     pub(super) fn verify_changed<'e, M: Memory + 'e>(
         &mut self,
         memory: &M,

@@ -96,13 +96,13 @@ pub(super) fn usable_changes<M: Memory>(
     limits: &Limits,
     (confirms, call_bytes, seeds): (bool, u64, &mut SecretSeeds),
 ) -> Result<Vec<InputKind>, Side> {
-    let mut changes = CHANGES.to_vec();
-    if !confirms || call_bytes > LARGE_CALL_BYTES {
-        return Ok(Vec::new());
-    }
-    if call_bytes > LARGE_TRIAL_BYTES {
-        changes = vec![CHANGES[seeds.below(CHANGES.len())]];
-    }
+    let changes = if !confirms || call_bytes > LARGE_CALL_BYTES {
+        Vec::new()
+    } else if call_bytes > LARGE_TRIAL_BYTES {
+        vec![CHANGES[seeds.below(CHANGES.len())]]
+    } else {
+        CHANGES.to_vec()
+    };
     let mut is_usable = |change: &InputKind| -> Result<bool, ProgramError> {
         let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), *change);
         for program in [&mut *baseline, &mut *truth] {
